@@ -1,0 +1,20 @@
+// Which instruction set the hot loops use. Chosen once at run time; tests force each level in turn.
+#pragma once
+
+namespace treecast {
+
+enum class Simd : int { scalar = 0, avx2 = 1 };   // avx2 also means BMI1, BMI2 and POPCNT
+
+Simd simd_best();            // what this processor can do
+Simd simd_level();           // what is in force: simd_best(), unless forced
+void simd_force(int level);  // -1: automatic again; more than simd_best() is ignored
+
+}  // namespace treecast
+
+#if defined(__x86_64__)
+#define TREECAST_X86 1
+#define TREECAST_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
+#else
+#define TREECAST_X86 0
+#define TREECAST_AVX2
+#endif

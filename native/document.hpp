@@ -1,0 +1,118 @@
+// A document as flat columns, and the names in it. Filled by reader.cpp, walked by the machines.
+//
+// Elements are numbered in document order from 0 (the root element). Everything else is derived from four facts
+// about element i: depth[i] (the root has 0), size[i] (elements in its subtree, itself included), parent[i], and i.
+//   labels of DHT-NFA (L:R,D):  L = 2i - depth + 1, R = L + 2*size - 1, D = depth     (one counter over all tags, from 1)
+//   labels of Selective:        LB = i - depth + 1, PON = i - depth + size            (post-order numbers, from 1)
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace treecast {
+
+constexpr uint32_t none = 0xFFFFFFFFu;
+
+struct Limits {
+    uint64_t document_bytes_max = 64ull << 20;
+    uint32_t depth_max = 512;
+    uint32_t attributes_max = 256;          // per element, namespace declarations included
+    uint32_t name_bytes_max = 1024;
+    uint32_t attribute_bytes_max = 1u << 20;
+};
+
+// An array that grows without clearing memory and never shrinks: its owner reuses it from document to document.
+template <class T>
+class Column {
+public:
+    Column() = default;
+    Column(const Column&) = delete;
+    Column& operator=(const Column&) = delete;
+    ~Column() { ::operator delete(items_); }
+    T& operator[](size_t i) { return items_[i]; }
+    const T& operator[](size_t i) const { return items_[i]; }
+    T* data() { return items_; }
+    const T* data() const { return items_; }
+    size_t size() const { return size_; }
+    size_t capacity() const { return capacity_; }
+    void clear() { size_ = 0; }
+    void push(const T& value) {
+        if (size_ == capacity_) reserve(capacity_ ? capacity_ * 2 : 64);
+        items_[size_++] = value;
+    }
+    void set_size(size_t size) { size_ = size; }  // the caller has reserved and written
+    void reserve(size_t wanted);
+    void release() { ::operator delete(items_); items_ = nullptr; size_ = capacity_ = 0; }
+
+private:
+    T* items_ = nullptr;
+    size_t size_ = 0, capacity_ = 0;
+};
+
+// An expanded name: namespace URI ("" for none) and local part. Ids are dense and stay valid until `generation` changes:
+// a table is shared by all documents that one Reader reads, and starts afresh when it has grown past its limit.
+class NameTable {
+public:
+    uint32_t intern(std::string_view uri, std::string_view local);
+    std::string_view uri(uint32_t id) const { return uris_[entries_[id].uri]; }
+    std::string_view local(uint32_t id) const { return entries_[id].local; }
+    size_t size() const { return entries_.size(); }
+    uint64_t generation() const { return generation_; }
+    void reset();
+
+private:
+    struct Entry { uint32_t uri; std::string_view local; };
+    std::vector<Entry> entries_;
+    std::deque<std::string> uris_, locals_;                     // deques: views into them stay valid
+    std::unordered_map<std::string_view, uint32_t> uri_ids_;
+    std::unordered_map<std::string, uint32_t> ids_;             // uri id, NUL, local
+    uint64_t generation_ = 1;
+};
+
+// A string value: a slice of `source`, or of `decoded` where references, CDATA or line ends made it differ from the source.
+struct Span {
+    uint32_t begin = 0, end = 0;
+    bool in_decoded = false;
+};
+
+struct Document {
+    std::string_view source;       // UTF-8: the bytes as given, or transcoded from another encoding
+    std::string_view original;     // the bytes as given
+    std::string decoded;
+    const NameTable* names = nullptr;
+
+    // Elements, in document order.
+    Column<uint32_t> name, parent, size;
+    Column<uint32_t> start, content, end;    // bytes of `source`: '<' of the start tag, after its '>', after the end tag
+    Column<uint16_t> depth;
+    Column<uint32_t> attribute_begin;        // first attribute; the end is the next element's first
+    Column<uint32_t> text_begin, text_end;   // text nodes inside the element, at any depth: a contiguous run
+
+    // Attributes without namespace declarations, in document order; text nodes of XPath (CDATA merged, comments split).
+    Column<uint32_t> attribute_name;
+    Column<Span> attribute_value;
+    Column<uint32_t> text_parent;
+    Column<Span> text;
+
+    size_t elements() const { return name.size(); }
+    size_t attribute_end(size_t i) const { return i + 1 < name.size() ? attribute_begin[i + 1] : attribute_name.size(); }
+    std::string_view value(const Span& s) const {
+        return (s.in_decoded ? std::string_view(decoded) : source).substr(s.begin, s.end - s.begin);
+    }
+};
+
+template <class T>
+void Column<T>::reserve(size_t wanted) {
+    if (wanted <= capacity_) return;
+    T* bigger = static_cast<T*>(::operator new(wanted * sizeof(T)));
+    for (size_t i = 0; i < size_; ++i) bigger[i] = items_[i];
+    ::operator delete(items_);
+    items_ = bigger;
+    capacity_ = wanted;
+}
+
+}  // namespace treecast

@@ -1,0 +1,22 @@
+// The normal form that the machines speak: a linear path without predicates.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+enum class StepKind : uint8_t { element, attribute, text };
+enum class Test : uint8_t { name, any, any_local, any_namespace };   // q:a, *, q:*, *[local-name()='a']
+
+struct PathStep {
+    bool descendant = false;          // reached by '//' rather than '/'
+    StepKind kind = StepKind::element;
+    Test test = Test::any;            // of elements and attributes
+    std::string_view uri, local;      // as far as the test uses them
+};
+
+using Path = std::vector<PathStep>;   // views point into the Query it came from
+
+}  // namespace treecast
