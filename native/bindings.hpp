@@ -1,0 +1,25 @@
+// Shared by the binding files, the only ones that know Python.
+#pragma once
+
+#include "failure.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string_view>
+
+namespace treecast {
+
+namespace nb = nanobind;
+
+// The Python exception object for a Failure; `query` is the text that it is about, if any.
+nb::object to_python(const Failure& failure, std::string_view query = {});
+// Sets that exception and throws nb::python_error, so a binding may simply `raise(failure, text)`.
+[[noreturn]] void raise(const Failure& failure, std::string_view query = {});
+
+void bind_document(nb::module_& m);   // bindings_document.cpp
+void bind_query(nb::module_& m);      // bindings_query.cpp
+void bind_index(nb::module_& m);      // bindings_index.cpp
+
+}  // namespace treecast

@@ -1,0 +1,5 @@
+#include "bindings.hpp"
+
+namespace treecast {
+void bind_document(nb::module_&) {}
+}  // namespace treecast

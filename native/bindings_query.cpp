@@ -1,0 +1,5 @@
+#include "bindings.hpp"
+
+namespace treecast {
+void bind_query(nb::module_&) {}
+}  // namespace treecast

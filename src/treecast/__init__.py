@@ -1,0 +1,23 @@
+"""treecast finds, for every XML document, every standing XPath subscription that it concerns."""
+
+from treecast.errors import (
+    AccessError,
+    DocumentError,
+    LimitError,
+    PeerError,
+    QueryError,
+    SnapshotError,
+    TreecastError,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AccessError",
+    "DocumentError",
+    "LimitError",
+    "PeerError",
+    "QueryError",
+    "SnapshotError",
+    "TreecastError",
+]

@@ -1,0 +1,148 @@
+"""Every error that treecast raises on purpose.
+
+    TreecastError
+    ├── QueryError      TC1xx   your subscription is wrong     position, caret, hint
+    │   └── UnknownIdError      also a KeyError
+    ├── DocumentError   TC2xx   this document is wrong         byte offset, line
+    ├── LimitError      TC3xx   too big                        which limit, its value, how to raise it
+    │   ├── QueryLimitError     also a QueryError
+    │   └── DocumentLimitError  also a DocumentError
+    ├── PeerError       TC4xx   the other side broke protocol
+    ├── SnapshotError   TC5xx   not ours, wrong version, corrupt
+    └── AccessError     TC6xx   not allowed
+
+Example:
+
+    >>> import treecast
+    >>> try:
+    ...     treecast.parse("a/b")
+    ... except treecast.QueryError as error:
+    ...     print(error.code, error.position)
+    TC104 0
+"""
+
+from __future__ import annotations
+
+MESSAGE_CHARS_MAX = 2000
+EXCERPT_CHARS_MAX = 70
+
+
+class TreecastError(Exception):
+    """The root of the tree; `code` is stable, `str(error)` is for people."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(_shorten(message))
+        self.code = code
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...], dict[str, object]]:
+        return (_rebuild, (type(self), str(self.args[0])), dict(self.__dict__))
+
+
+class QueryError(TreecastError):
+    """A subscription that treecast does not accept; `position` counts characters of the query from 0."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        hint: str = "",
+        query: str = "",
+        position: int = 0,
+        length: int = 0,
+        refused: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        text = f"{code} {message}"
+        if query:
+            text += "\n" + _excerpt(query, position, length)
+        if hint:
+            text += f"\n  hint: {hint}"
+        super().__init__(text, code=code, hint=hint)
+        self.position = position
+        self.refused = refused
+
+
+class DocumentError(TreecastError):
+    """A document that treecast does not accept; `offset` counts bytes from 0, `line` lines from 1."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "", offset: int = 0, line: int = 0) -> None:
+        text = f"{code} {message}"
+        if line:
+            text += f" (line {line}, byte {offset})"
+        if hint:
+            text += f"\n  hint: {hint}"
+        super().__init__(text, code=code, hint=hint)
+        self.offset = offset
+        self.line = line
+
+
+class LimitError(TreecastError):
+    """Something is larger than a limit allows; the hint says which, and how to raise it."""
+
+
+class QueryLimitError(LimitError, QueryError):
+    """A query over a limit."""
+
+
+class DocumentLimitError(LimitError, DocumentError):
+    """A document over a limit."""
+
+
+class UnknownIdError(QueryError, KeyError):
+    """No subscription has this id."""
+
+
+class PeerError(TreecastError):
+    """The other side of a connection broke the protocol."""
+
+
+class SnapshotError(TreecastError):
+    """A saved index that is not ours, of another version, or damaged."""
+
+
+class AccessError(TreecastError):
+    """A request beyond the rights of who made it."""
+
+
+def _rebuild(kind: type[TreecastError], message: str) -> TreecastError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    return error
+
+
+def _shorten(message: str) -> str:
+    if len(message) <= MESSAGE_CHARS_MAX:
+        return message
+    return message[: MESSAGE_CHARS_MAX - 1] + "…"
+
+
+def _excerpt(query: str, position: int, length: int) -> str:
+    """The part of the query round `position`, on one line, with carets under the offending range."""
+    position = max(0, min(position, len(query)))
+    begin = max(0, position - EXCERPT_CHARS_MAX // 2)
+    end = min(len(query), begin + EXCERPT_CHARS_MAX)
+    before = "…" if begin > 0 else ""
+    after = "…" if end < len(query) else ""
+    line = "".join(c if c.isprintable() else " " for c in query[begin:end])
+    carets = "^" * max(1, min(length, end - position))
+    return f"  {before}{line}{after}\n  {' ' * (len(before) + position - begin)}{carets}"
+
+
+def _raise_native(
+    family: str, limit: bool, code: str, message: str, hint: str, query: bytes, position: int, length: int, line: int
+) -> TreecastError:
+    """Build the exception for a native Failure; positions arrive as byte offsets."""
+    if family == "query":
+        text = query.decode("utf-8", "replace")
+        start = len(query[:position].decode("utf-8", "replace"))
+        width = len(query[position : position + length].decode("utf-8", "replace"))
+        kind = QueryLimitError if limit else QueryError
+        return kind(message, code=code, hint=hint, query=text, position=start, length=width)
+    if family == "document":
+        document_kind = DocumentLimitError if limit else DocumentError
+        return document_kind(message, code=code, hint=hint, offset=position, line=line)
+    return SnapshotError(f"{code} {message}", code=code, hint=hint)
