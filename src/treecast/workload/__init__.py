@@ -1,0 +1,34 @@
+"""Workloads: documents and queries drawn from a schema, for benchmarks and for tests.
+
+Use it to measure treecast on documents shaped like yours when the documents themselves cannot be shared. It is not a
+fuzzer: what it makes is always well-formed, and valid against the DTD that it came from.
+
+Example:
+
+    >>> from treecast.workload import Schema, generate_documents, generate_queries
+    >>> schema = Schema.news()
+    >>> [document] = generate_documents(schema, 1, seed=7)
+    >>> document.startswith(b"<?xml"), schema.root
+    (True, 'news')
+    >>> len(set(generate_queries(schema, 1000, seed=7)))
+    1000
+
+Equal settings and seeds give equal bytes, on every machine and whatever the hash seed.
+"""
+
+from treecast.workload.documents import DocumentSettings, generate_documents
+from treecast.workload.queries import QuerySettings, generate_queries
+from treecast.workload.schema import Attribute, Element, Group, Name, Particle, Schema
+
+__all__ = [
+    "Attribute",
+    "DocumentSettings",
+    "Element",
+    "Group",
+    "Name",
+    "Particle",
+    "QuerySettings",
+    "Schema",
+    "generate_documents",
+    "generate_queries",
+]
