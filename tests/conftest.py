@@ -1,0 +1,48 @@
+"""What every test shares: how far hypothesis searches, and the data that is not ours.
+
+Tests that want real documents take the fixture `data_directory` (None without TREECAST_DATA) and tell `leave_out` what
+they then do without; the summary at the end lists it, so nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No clock decides a test, hence no deadlines. CI repeats itself exactly; `make long` draws anew each time.
+settings.register_profile("test", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("sanitized", settings.get_profile("test"), max_examples=25)
+settings.register_profile("long", settings.get_profile("test"), derandomize=False, max_examples=5_000)
+
+left_out: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "long":
+        settings.load_profile("long")
+    elif os.environ.get("TREECAST_SANITIZED"):
+        settings.load_profile("sanitized")
+    else:
+        settings.load_profile("test")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for what in dict.fromkeys(left_out):
+        terminalreporter.write_line(f"left out: {what}")
+
+
+@pytest.fixture(scope="session")
+def data_directory() -> Path | None:
+    """The directory of real documents and queries that TREECAST_DATA names, if it does."""
+    name = os.environ.get("TREECAST_DATA")
+    return Path(name) if name else None
+
+
+@pytest.fixture(scope="session")
+def leave_out() -> Callable[[str], None]:
+    """Call it with what a test does without, for want of data; the summary repeats it."""
+    return left_out.append

@@ -1,0 +1,302 @@
+"""tools/setup.sh decides right: what is missing is said in one line with status 2, and a half-made venv is made again.
+
+Each test gives the script a PATH of its own: a directory with the few real tools it calls, and fakes for those the test
+is about. Nothing is installed and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.house
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = """bash cat chmod chown cp cut dirname env find flock head id ln ls mkdir mv readlink rm sed sha256sum sleep
+    sort stat tail touch xargs"""
+SOMEONE = 65534  # a user who owns nothing here
+GIGABYTES_4 = 'echo "1048576 4096"'
+PYTHON_COMPLETE = 'case "$*" in *-c*) echo "3.11 venv headers";; esac'
+
+
+@dataclass
+class Machine:
+    """A checkout, and the programs that exist on its machine."""
+
+    checkout: Path
+    programs: Path
+
+    def fake(self, name: str, body: str) -> None:
+        path = self.programs / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/bash\n{body}\n")
+        path.chmod(0o755)
+
+    def setup(self, user: int | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+        script = self.checkout / "tools" / "setup.sh"
+        environment = {"PATH": str(self.programs), "HOME": str(self.checkout.parent), **settings}
+        return subprocess.run(
+            ["/bin/bash", str(script)], env=environment, user=user, capture_output=True, text=True, check=False
+        )
+
+    def created(self) -> set[str]:
+        return {path.name for path in self.checkout.iterdir()} - {
+            "tools",
+            "pyproject.toml",
+            "CMakeLists.txt",
+            "native",
+            "src",
+        }
+
+
+def make_machine(place: Path) -> Machine:
+    """A Debian with everything but Python, venv, Python.h and a compiler; the user is not root."""
+    checkout, programs = place / "a checkout", place / "programs"
+    programs.mkdir()
+    (checkout / "native").mkdir(parents=True)
+    (checkout / "src" / "treecast").mkdir(parents=True)
+    (checkout / "native" / "cpu.cpp").write_text("// nothing\n")
+    for name in ("pyproject.toml", "CMakeLists.txt"):
+        shutil.copy(ROOT / name, checkout / name)
+    shutil.copytree(ROOT / "tools", checkout / "tools")
+    for name in TOOLS.split():
+        found = shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")
+        assert found, name
+        (programs / name).symlink_to(found)
+    result = Machine(checkout, programs)
+    result.fake("id", 'case "$1" in -u) echo 1000;; -un) echo someone;; esac')
+    result.fake("apt-get", f'echo "$*" >> "{place}/apt.log"')
+    result.fake("stat", f'case "$1" in -f) {GIGABYTES_4};; *) echo 1000;; esac')
+    return result
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return make_machine(tmp_path)
+
+
+def apt_log(machine: Machine) -> list[str]:
+    path = machine.programs.parent / "apt.log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def python_that(answers: str) -> str:
+    """A Python whose probe prints `answers`; /usr/bin/python3 must not be asked, so TREECAST_PYTHON names it."""
+    return f'echo "{answers}"'
+
+
+def refusal(machine: Machine, **settings: str) -> str:
+    """The one line, having checked that it is one, that the status is 2 and that nothing was created."""
+    result = machine.setup(None, **settings)
+    assert result.returncode == 2, result
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert machine.created() == set()
+    return lines[0]
+
+
+def test_everything_missing_is_one_line(machine: Machine) -> None:
+    line = refusal(machine, TREECAST_PYTHON="absent")
+    assert "Python 3.11 or newer" in line
+    assert "C++20 compiler" in line
+    assert line.endswith("run as root: apt-get install -y --no-install-recommends python3 python3-venv python3-dev g++")
+    assert apt_log(machine) == []
+
+
+def test_missing_venv(machine: Machine) -> None:
+    machine.fake("python3", python_that("3.11 - headers"))
+    machine.fake("c++", "exit 0")
+    line = refusal(machine, TREECAST_PYTHON="python3")
+    assert line.endswith("--no-install-recommends python3-venv")
+    assert "Python.h" not in line
+    assert "compiler" not in line
+
+
+def test_missing_headers_of_a_second_python(machine: Machine) -> None:
+    machine.fake("python3.12", python_that("3.12 venv -"))
+    machine.fake("c++", "exit 0")
+    assert refusal(machine, TREECAST_PYTHON="python3.12").endswith("--no-install-recommends python3.12-dev")
+
+
+def test_old_python_is_not_enough(machine: Machine) -> None:
+    machine.fake("python3", python_that("old"))
+    machine.fake("c++", "exit 0")
+    assert "python3.11 python3.11-venv python3.11-dev" in refusal(machine, TREECAST_PYTHON="python3")
+
+
+def test_missing_compiler(machine: Machine) -> None:
+    machine.fake("python3", PYTHON_COMPLETE)
+    for name in ("c++", "g++", "clang++"):
+        machine.fake(name, "exit 1")  # there, but not for C++20
+    assert refusal(machine, TREECAST_PYTHON="python3").endswith("--no-install-recommends g++")
+
+
+def test_little_disk(machine: Machine) -> None:
+    machine.fake("stat", 'echo "1024 4096"')
+    machine.fake("python3", PYTHON_COMPLETE)
+    machine.fake("c++", "exit 0")
+    line = refusal(machine, TREECAST_PYTHON="python3")
+    assert "4 MB of disk free where 3072 MB are needed" in line
+    assert "apt-get" not in line
+
+
+def test_disk_and_packages_share_the_line(machine: Machine) -> None:
+    machine.fake("stat", 'echo "1024 4096"')
+    machine.fake("python3", PYTHON_COMPLETE)
+    machine.fake("id", "echo 0")
+    line = refusal(machine, TREECAST_PYTHON="python3")
+    assert "of disk free" in line
+    assert "run: apt-get install" in line
+    assert apt_log(machine) == []
+
+
+def test_root_may_forbid_apt(machine: Machine) -> None:
+    machine.fake("id", "echo 0")
+    line = refusal(machine, TREECAST_PYTHON="absent", TREECAST_NO_APT="1")
+    assert "; run: apt-get install" in line
+    assert apt_log(machine) == []
+
+
+def test_without_apt_the_packages_are_named(machine: Machine) -> None:
+    (machine.programs / "apt-get").unlink()
+    machine.fake("id", "echo 0")
+    line = refusal(machine, TREECAST_PYTHON="absent")
+    assert line.endswith("install what Debian calls: python3 python3-venv python3-dev g++")
+
+
+def test_root_installs_once_and_prints_the_line_first(machine: Machine) -> None:
+    machine.fake("id", "echo 0")
+    log = machine.programs.parent / "apt.log"
+    appears = machine.programs / "c++"
+    machine.fake("apt-get", f'echo "$*" >> "{log}"; printf "#!/bin/bash\\n" > "{appears}"; chmod +x "{appears}"')
+    machine.fake("python3", PYTHON_COMPLETE)
+    result = machine.setup(TREECAST_PYTHON="python3")
+    installs = [line for line in apt_log(machine) if line.startswith("install")]
+    assert installs == ["install -y --no-install-recommends g++"]
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("treecast set-up: ")
+    assert first.endswith("apt-get install -y --no-install-recommends g++")
+
+
+def test_apt_that_does_not_help_ends_with_the_line(machine: Machine) -> None:
+    machine.fake("id", "echo 0")
+    result = machine.setup(TREECAST_PYTHON="absent")
+    assert result.returncode == 2
+    assert len(apt_log(machine)) in (1, 2)  # with the package lists fetched first where there are none
+    assert result.stderr.count("\n") == 1
+    assert "missing: Python 3.11 or newer" in result.stderr
+
+
+def fake_python_that_makes_venvs(machine: Machine) -> None:
+    """`-m venv` makes a bin/python that is this same fake, which answers to everything setup.sh asks of it."""
+    this = machine.programs / "python3"
+    machine.fake(
+        "python3",
+        f"""
+case "$*" in
+    *"-m venv"*) mkdir -p "$3/bin" "$3/lib/python3.11/site-packages/treecast"
+                 touch "$3/lib/python3.11/site-packages/treecast/_native.pyi"
+                 ln -s "{this}" "$3/bin/python" ;;
+    *"-m pip"*)  echo "pip $*" >> "{machine.programs.parent}/pip.log"; [ ! -e "{machine.programs}/broken" ] ;;
+    *"-I -B"*)   echo "3.11 venv headers" ;;
+    "-")         cat > /dev/null; echo pyarrow ;;
+esac""",
+    )
+    machine.fake("c++", "exit 0")
+
+
+def pip_log(machine: Machine) -> list[str]:
+    path = machine.programs.parent / "pip.log"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return lines
+
+
+def test_second_run_does_nothing(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+    assert len(pip_log(machine)) == 2
+    again = machine.setup(TREECAST_PYTHON="python3")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert pip_log(machine) == []
+
+
+def test_half_made_venv_is_made_again(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    left = machine.checkout / ".venv" / "left-over"
+    left.parent.mkdir()
+    left.write_text("")
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+    assert not left.exists()
+    assert (machine.checkout / ".venv" / "treecast.stamp").exists()
+
+
+def test_failed_install_leaves_no_stamp_and_shows_the_log(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    (machine.programs / "broken").write_text("")
+    result = machine.setup(TREECAST_PYTHON="python3")
+    assert result.returncode == 1
+    assert "build/setup.log" in result.stderr
+    assert not (machine.checkout / ".venv" / "treecast.stamp").exists()
+    (machine.programs / "broken").unlink()
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+
+
+def test_native_change_rebuilds_without_new_packages(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.setup(TREECAST_PYTHON="python3")
+    pip_log(machine)
+    (machine.checkout / "native" / "cpu.cpp").write_text("// something\n")
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+    (only,) = pip_log(machine)
+    assert "--editable" in only
+
+
+def test_new_requirements_are_installed(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.setup(TREECAST_PYTHON="python3")
+    pip_log(machine)
+    with (machine.checkout / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+    assert len(pip_log(machine)) == 2
+
+
+def test_moved_checkout_gets_its_own_venv(machine: Machine, tmp_path: Path) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.setup(TREECAST_PYTHON="python3")
+    marker = machine.checkout / ".venv" / "of the old place"
+    marker.write_text("")
+    moved = Machine(machine.checkout.rename(tmp_path / "elsewhere"), machine.programs)
+    assert moved.setup(TREECAST_PYTHON="python3").returncode == 0
+    assert not (moved.checkout / ".venv" / "of the old place").exists()
+
+
+def test_system_pip_is_never_called(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    for name in ("pip", "pip3"):
+        machine.fake(name, f'echo called >> "{machine.programs.parent}/system-pip.log"')
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+    assert not (machine.programs.parent / "system-pip.log").exists()
+
+
+def test_unwritable_checkout_is_one_line() -> None:
+    with tempfile.TemporaryDirectory() as name:  # tmp_path lies in a directory that others may not enter
+        Path(name).chmod(0o755)
+        machine = make_machine(Path(name))
+        machine.fake("python3", PYTHON_COMPLETE)
+        machine.fake("c++", "exit 0")
+        machine.checkout.chmod(0o555)
+        result = machine.setup(user=SOMEONE if os.geteuid() == 0 else None, TREECAST_PYTHON="python3")
+        machine.checkout.chmod(0o755)
+        assert result.returncode == 2, result
+        (line,) = result.stderr.splitlines()
+        assert f"{machine.checkout} is not writable; run as root: chown -R someone" in line
+        assert machine.created() == set()

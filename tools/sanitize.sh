@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Builds treecast with the address and undefined-behaviour sanitizers into build/sanitize and runs the native tests there.
+#
+#   tools/sanitize.sh                   the tests that reach native code: all but those marked long or house
+#   tools/sanitize.sh tests/x.py -k y   these, with pytest's own arguments
+#
+# build/sanitize/venv sees the packages of .venv but not the treecast in it, so child processes are sanitized too. The
+# runtime has to be loaded before Python is; libstdc++ goes with it, for it is asked how to throw. Python's own allocator
+# is switched off: in its arenas an overrun of a small object would stay unseen.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+home=$PWD/build/sanitize
+log=$home/build.log
+compiler=${CXX:-g++}
+runtime=$($compiler -print-file-name=libasan.so 2>/dev/null || true)
+if [[ $runtime != /* ]]; then
+    echo "treecast: the sanitizer build needs gcc's libasan; run as root: apt-get install -y g++" >&2
+    exit 2
+fi
+preload="$runtime $($compiler -print-file-name=libubsan.so) $($compiler -print-file-name=libstdc++.so)"
+
+build() {
+    local python=$PWD/.venv/bin/python
+    export PATH=$PWD/.venv/bin:$PATH CXX=$compiler
+    cmake -S . -B "$home/cmake" -G Ninja -DCMAKE_BUILD_TYPE= -DTREECAST_SANITIZE=ON "-DPython_EXECUTABLE=$python"
+    cmake --build "$home/cmake"
+    rm -rf "$home/site"
+    mkdir -p "$home/site"
+    cp -R src/treecast "$home/site/treecast"
+    cmake --install "$home/cmake" --prefix "$home/site"
+    [ -x "$home/venv/bin/python" ] || "$python" -m venv --without-pip "$home/venv"
+    local packages
+    packages=$("$home/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    printf '%s\n' "$home/site" "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+        >"$packages/sanitized.pth"
+}
+
+mkdir -p "$home"
+echo "treecast: building with sanitizers (log: build/sanitize/build.log)"
+if ! build >"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    exit 1
+fi
+
+export LD_PRELOAD=$preload
+export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export PYTHONMALLOC=malloc TREECAST_SANITIZED=1
+python=$home/venv/bin/python
+"$python" -c "
+import sys, treecast._native
+sys.exit(not treecast._native.__file__.startswith(sys.argv[1]) and 'the sanitized module is not the one imported')
+" "$home/site"
+if [ $# -eq 0 ]; then set -- -m "not long and not house"; fi
+echo "treecast: the native tests under the sanitizers"
+exec "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -1,0 +1,297 @@
+#!/usr/bin/env bash
+# Makes .venv, with treecast built and installed in it. Every make target that needs it calls this first.
+#
+#   tools/setup.sh             the venv
+#   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
+#
+# Order of events: (1) a stamp that fits the sources means there is nothing to do; (2) everything is checked in one pass,
+# and nothing is created meanwhile; (3) what is missing is installed by apt-get, as root and unless TREECAST_NO_APT=1, or
+# else named in exactly one line, with exit status 2; (4) the venv is made and its stamp written last, so that a venv without
+# a stamp is a half-made one, removed and made again. A change of pyproject.toml, CMakeLists.txt or native/ reinstalls.
+#
+# Settings: TREECAST_PYTHON (the Python to use instead of the first that fits), TREECAST_NO_APT=1, CXX.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+unset PYTHONPATH PYTHONHOME
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+DISK_MB_MIN=3072
+VENV=.venv
+STAMP=$VENV/treecast.stamp
+LOG=build/setup.log
+CHECKS="writable disk python compiler"    # one check_… function each
+
+say() { printf 'treecast set-up: %s\n' "$*"; }
+
+# ---- what the venv was made from: checkout, dependencies, native sources; one line each in the stamp ----
+
+digest() { sha256sum | cut -c1-64; }
+fingerprint() {
+    pwd -P
+    digest <pyproject.toml
+    { cat CMakeLists.txt; find native -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum; } | digest
+}
+stamp_line() { sed -n "${1}p" "$STAMP" 2>/dev/null; }
+current() { [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c '' 2>/dev/null; }
+
+# ---- checks: each calls `lack "what" package…` or `trouble "what" "remedy"`, and creates nothing ----
+
+lacks=() packages=() troubles=() remedies=()
+lack() { lacks+=("$1"); shift; packages+=("$@"); }
+trouble() { troubles+=("$1"); remedies+=("$2"); }
+
+check_writable() {
+    local place
+    for place in . "$VENV" build results; do
+        if [ -e "$place" ] && [ ! -w "$place" ]; then
+            trouble "$(readlink -f "$place") is not writable" "run as root: chown -R $(id -un) '$(pwd -P)'"
+            return
+        fi
+    done
+}
+
+check_disk() {
+    [ -f "$STAMP" ] && return    # what takes the space is there already
+    local blocks bytes free_mb
+    read -r blocks bytes < <(stat -f -c '%a %S' . 2>/dev/null) || return
+    free_mb=$((blocks * bytes / 1048576))
+    [ "$free_mb" -ge "$DISK_MB_MIN" ] ||
+        trouble "$free_mb MB of disk free where $DISK_MB_MIN MB are needed" "free $((DISK_MB_MIN - free_mb)) MB below $(pwd -P)"
+}
+
+# Prints "old", or "3.11 venv headers" with "-" for what that Python lacks.
+PROBE='
+import sys
+if sys.version_info < (3, 11):
+    print("old")
+    sys.exit()
+words = ["%d.%d" % sys.version_info[:2], "venv", "headers"]
+try:
+    import ensurepip, venv
+    ensurepip.version()
+except Exception:
+    words[1] = "-"
+try:
+    import os, sysconfig
+    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+        words[2] = "-"
+except Exception:
+    words[2] = "-"
+print(*words)
+'
+python=""
+check_python() {
+    local candidate version venv headers best="" best_version="" old=""
+    local candidates=(python3 python3.11 python3.12 python3.13 python3.14 /usr/bin/python3)
+    [ -z "${TREECAST_PYTHON:-}" ] || candidates=("$TREECAST_PYTHON")
+    python=""
+    for candidate in "${candidates[@]}"; do
+        version=""
+        read -r version venv headers < <("$candidate" -I -B -c "$PROBE" 2>/dev/null)
+        case $version in
+            "") continue ;;
+            old) old=yes; continue ;;
+        esac
+        if [ "$venv $headers" = "venv headers" ]; then
+            python=$candidate
+            return
+        fi
+        [ -n "$best" ] || best="$version $venv $headers $candidate"
+    done
+    if [ -z "$best" ]; then
+        # An old python3 means a distribution whose newer one, if it has any, carries its version in the name.
+        local name=python3
+        [ -z "$old" ] || name=python3.11
+        lack "Python 3.11 or newer with venv and Python.h" "$name" "$name-venv" "$name-dev"
+        return
+    fi
+    read -r best_version venv headers candidate <<<"$best"
+    local name=python$best_version
+    [ "$candidate" != python3 ] || name=python3
+    [ "$venv" = venv ] || lack "venv with ensurepip for Python $best_version" "$name-venv"
+    [ "$headers" = headers ] || lack "Python.h of Python $best_version" "$name-dev"
+}
+
+compiler=""
+check_compiler() {
+    local candidate
+    compiler=""
+    for candidate in "${CXX:-}" c++ g++ clang++; do
+        [ -n "$candidate" ] || continue
+        # Unquoted: CXX may be two words, such as "ccache g++".
+        if printf '#include <bit>\n#include <concepts>\n#include <span>\nstatic_assert(std::popcount(7u) == 3);\n' |
+            $candidate -std=c++20 -fsyntax-only -x c++ - >/dev/null 2>&1; then
+            compiler=$candidate
+            return
+        fi
+    done
+    lack "a C++20 compiler" g++
+}
+
+check_fuzzer() {
+    printf '#include <cstddef>\nextern "C" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) { return 0; }\n' |
+        clang++ -std=c++20 -fsanitize=fuzzer,address -x c++ - -o /dev/null >/dev/null 2>&1 && return
+    local version
+    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+    lack "clang with libFuzzer" clang g++ "libclang-rt-${version:-14}-dev"
+}
+
+# ---- what to do about the answers ----
+
+join() {    # join ", " a b c
+    local between=$1 text=${2:-}
+    shift 2
+    while [ $# -gt 0 ]; do text+=$between$1; shift; done
+    printf '%s' "$text"
+}
+
+examine() {
+    lacks=() packages=() troubles=() remedies=()
+    local check
+    for check in "$@"; do "check_$check"; done
+    [ ${#lacks[@]} -eq 0 ] && [ ${#troubles[@]} -eq 0 ]
+}
+
+install_line() { join " " apt-get install -y --no-install-recommends "${packages[@]}"; }
+
+# The one line, and status 2.
+refuse() {
+    local line remedy
+    line="missing: $(join ", " "${lacks[@]+"${lacks[@]}"}" "${troubles[@]+"${troubles[@]}"}")"
+    for remedy in "${remedies[@]+"${remedies[@]}"}"; do line+="; $remedy"; done
+    if [ ${#packages[@]} -gt 0 ]; then
+        if ! command -v apt-get >/dev/null; then
+            line+="; install what Debian calls: $(join " " "${packages[@]}")"
+        elif [ "$(id -u)" = 0 ]; then
+            line+="; run: $(install_line)"
+        else
+            line+="; run as root: $(install_line)"
+        fi
+    fi
+    say "$line" >&2
+    exit 2
+}
+
+may_install() {
+    [ ${#packages[@]} -gt 0 ] && [ ${#troubles[@]} -eq 0 ] && [ "$(id -u)" = 0 ] && [ "${TREECAST_NO_APT:-}" != 1 ] &&
+        command -v apt-get >/dev/null
+}
+
+apt_install() {
+    local line
+    line=$(install_line)
+    # A system without package lists (most containers) has to fetch them first; one with outdated lists fails and is retried.
+    compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null || line="apt-get update && $line"
+    export DEBIAN_FRONTEND=noninteractive
+    say "$line"
+    attempt "installing system packages" bash -c "$line" && return
+    [[ $line == "apt-get update"* ]] && return 1
+    line="apt-get update && $line"
+    say "$line"
+    attempt "installing system packages" bash -c "$line"
+}
+
+# ---- steps: quiet, logged, with progress beyond two seconds ----
+
+child=""
+# shellcheck disable=SC2317
+stop() { [ -z "$child" ] || kill -- "-$child" 2>/dev/null; say "interrupted" >&2; exit 130; }
+trap stop INT TERM HUP
+
+attempt() {    # attempt "words" command…: its exit status
+    local words=$1 began=$SECONDS told=-1 passed status
+    shift
+    printf -- '---- %s: %s\n' "$words" "$*" >>"$LOG"
+    set -m    # a process group of its own, so that an interruption reaches the compilers too
+    "$@" >>"$LOG" 2>&1 </dev/null &
+    child=$!
+    set +m
+    while kill -0 "$child" 2>/dev/null; do
+        sleep 0.1
+        passed=$((SECONDS - began))
+        [ $passed -ge 2 ] || continue
+        if [ -t 1 ]; then
+            [ $passed -eq $told ] || printf '\rtreecast set-up: %s … %d s' "$words" $passed
+            told=$passed
+        elif [ $told -lt 0 ] || [ $passed -ge $((told + 30)) ]; then
+            say "$words … $passed s"
+            told=$passed
+        fi
+    done
+    wait "$child"
+    status=$?
+    child=""
+    if [ -t 1 ] && [ $told -ge 0 ]; then printf '\n'; fi
+    return $status
+}
+
+step() {
+    attempt "$@" && return
+    tail -n 40 "$LOG" >&2
+    say "$1 failed; the whole log is in $LOG" >&2
+    exit 1
+}
+
+requirements() {
+    "$VENV/bin/python" - <<'PY'
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)
+extras = project["project"]["optional-dependencies"]
+wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["bench"], *extras["dev"]]
+print("\n".join(dict.fromkeys(wanted)))
+PY
+}
+
+make_venv() {
+    local wanted name
+    if [ ! -f "$STAMP" ] || [ "$(stamp_line 1)" != "$(pwd -P)" ] || ! "$VENV/bin/python" -c '' 2>/dev/null; then
+        rm -rf "$VENV"
+        step "making $VENV" "$python" -m venv "$VENV"
+    fi
+    if [ "$(stamp_line 2)" != "$(digest <pyproject.toml)" ]; then
+        rm -f "$STAMP"
+        mapfile -t wanted < <(requirements)
+        step "installing packages from PyPI" "$VENV/bin/python" -m pip install --quiet "${wanted[@]}"
+    fi
+    export CXX=$compiler
+    step "building treecast" "$VENV/bin/python" -m pip install --quiet --no-build-isolation --no-deps --editable .
+    # mypy reads the sources, so the generated stub is wanted beside them too.
+    for name in "$VENV"/lib/python*/site-packages/treecast/_native.pyi; do cp "$name" src/treecast/_native.pyi; done
+    fingerprint >"$STAMP.new" && mv "$STAMP.new" "$STAMP"
+    # Root in somebody else's checkout: leave it usable to its owner.
+    if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
+        chown -R --reference=. "$VENV" build src/treecast/_native.pyi
+    fi
+}
+
+lock() {
+    mkdir -p build
+    exec 9>build/setup.lock
+    flock -n 9 && return
+    say "waiting for another set-up of this checkout"
+    flock 9
+}
+
+checks=("$@")
+if ! current; then
+    read -ra checks <<<"$CHECKS"
+    checks+=("$@")
+fi
+if ! examine "${checks[@]+"${checks[@]}"}"; then
+    may_install || refuse
+    lock
+    : >"$LOG"
+    if ! apt_install; then
+        tail -n 20 "$LOG" >&2
+        refuse
+    fi
+    hash -r
+    examine "${checks[@]}" || refuse
+fi
+current && exit 0
+lock
+current && exit 0
+: >"$LOG"
+make_venv
