@@ -1,5 +1,148 @@
+// The query parser for Python: parse, the syntax tree as tuples, and a batch for measuring.
 #include "bindings.hpp"
+#include "query.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
 
 namespace treecast {
-void bind_query(nb::module_&) {}
+
+namespace {
+
+nb::object text_object(std::string_view text) { return nb::str(text.data(), text.size()); }
+
+const char* axis_name(Axis axis) {
+    static const char* const names[] = {"child", "descendant", "descendant-or-self", "self", "attribute"};
+    return names[static_cast<int>(axis)];
+}
+
+const char* kind_name(StepKind kind) {
+    static const char* const names[] = {"element", "attribute", "text"};
+    return names[static_cast<int>(kind)];
+}
+
+// The tuples that src/treecast/query/tree.py turns into its classes; field orders are the same there.
+class TreeMaker {
+public:
+    explicit TreeMaker(const Query& query) : query_(query) {}
+
+    nb::tuple paths(uint32_t first) const {
+        nb::list made;
+        query_.each_path(first, [&](uint32_t, const PathEntry& path) {
+            nb::list steps;
+            query_.each_step(path.first, [&](uint32_t, const Step& step) { steps.append(one_step(step)); });
+            made.append(nb::make_tuple(path.absolute, nb::tuple(steps)));
+        });
+        return nb::tuple(made);
+    }
+
+private:
+    // (axis, gap, kind, uri or None, local or None, predicates)
+    nb::tuple one_step(const Step& step) const {
+        bool has_uri = step.test == Test::name || step.test == Test::any_namespace;
+        bool has_local = step.test == Test::name || step.test == Test::any_local;
+        return nb::make_tuple(axis_name(step.axis), step.gap, kind_name(step.kind),
+                              has_uri ? text_object(query_.uri(step)) : nb::none(),
+                              has_local ? text_object(query_.view(step.local)) : nb::none(), exprs(step.predicates));
+    }
+
+    nb::tuple exprs(uint32_t first) const {
+        nb::list made;
+        query_.each_expr(first, [&](uint32_t, const Expr& expr) { made.append(one_expr(expr)); });
+        return nb::tuple(made);
+    }
+
+    nb::tuple one_expr(const Expr& expr) const {
+        static const char* const relations[] = {"=", "!=", "<", "<=", ">", ">="};
+        const char* relation = relations[static_cast<int>(expr.relation)];
+        switch (expr.kind) {
+            case ExprKind::conjunction: return nb::make_tuple("and", exprs(expr.first));
+            case ExprKind::disjunction: return nb::make_tuple("or", exprs(expr.first));
+            case ExprKind::negation: return nb::make_tuple("not", one_expr(query_.expr(expr.first)));
+            case ExprKind::exists: return nb::make_tuple("exists", paths(expr.first));
+            case ExprKind::compare: return nb::make_tuple("compare", paths(expr.first), relation, value(expr.value));
+            case ExprKind::contains: return nb::make_tuple("contains", paths(expr.first), value(expr.value));
+            case ExprKind::starts_with: return nb::make_tuple("starts-with", paths(expr.first), value(expr.value));
+            case ExprKind::position: return nb::make_tuple("position", relation, value(expr.value));
+            case ExprKind::position_last: return nb::make_tuple("position-last", relation);
+            case ExprKind::last: return nb::make_tuple("last", relation, value(expr.value));
+        }
+        return nb::make_tuple();
+    }
+
+    nb::object value(uint32_t index) const {
+        const Value& value = query_.value(index);
+        if (value.is_number) return nb::cast(value.number);
+        return text_object(query_.view(value.text));
+    }
+
+    const Query& query_;
+};
+
+nb::tuple linear_paths(const Query& query) {
+    std::vector<Path> paths;
+    query.linear_paths(paths);
+    nb::list made;
+    for (const Path& path : paths) {
+        nb::list steps;
+        for (const PathStep& step : path) {
+            bool has_uri = step.test == Test::name || step.test == Test::any_namespace;
+            bool has_local = step.test == Test::name || step.test == Test::any_local;
+            steps.append(nb::make_tuple(step.descendant, kind_name(step.kind), has_uri ? text_object(step.uri) : nb::none(),
+                                        has_local ? text_object(step.local) : nb::none()));
+        }
+        made.append(nb::tuple(steps));
+    }
+    return nb::tuple(made);
+}
+
+Query parse_bytes(nb::bytes text, const Bindings& bindings) {
+    std::string_view view(text.c_str(), text.size());
+    Query query;
+    try {
+        check_bindings(bindings);
+        parse_query(view, bindings, query);
+    } catch (const Failure& failure) {
+        raise(failure, view);
+    }
+    return query;
+}
+
+// How many of the texts are queries, with one Query refilled over and over, as an index does; normal form included.
+size_t parse_count(const std::vector<std::string>& texts) {
+    nb::gil_scoped_release release;
+    Query query;
+    std::vector<Path> paths;
+    size_t count = 0;
+    for (const std::string& text : texts) {
+        try {
+            parse_query(text, {}, query);
+            query.linear_paths(paths);
+            ++count;
+        } catch (const Failure&) {
+        }
+    }
+    return count;
+}
+
+}  // namespace
+
+void bind_query(nb::module_& m) {
+    nb::class_<Query>(m, "Query", "A parsed query; treecast.Query is the class for users.")
+        .def_prop_ro("linear", &Query::linear)
+        .def("text", &Query::text, "The canonical text.")
+        .def("key", &Query::key, "The canonical text with expanded names: equal for equal queries.")
+        .def("tree", [](const Query& query) { return TreeMaker(query).paths(query.branches()); })
+        .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step of each path.")
+        .def("refuse_predicates", [](const Query& query) {
+            try {
+                refuse_predicates(query);
+            } catch (const Failure& failure) {
+                raise(failure, query.written());
+            }
+        }, "Raise the QueryError for a query with predicates where only plain paths are matched.");
+    m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"), "UTF-8 and (prefix, URI) pairs to a Query.");
+    m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
+}
+
 }  // namespace treecast

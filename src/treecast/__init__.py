@@ -9,6 +9,7 @@ from treecast.errors import (
     SnapshotError,
     TreecastError,
 )
+from treecast.query import Query, parse
 
 __version__ = "0.1.0"
 
@@ -17,7 +18,9 @@ __all__ = [
     "DocumentError",
     "LimitError",
     "PeerError",
+    "Query",
     "QueryError",
     "SnapshotError",
     "TreecastError",
+    "parse",
 ]

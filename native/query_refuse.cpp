@@ -1,0 +1,250 @@
+// The words for what is refused: what is wrong, where, and how to say it in the language where there is a way.
+#include "query_parser.hpp"
+
+#include <array>
+
+namespace treecast {
+
+namespace {
+
+struct Advice {
+    std::string_view name, hint;
+};
+
+constexpr Advice axis_advice[] = {
+    {"parent", "write the condition as a predicate: /a[b]/c for /a/b/../c"},
+    {"ancestor", "start at the ancestor: //a[@x]//b for //b[ancestor::a[@x]]"},
+    {"ancestor-or-self", "start at the ancestor: //a[@x]//b for //b[ancestor::a[@x]]"},
+    {"following", "test both from a common ancestor: //c[a][b], or a subscription with ordered=True"},
+    {"following-sibling", "test both from their parent: /p[a][b], or a subscription with ordered=True"},
+    {"preceding", "test both from a common ancestor: //c[a][b], or a subscription with ordered=True"},
+    {"preceding-sibling", "test both from their parent: /p[a][b], or a subscription with ordered=True"},
+    {"namespace", "bind a prefix and test names with it: p:*"},
+};
+
+constexpr Advice function_advice[] = {
+    {"count", "[x] tests for one x, [x[3]] for three"},
+    {"boolean", "write the path itself: [x]"},
+    {"string", "write the path itself: [x = \"…\"]"},
+    {"number", "compare with a number: [x = 1]"},
+    {"true", "leave it out"},
+    {"false", "leave it out"},
+    {"name", "write p:x, or *[local-name()='x']"},
+    {"namespace-uri", "bind a prefix and write p:x or p:*"},
+    {"normalize-space", "compare the text as it stands, or use contains(x, \"…\")"},
+    {"string-length", "[x != \"\"] tests for text"},
+    {"substring", "use starts-with(x, \"…\") or contains(x, \"…\")"},
+    {"substring-before", "use contains(x, \"…\")"},
+    {"substring-after", "use contains(x, \"…\")"},
+    {"ends-with", "use contains(x, \"…\")"},
+    {"matches", "use starts-with(x, \"…\") or contains(x, \"…\")"},
+    {"lower-case", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"upper-case", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"translate", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"concat", "compare the parts one by one"},
+    {"exists", "write the path itself: [x]"},
+    {"empty", "write not(x)"},
+    {"id", "test the attribute: //*[@id = \"…\"]"},
+    {"lang", "test the attribute: [@xml:lang = \"en\"]"},
+};
+
+template <size_t n>
+std::string find_advice(const Advice (&table)[n], std::string_view name) {
+    for (const Advice& advice : table)
+        if (advice.name == name) return std::string(advice.hint);
+    return {};
+}
+
+// The characters that word processors put in place of quotes.
+constexpr std::array<std::string_view, 6> typographic_quotes = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
+
+}  // namespace
+
+std::string QueryParser::shown(Slice slice, size_t bytes_max) const {
+    std::string_view text = scan_.view(slice), cut = cut_text(text, bytes_max);
+    return std::string(cut) + (cut.size() < text.size() ? "…" : "");
+}
+
+void QueryParser::refuse(const char* code, std::string message, Slice where, std::string hint) {
+    Failure failure(Family::query, code, std::move(message), where.begin);
+    failure.length = where.size;
+    failure.hint = std::move(hint);
+    throw failure;
+}
+
+void QueryParser::refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where) {
+    std::string message = "more than " + std::to_string(limit) + " " + what + ", the limit (" + name + ")";
+    Failure failure(Family::query, code, std::move(message), where.begin);
+    failure.limit = true;
+    failure.length = where.size;
+    failure.hint = "split it into several queries; this limit is fixed";
+    throw failure;
+}
+
+// Something else than `expected` stands here; the usual slips get their own hint.
+void QueryParser::refuse_here(const char* expected, std::string hint) {
+    scan_.skip_space();
+    std::string wanted = std::string("expected ") + expected;
+    if (scan_.ended()) refuse("TC101", wanted + ", but the query ends here", {scan_.at, 0}, std::move(hint));
+    Slice found = scan_.peek_name();
+    if (!found.size) found = {scan_.at, scan_.character_size(scan_.at)};
+    std::string_view word = scan_.view(found);
+    char next = scan_.peek(1);
+    if (word == "$") {
+        ++scan_.at;
+        found = {found.begin, 1 + scan_.name().size};
+        refuse_variable(found);
+    }
+    if (word == "(" && next == ':') refuse("TC105", "comments are not part of the language", {found.begin, 2}, "leave it out");
+    if (word == "(") refuse("TC105", "parentheses cannot stand in place of a step", found, "write a/(b | c) as a/b | a/c");
+    for (std::string_view quote : typographic_quotes)
+        if (word == quote) hint = "write literals in plain quotes, \"…\" or '…'";
+    if (word == "&") hint = "write 'and'";
+    if (word == "|" && next == '|') hint = "write 'or'";
+    if (word == "!") hint = "write not(…)";
+    if (word == "eq") hint = "write '='";
+    if (word == "ne") hint = "write '!='";
+    if (word == "lt" || word == "le" || word == "gt" || word == "ge") hint = "write '<', '<=', '>' or '>='";
+    if (word == "/") hint = "one '/' for children, '//' for descendants";
+    refuse("TC101", wanted + ", found '" + shown(found) + "'", found, std::move(hint));
+}
+
+void QueryParser::refuse_axis(Slice name) {
+    std::string_view axis = scan_.view(name);
+    std::string hint = find_advice(axis_advice, axis);
+    Slice where{name.begin, scan_.at + 2 - name.begin};
+    if (hint.empty())
+        refuse("TC102", "there is no axis '" + shown(name) + "'", where,
+               "the axes are child, descendant, descendant-or-self, self and attribute");
+    refuse("TC102", "unsupported axis: '" + shown(name) + "' cannot be matched on a stream", where, hint);
+}
+
+void QueryParser::refuse_parent(uint32_t at) {
+    refuse("TC102", "unsupported axis: '..' cannot be matched on a stream", {at, 2}, find_advice(axis_advice, "parent"));
+}
+
+void QueryParser::refuse_function(Slice name) {
+    scan_.at = name.end();
+    scan_.skip_space();
+    Slice where{name.begin, scan_.at + 1 - name.begin};
+    std::string_view function = scan_.view(name);
+    for (std::string_view known : {"not", "contains", "starts-with", "position", "last", "local-name"})
+        if (function == known)
+            refuse("TC103", shown(name) + "() cannot stand in place of a step", where, "write it as a predicate, in brackets");
+    std::string hint = find_advice(function_advice, function);
+    if (hint.empty()) hint = "the functions are not(), contains(), starts-with(), position(), last() and local-name()";
+    refuse("TC103", "the function " + shown(name) + "() is not part of the language", where, hint);
+}
+
+void QueryParser::refuse_kind_test(Slice name, Axis axis) {
+    scan_.at = name.end();
+    scan_.skip_space();
+    Slice where{name.begin, scan_.at + 1 - name.begin};
+    std::string_view kind = scan_.view(name);
+    std::string hint = "paths select elements, attributes and text()";
+    if (kind == "node") hint = axis == Axis::attribute ? "write @*" : axis == Axis::descendant ? "write //*" : "write *, or text()";
+    if (kind == "text") hint = "text() stands below an element: a/text()";
+    refuse("TC103", "the test " + shown(name) + "() cannot be matched here", where, hint);
+}
+
+// A branch that does not start with '/'.
+void QueryParser::refuse_start() {
+    uint32_t begin = scan_.at;
+    if (scan_.ended()) refuse("TC101", begin ? "expected a path, but the query ends here" : "the query is empty", {begin, 0},
+                              "a query is an absolute path such as /a/b or //b");
+    char c = scan_.peek();
+    if (c == '(') {
+        if (scan_.peek(1) == ':') refuse_here("a path");
+        refuse("TC105", "a path at the top level takes no parentheses", {begin, 1},
+               "(//a)[1] is /descendant::a[1]; (/a | /b)/c is /a/c | /b/c");
+    }
+    if (c == '<') refuse("TC105", "constructors are not paths", {begin, 1}, "a query is an absolute path such as /a/b or //b");
+    bool dot = c == '.';
+    if (dot && scan_.peek(1) == '.') refuse_parent(begin);
+    Slice name = scan_.peek_name();
+    if (!name.size && !dot && c != '*' && c != '@') refuse_here("a path", "a query is an absolute path such as /a/b or //b");
+    if (name.size) {
+        scan_.at = name.end();
+        scan_.skip_space();
+        std::string_view word = scan_.view(name);
+        if (scan_.peek() == '(' && word != "text") refuse_function(name);
+        if (word == "for" && scan_.peek() == '$')
+            refuse("TC105", "FLWR expressions are not paths", name, "a query is an absolute path such as /a/b or //b");
+        if (scan_.peek() == ':' && scan_.peek(1) == ':' && word != "child" && word != "descendant" && word != "self" &&
+            word != "descendant-or-self" && word != "attribute")
+            refuse_axis(name);
+    }
+    // The user's own path, up to the next '|' and without './'.
+    std::string_view rest = scan_.view(begin, scan_.size());
+    rest = rest.substr(0, rest.find('|'));
+    while (rest.substr(0, 2) == "./" && rest.substr(0, 3) != ".//") rest.remove_prefix(2);
+    if (rest.substr(0, 3) == ".//") rest.remove_prefix(3);
+    while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\n' || rest.back() == '\t')) rest.remove_suffix(1);
+    std::string own(cut_text(rest, 120));
+    if (own.size() < rest.size()) own += "…";
+    std::string hint = "write /" + own + " from the root element, or //" + own + " anywhere";
+    if (c == '@' || rest.substr(0, 4) == "text") hint = "write //" + own;
+    if (own.empty() || own == ".") hint = "write /* for the root element, or //* for any";
+    uint32_t end = begin;
+    while (end < scan_.size() && std::string_view("/[| \t\r\n").find(scan_.view(end, end + 1)) == std::string_view::npos) ++end;
+    refuse("TC104", "the path is relative, and there is nothing that it could start from", {begin, end - begin}, hint);
+}
+
+// Something follows a whole path at the top level.
+void QueryParser::refuse_rest() {
+    char c = scan_.peek();
+    Slice word = scan_.peek_name();
+    std::string_view text = scan_.view(word);
+    if (c == '=' || c == '!' || c == '<' || c == '>')
+        refuse("TC106", "a path at the top level cannot be compared", {scan_.at, 1}, "write the comparison as a predicate: /a[. = \"x\"]");
+    if (text == "and" || text == "or")
+        refuse("TC105", "'" + shown(word) + "' cannot join paths at the top level", word,
+               text == "or" ? "write '|'" : "write it as a predicate: /*[a and b]");
+    check_arithmetic();
+    if (c == ']' || c == ')') refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1});
+    refuse_here("'/', '[', '|' or the end of the query");
+}
+
+void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
+    Slice where = since(left.source.begin);
+    auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
+    auto has = [&](Is is) { return left.is == is || right.is == is; };
+    if (left.is == Is::paths && right.is == Is::paths)
+        refuse("TC106", "a path is compared with a path", where, "one side of a comparison is a literal or a number");
+    if (constant(left) && constant(right))
+        refuse("TC106", "two constants are compared", where, "leave out what is always true; never subscribe to what never is");
+    if (has(Is::condition) || has(Is::name_test))
+        refuse("TC106", "a condition is compared", where, "write the condition itself, or not(…)");
+    if (has(Is::local_name))
+        refuse("TC106", "local-name() is compared with = or != to a literal only", where, "write *[local-name()='x']");
+    if (has(Is::literal)) refuse("TC106", "a position is compared with a literal", where, "write the number without quotes");
+    refuse("TC106", "a position is compared with a number or with last() only", where, "as in [position() < 3]");
+}
+
+void QueryParser::refuse_constant(const Operand& operand) {
+    std::string hint;
+    if (operand.is == Is::number) hint = "write position() = " + shown(operand.source);
+    if (operand.is == Is::last) hint = "write position() = last()";
+    if (operand.is == Is::position) hint = "write position() = 1, or any other number";
+    if (operand.is == Is::local_name) hint = "write local-name()='x'";
+    if (operand.is == Is::literal) hint = "compare it with a path: [. = " + shown(operand.source) + "]";
+    refuse("TC106", shown(operand.source) + " is no condition", operand.source, hint);
+}
+
+void QueryParser::refuse_variable(Slice where) {
+    refuse("TC105", "variables are not part of the language, '$msg' at the front of a path excepted", where,
+           "$msg/a means /a");
+}
+
+void QueryParser::refuse_unbound(std::string_view prefix, Slice where) {
+    std::string own(cut_text(prefix, 60));
+    refuse("TC109", "the prefix '" + own + "' is not bound to a namespace", where,
+           "give namespaces={\"" + own + "\": \"…\"}, or write *[local-name()='x']");
+}
+
+void QueryParser::refuse_everything(Slice where) {
+    refuse("TC107", "the path selects the document itself, or everything in it", where,
+           "write /* for the root element, //* for all elements");
+}
+
+}  // namespace treecast

@@ -1,0 +1,88 @@
+"""Text to Query. Use it to check a query before it is added, to print it in canonical form, or to look into it.
+
+Matching needs none of this: an index takes query texts and parses them natively, a batch at a time.
+
+    >>> import treecast
+    >>> query = treecast.parse("/descendant::a[ position() = 2 ]/child::b")
+    >>> str(query)
+    '/descendant::a[2]/b'
+    >>> query == treecast.parse(str(query))
+    True
+    >>> query.linear
+    False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from treecast import _native
+from treecast.query.tree import Path, build_paths
+
+__all__ = ["Query", "parse"]
+
+
+def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query:
+    """Parse a query, or raise QueryError; `namespaces` binds prefixes, and "" the element names without prefix."""
+    return Query(text, namespaces)
+
+
+class Query:
+    """A parsed query. Equal queries have the same canonical form and the same expanded names.
+
+    `str(query)` is the canonical text, `query.text` the text as written, `query.tree` its syntax tree.
+    """
+
+    __slots__ = ("_key", "_namespaces", "_native", "_text")
+
+    def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
+        bindings = dict(namespaces or {})
+        # Lone surrogates pass here, so that they are refused with their position like any other bad character.
+        self._native = _native.parse(text.encode("utf-8", "surrogatepass"), list(bindings.items()))
+        self._key: str = self._native.key()
+        self._text = text
+        self._namespaces = bindings
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self._text
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The bindings it was parsed with."""
+        return MappingProxyType(self._namespaces)
+
+    @property
+    def linear(self) -> bool:
+        """Whether it is a union of plain paths, without predicates."""
+        return self._native.linear
+
+    @property
+    def tree(self) -> tuple[Path, ...]:
+        """The syntax tree: the paths of the union. See treecast.query.tree."""
+        return build_paths(self._native.tree())
+
+    def linear_paths(self) -> tuple[tuple[tuple[bool, str, str | None, str | None], ...], ...]:
+        """The normal form of a linear query: for each plain path its steps as (descendant, kind, uri, local).
+
+        None stands for any URI or name. A query with predicates has none, nor has one that can never match.
+        """
+        return self._native.linear_paths()  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        return self._native.text()
+
+    def __repr__(self) -> str:
+        bound = f", namespaces={self._namespaces!r}" if self._namespaces else ""
+        return f"treecast.parse({str(self)!r}{bound})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Query) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Query, (self._text, self._namespaces))

@@ -1,0 +1,147 @@
+"""The syntax tree of a query as plain frozen values, for code that inspects queries: covering, FLWR, tools.
+
+A query is a tuple of paths (its union), a path a tuple of steps, a step has predicates, and a predicate is one of the
+conditions below. Names are expanded: `uri` and `local`, where None stands for "any". Positions in brackets are spelt out
+(`[3]` is `Position("=", 3.0)`), the path stands on the left of a comparison, `.` is a path without steps.
+
+    >>> import treecast
+    >>> path, = treecast.parse("//a/b[@c = 1]").tree
+    >>> [(step.gap, step.local) for step in path.steps]
+    [(True, 'a'), (False, 'b')]
+    >>> path.steps[1].predicates[0].relation
+    '='
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Axis: TypeAlias = Literal["child", "descendant", "descendant-or-self", "self", "attribute"]
+Kind: TypeAlias = Literal["element", "attribute", "text"]
+Relation: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+Value: TypeAlias = str | float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `gap` says that `//` stands before it, that is /descendant-or-self::node()/.
+
+    Without positions in the predicates, `descendant::a` is the same as `//a` and has `gap` and the axis child;
+    with positions they differ and keep their spelling.
+    """
+
+    axis: Axis
+    gap: bool
+    kind: Kind
+    uri: str | None
+    local: str | None
+    predicates: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A path; relative ones occur in predicates only."""
+
+    absolute: bool
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of the operands."""
+
+    operands: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one of the operands."""
+
+    operands: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Not the operand."""
+
+    operand: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """At least one of the paths selects something."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Something that the paths select stands in the relation to the value."""
+
+    paths: tuple[Path, ...]
+    relation: Relation
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The first thing that the path selects contains the text."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """The first thing that the path selects starts with the text."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """position() in relation to a number, or to last() where `number` is None."""
+
+    relation: Relation
+    number: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """last() in relation to a number."""
+
+    relation: Relation
+    number: float
+
+
+Condition: TypeAlias = And | Or | Not | Exists | Compare | Contains | StartsWith | Position | Last
+
+
+def build_paths(raw: tuple[Any, ...]) -> tuple[Path, ...]:
+    """Turn the native tuples into the classes above."""
+    return tuple(Path(absolute, tuple(_step(*step) for step in steps)) for absolute, steps in raw)
+
+
+def _step(axis: Axis, gap: bool, kind: Kind, uri: str | None, local: str | None, predicates: tuple[Any, ...]) -> Step:
+    return Step(axis, gap, kind, uri, local, _conditions(predicates))
+
+
+def _conditions(raw: tuple[Any, ...]) -> tuple[Condition, ...]:
+    return tuple(_BUILDERS[kind](*fields) for kind, *fields in raw)
+
+
+_BUILDERS: dict[str, Callable[..., Condition]] = {
+    "and": lambda operands: And(_conditions(operands)),
+    "or": lambda operands: Or(_conditions(operands)),
+    "not": lambda operand: Not(_conditions((operand,))[0]),
+    "exists": lambda paths: Exists(build_paths(paths)),
+    "compare": lambda paths, relation, value: Compare(build_paths(paths), relation, value),
+    "contains": lambda paths, text: Contains(build_paths(paths)[0], text),
+    "starts-with": lambda paths, text: StartsWith(build_paths(paths)[0], text),
+    "position": lambda relation, number: Position(relation, number),
+    "position-last": lambda relation: Position(relation, None),
+    "last": lambda relation, number: Last(relation, number),
+}
