@@ -6,11 +6,14 @@
 //   labels of Selective:        LB = i - depth + 1, PON = i - depth + size            (post-order numbers, from 1)
 #pragma once
 
+#include "seeded_hash.hpp"
+
 #include <cstdint>
-#include <deque>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <type_traits>
 #include <vector>
 
 namespace treecast {
@@ -53,23 +56,42 @@ private:
     size_t size_ = 0, capacity_ = 0;
 };
 
+// Keeps strings at fixed addresses until all are dropped at once.
+class StringArena {
+public:
+    std::string_view keep(std::string_view text);
+    size_t bytes() const { return bytes_; }
+    void reset();
+
+private:
+    std::vector<std::unique_ptr<char[]>> blocks_;
+    char* free_ = nullptr;
+    size_t room_ = 0, bytes_ = 0;
+};
+
 // An expanded name: namespace URI ("" for none) and local part. Ids are dense and stay valid until `generation` changes:
 // a table is shared by all documents that one Reader reads, and starts afresh when it has grown past its limit.
 class NameTable {
 public:
-    uint32_t intern(std::string_view uri, std::string_view local);
+    NameTable();
+    uint32_t intern(std::string_view uri, std::string_view local) { return intern(intern_uri(uri), local); }
+    uint32_t intern(uint32_t uri_id, std::string_view local);
+    uint32_t intern_uri(std::string_view uri);                      // "" has 0
     std::string_view uri(uint32_t id) const { return uris_[entries_[id].uri]; }
     std::string_view local(uint32_t id) const { return entries_[id].local; }
+    uint32_t uri_id(uint32_t id) const { return entries_[id].uri; }
+    std::string_view uri_text(uint32_t uri_id) const { return uris_[uri_id]; }
     size_t size() const { return entries_.size(); }
+    size_t bytes() const;                                           // memory held, roughly
     uint64_t generation() const { return generation_; }
     void reset();
 
 private:
     struct Entry { uint32_t uri; std::string_view local; };
     std::vector<Entry> entries_;
-    std::deque<std::string> uris_, locals_;                     // deques: views into them stay valid
-    std::unordered_map<std::string_view, uint32_t> uri_ids_;
-    std::unordered_map<std::string, uint32_t> ids_;             // uri id, NUL, local
+    std::vector<std::string_view> uris_;
+    StringArena strings_;
+    IdSlots uri_slots_, slots_;
     uint64_t generation_ = 1;
 };
 
@@ -79,9 +101,13 @@ struct Span {
     bool in_decoded = false;
 };
 
+// How the bytes as given were encoded.
+enum class Encoding : uint8_t { utf8, utf16_le, utf16_be, ascii, latin1, windows1252 };
+
 struct Document {
     std::string_view source;       // UTF-8: the bytes as given, or transcoded from another encoding
     std::string_view original;     // the bytes as given
+    Encoding encoding = Encoding::utf8;
     std::string decoded;
     const NameTable* names = nullptr;
 
@@ -101,15 +127,26 @@ struct Document {
     size_t elements() const { return name.size(); }
     size_t attribute_end(size_t i) const { return i + 1 < name.size() ? attribute_begin[i + 1] : attribute_name.size(); }
     std::string_view value(const Span& s) const {
-        return (s.in_decoded ? std::string_view(decoded) : source).substr(s.begin, s.end - s.begin);
+        return {(s.in_decoded ? decoded.data() : source.data()) + s.begin, s.end - s.begin};
     }
+    // Where an offset into `source` lies in `original`. Free for UTF-8 and US-ASCII; for others the first call counts once.
+    uint64_t original_offset(uint32_t source_offset) const {
+        return encoding == Encoding::utf8 || encoding == Encoding::ascii ? source_offset : transcoded_offset(source_offset);
+    }
+    void clear();                  // no elements, no text; keeps the memory
+    void release();                // gives the memory back as well
+
+private:
+    uint64_t transcoded_offset(uint32_t source_offset) const;
+    mutable std::vector<uint32_t> offset_marks_;   // units of `original` before every 1024th byte of `source`
 };
 
 template <class T>
 void Column<T>::reserve(size_t wanted) {
     if (wanted <= capacity_) return;
+    static_assert(std::is_trivially_copyable_v<T>);
     T* bigger = static_cast<T*>(::operator new(wanted * sizeof(T)));
-    for (size_t i = 0; i < size_; ++i) bigger[i] = items_[i];
+    if (size_) std::memcpy(static_cast<void*>(bigger), items_, size_ * sizeof(T));
     ::operator delete(items_);
     items_ = bigger;
     capacity_ = wanted;

@@ -1,0 +1,256 @@
+// The pass over the content of the root element. Included by reader_scalar.cpp and reader_avx2.cpp, each of which has
+// opened its own namespace and defined `Scan` before: find_text_stop, find_value_stop, name_length, same_name.
+//
+// Theory of operation. The text is padded and ends in a NUL, so every scan stops by itself and nothing here looks for
+// the end. Each turn of the loop takes one run of text and the markup behind it. A run without references, carriage
+// returns and CDATA is stored as a slice of the source without a branch. A name is cut at the first byte that ends
+// names in ordinary markup, hashed and looked up by its raw bytes; only valid names are in the table, so one that is not
+// found goes to learn_name(), which examines it character by character. Hence the cut may be crude. Duplicate
+// attributes are found by a stamp in the name's entry, end tags by comparing bytes with the start tag.
+//
+// The columns have room for one element and one text per '<' of the document, so they are written without checks.
+
+struct Pass {
+    ReaderState& state;
+    const char* const base;
+    const char* at;                              // the next byte
+    uint32_t elements = 0, texts = 0, attributes = 0;
+    uint32_t depth = 0;                          // elements open
+    uint32_t current = none;                     // the innermost of them
+    const HashSeeds seeds = hash_seeds();
+
+    Pass(ReaderState& state_, const char* root) : state(state_), base(state_.base), at(root) {}
+
+    uint32_t offset(const char* pointer) const { return static_cast<uint32_t>(pointer - base); }
+
+    TREECAST_INLINE QName* find_name(const char* name, NamePlace place) {
+        uint32_t length = Scan::name_length(name);
+        if (__builtin_expect(length - 1 < short_name_bytes - 1, 1)) {
+            QName* const* slots = state.qnames.slots();
+            size_t mask = state.qnames.slot_mask();
+            Scan::Key key(name, length);
+            for (size_t slot = hash_short_name(seeds, name, length) & mask;; slot = (slot + 1) & mask) {
+                QName* entry = slots[slot];
+                if (!entry) break;
+                if (__builtin_expect(key.equals(entry->bytes), 1)) return entry;
+            }
+        }
+        return state.learn_name(name, place);
+    }
+
+    TREECAST_INLINE void put_text(uint32_t begin, uint32_t end, bool in_decoded) {
+        Document& d = state.document;
+        d.text[texts] = Span{begin, end, in_decoded};
+        d.text_parent[texts] = current;
+        texts += begin != end;                   // an empty one is overwritten by the next
+    }
+
+    // A text node with anything in it that is not plain. Leaves `at` at the '<' of the markup that ends the node.
+    TREECAST_NOINLINE void read_text() {
+        TextBuilder text{state.document.decoded, base};
+        for (;;) {
+            const char* stop = Scan::find_text_stop(at);
+            text.add(at, stop);
+            at = stop;
+            switch (*stop) {
+            case '&':
+                at = state.reference(stop, text.text(), false);
+                break;
+            case '\r':
+                text.text().push_back('\n');
+                at = stop + 1 + (stop[1] == '\n');
+                break;
+            case ']':
+                if (stop[1] == ']' && stop[2] == '>')
+                    state.fail("TC201", stop, "']]>' must not stand in text", "write ]]&gt;");
+                text.add(stop, stop + 1);
+                at = stop + 1;
+                break;
+            case '<':
+                if (stop[1] == '!' && stop[2] == '[') {
+                    at = state.cdata(stop, text);
+                    break;
+                }
+                put_text(text.span().begin, text.span().end, text.in_decoded);
+                return;
+            default:
+                state.open_at_end(current);
+            }
+        }
+    }
+
+    // An attribute value with references or white space to be normalised. Returns the closing quote.
+    TREECAST_NOINLINE const char* read_value(const char* value, char quote, Span& span) {
+        std::string& out = state.document.decoded;
+        span = Span{static_cast<uint32_t>(out.size()), 0, true};
+        for (const char* from = value;;) {
+            const char* stop = Scan::find_value_stop(from, quote);
+            out.append(from, stop);
+            from = stop + 1;
+            if (*stop == quote) {
+                span.end = static_cast<uint32_t>(out.size());
+                return stop;
+            }
+            switch (*stop) {
+            case '&':
+                from = state.reference(stop, out, true);
+                break;
+            case '\r':
+                from += stop[1] == '\n';
+                out.push_back(' ');
+                break;
+            case '\t':
+            case '\n':
+                out.push_back(' ');
+                break;
+            case '<':
+                state.fail("TC201", stop, "'<' must not stand in an attribute value", "write &lt;, or close the quote before it");
+            default:
+                state.unexpected(stop, "an attribute value does not end");
+            }
+        }
+    }
+
+    TREECAST_INLINE void put_attribute(QName& name, const char* name_at, const Span& value) {
+        Document& d = state.document;
+        if (__builtin_expect(attributes == d.attribute_name.capacity(), 0)) {
+            d.attribute_name.set_size(attributes);
+            d.attribute_value.set_size(attributes);
+            d.attribute_name.reserve(attributes * 2 + 64);
+            d.attribute_value.reserve(attributes * 2 + 64);
+        }
+        if (__builtin_expect(name.attribute_uri != 0, 0)) {
+            if (name.attribute_uri == declaration) return state.attribute_met(name, name_at, value, attributes);
+            if (name.prefix) state.attribute_met(name, name_at, value, attributes);
+            else state.plain_attribute(name);
+        }
+        d.attribute_name[attributes] = name.attribute_id;
+        d.attribute_value[attributes++] = value;
+    }
+
+    // From behind the element's name to behind its '>'; returns whether it was '/>'.
+    TREECAST_INLINE bool read_attributes() {
+        uint32_t count = 0;
+        for (;;) {
+            if (*at == '>') {
+                ++at;
+                return false;
+            }
+            if (*at == '/' && at[1] == '>') {
+                at += 2;
+                return true;
+            }
+            if (!is_space(*at)) state.unexpected(at + (*at == '/'), "expected white space, '>' or '/>' in a start tag");
+            do ++at;
+            while (is_space(*at));
+            if (*at == '>' || *at == '/') continue;
+            const char* name_at = at;
+            QName* name = find_name(at, NamePlace::attribute);
+            at += name->length;
+            if (*at == '=' && (at[1] == '"' || at[1] == '\'')) ++at;
+            else at = state.equals_sign(at);
+            if (++count > state.limits.attributes_max) state.too_many_attributes(name_at);
+            if (name->stamp == state.stamp) state.attribute_twice(*name, name_at);
+            name->stamp = state.stamp;
+            char quote = *at++;
+            const char* stop = Scan::find_value_stop(at, quote);
+            Span value{offset(at), offset(stop), false};
+            if (__builtin_expect(*stop != quote, 0)) stop = read_value(at, quote, value);
+            if (static_cast<size_t>(stop - at) > state.limits.attribute_bytes_max) state.value_too_long(at);
+            put_attribute(*name, name_at, value);
+            at = stop + 1;
+        }
+    }
+
+    TREECAST_INLINE void start_tag() {
+        Document& d = state.document;
+        const char* tag = at;
+        QName* name = find_name(at + 1, NamePlace::element);
+        at += 1 + name->length;
+        if (__builtin_expect(depth >= state.limits.depth_max, 0)) state.too_deep(tag);
+        uint32_t element = elements++;
+        d.start[element] = offset(tag);
+        d.parent[element] = current;
+        d.depth[element] = static_cast<uint16_t>(depth);
+        d.attribute_begin[element] = attributes;
+        d.text_begin[element] = texts;
+        auto scope = static_cast<uint32_t>(state.hidden.size());
+        bool empty = false;
+        if (*at == '>') {
+            ++at;
+        } else {
+            ++state.stamp;
+            empty = read_attributes();
+            if (__builtin_expect(!state.declarations.empty() || !state.prefixed.empty(), 0))
+                state.resolve_attributes(d.attribute_name.data());
+        }
+        uint32_t uri = state.prefix_uri[name->prefix];
+        d.name[element] = __builtin_expect(name->element_uri == uri && uri != unresolved, 1) ? name->element_id
+                                                                                             : state.element_name(*name, tag + 1);
+        d.content[element] = offset(at);
+        if (empty) {
+            d.end[element] = offset(at);
+            d.size[element] = 1;
+            d.text_end[element] = texts;
+            if (__builtin_expect(state.hidden.size() != scope, 0)) state.restore_bindings(scope);
+            return;
+        }
+        state.open[depth++] = OpenElement{element, name->length, scope};
+        current = element;
+    }
+
+    TREECAST_INLINE void end_tag() {
+        Document& d = state.document;
+        const OpenElement& top = state.open[depth - 1];
+        const char* name = at + 2;
+        const char* close = name + top.name_length;
+        if (__builtin_expect(Scan::same_name(name, base + d.start[top.element] + 1, top.name_length) && *close == '>', 1))
+            at = close + 1;
+        else
+            at = state.end_tag(at, top.element, top.name_length);
+        d.end[top.element] = offset(at);
+        d.size[top.element] = elements - top.element;
+        d.text_end[top.element] = texts;
+        if (__builtin_expect(state.hidden.size() != top.scope, 0)) state.restore_bindings(top.scope);
+        --depth;
+        current = d.parent[top.element];
+    }
+
+    TREECAST_INLINE void read_content() {
+        start_tag();
+        while (depth) {
+            const char* stop = Scan::find_text_stop(at);
+            if (__builtin_expect(*stop != '<', 0) || __builtin_expect(stop[1] == '!' && stop[2] == '[', 0)) {
+                read_text();
+            } else {
+                put_text(offset(at), offset(stop), false);
+                at = stop;
+            }
+            if (at[1] == '/') end_tag();
+            else if (__builtin_expect(at[1] == '!', 0)) at = state.comment(at);
+            else if (__builtin_expect(at[1] == '?', 0)) at = state.instruction(at);
+            else start_tag();
+        }
+    }
+
+    void finish() {
+        Document& d = state.document;
+        for (auto* column : {&d.name, &d.parent, &d.size, &d.start, &d.content, &d.end, &d.attribute_begin, &d.text_begin,
+                             &d.text_end})
+            column->set_size(elements);
+        d.depth.set_size(elements);
+        d.attribute_name.set_size(attributes);
+        d.attribute_value.set_size(attributes);
+        d.text_parent.set_size(texts);
+        d.text.set_size(texts);
+    }
+};
+
+}  // namespace
+
+const char* read_content(ReaderState& state, const char* root) {
+    Pass pass(state, root);
+    pass.read_content();
+    pass.finish();
+    return pass.at;
+}

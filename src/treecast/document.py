@@ -1,0 +1,201 @@
+"""Read XML: bytes become a Document, a flat table of elements, attributes and texts.
+
+Use it to look at a document the way treecast does; `Index.match` reads documents by itself. It is not a tree to be
+edited: for that, use lxml. Accepted is well-formed XML 1.0 with namespaces in UTF-8, UTF-16, US-ASCII, ISO-8859-1 or
+windows-1252. A DTD is never processed and nothing is ever fetched.
+
+    >>> from treecast.document import read
+    >>> document = read(b'<a><b x="1">one</b><c/></a>')
+    >>> [local for uri, local in document.names]
+    ['a', 'b', 'c']
+    >>> list(document.parents), list(document.depths)
+    ([-1, 0, 0], [0, 1, 1])
+    >>> document.slice(1), document.string_value(0)
+    (b'<b x="1">one</b>', 'one')
+    >>> read(b"<a><b></a>")
+    Traceback (most recent call last):
+    treecast.errors.DocumentError: TC202 the end tag </a> does not match the start tag <b> (line 1, byte 6)
+"""
+
+from __future__ import annotations
+
+import html.entities
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+from typing import Literal
+
+from treecast import _native
+
+Name = tuple[str, str]
+Bytes = bytes | bytearray | memoryview
+EntityTexts = Mapping[str, str] | Literal["html"] | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a document may be. A document over a limit raises a DocumentLimitError that names it."""
+
+    document_bytes_max: int = 64 << 20
+    depth_max: int = 512
+    attributes_max: int = 256
+    """Attributes of one element, namespace declarations included."""
+    name_bytes_max: int = 1024
+    attribute_bytes_max: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an integer, not {value!r}")
+            if not 0 < value < 1 << 32:
+                raise ValueError(f"{name} must be from 1 to {(1 << 32) - 1}, not {value}")
+        self.native()
+
+    def native(self) -> _native.Limits:
+        """The form that native code takes."""
+        return _native.Limits(*astuple(self))
+
+
+def native_entities(entities: EntityTexts) -> _native.Entities | None:
+    """The form that native code takes; "html" stands for the character names of HTML 5."""
+    if entities is None:
+        return None
+    if isinstance(entities, str):
+        if entities != "html":
+            raise ValueError(f'entities must be a mapping or "html", not {entities!r}')
+        return _html_entities()
+    return _native.Entities(dict(entities))
+
+
+@lru_cache(maxsize=1)
+def _html_entities() -> _native.Entities:
+    texts = {name.removesuffix(";"): text for name, text in html.entities.html5.items() if name.endswith(";")}
+    return _native.Entities(texts)
+
+
+class Document:
+    """A document as columns. Elements are numbered in document order; the root element is 0."""
+
+    def __init__(self, native: _native.Document) -> None:
+        self._native = native
+
+    def __len__(self) -> int:
+        """The number of elements."""
+        return len(self._native)
+
+    def __repr__(self) -> str:
+        return f"<Document of {len(self)} elements, {len(self.data)} bytes>"
+
+    @property
+    def data(self) -> bytes:
+        """The bytes as given."""
+        return self._native.data
+
+    @property
+    def names(self) -> list[Name]:
+        """(namespace URI or "", local name) of each element."""
+        return self._native.names()
+
+    @property
+    def parents(self) -> memoryview:
+        """The parent of each element; -1 for the root."""
+        return self._native.parents()
+
+    @property
+    def depths(self) -> memoryview:
+        """How many elements each one is inside."""
+        return self._native.depths()
+
+    @property
+    def sizes(self) -> memoryview:
+        """How many elements each subtree has, its top included."""
+        return self._native.sizes()
+
+    @property
+    def starts(self) -> memoryview:
+        """Where each element starts in `data`."""
+        return self._native.starts()
+
+    @property
+    def ends(self) -> memoryview:
+        """Where each element ends in `data`."""
+        return self._native.ends()
+
+    @property
+    def attributes(self) -> list[tuple[int, Name, str]]:
+        """(element, name, value) of every attribute, in document order, without namespace declarations."""
+        return self._native.attributes()
+
+    @property
+    def texts(self) -> list[tuple[int, str]]:
+        """(parent element, characters) of every text, as XPath sees them: CDATA is merged, comments divide."""
+        return self._native.texts()
+
+    @property
+    def labels(self) -> list[tuple[int, int, int]]:
+        """(L, R, D) of each element: the numbers of its start and end tag among all tags, from 1, and its depth."""
+        rows = enumerate(zip(self.depths, self.sizes, strict=True))
+        return [(2 * i - depth + 1, 2 * i - depth + 2 * size, depth) for i, (depth, size) in rows]
+
+    @property
+    def post_orders(self) -> list[tuple[int, int]]:
+        """(PON, LB) of each element: its post-order number, from 1, and the lowest in its subtree."""
+        rows = enumerate(zip(self.depths, self.sizes, strict=True))
+        return [(i - depth + size, i - depth + 1) for i, (depth, size) in rows]
+
+    def string_value(self, element: int) -> str:
+        """All text inside the element, as XPath's string()."""
+        return self._native.string_value(element)
+
+    def slice(self, element: int) -> bytes:
+        """The bytes of the element as given, from its start tag to its end tag."""
+        return self._native.slice(element)
+
+
+def read(data: Bytes, *, limits: Limits | None = None, entities: EntityTexts = None) -> Document:
+    """Read one document. Raises DocumentError, or DocumentLimitError where it is over a limit.
+
+    `entities` gives the text for entity references that XML itself does not define: a mapping, or "html".
+    """
+    if not isinstance(data, bytes):
+        if not isinstance(data, (bytearray, memoryview)):
+            raise TypeError(f"a document is bytes, not {type(data).__name__}; encode text as UTF-8 first")
+        data = bytes(data)
+    return Document(_native.Document(data, (limits or Limits()).native(), native_entities(entities)))
+
+
+class Reader:
+    """Reads a document that arrives in chunks: feed() what comes, close() gives the Document.
+
+    The chunks are only kept, never read ahead, so no part of a document is acted on before its end is known to be
+    good. A document over the size limit is refused by the chunk that makes it so.
+
+        >>> reader = Reader()
+        >>> reader.feed(b"<a>")
+        >>> reader.feed(b"</a>")
+        >>> len(reader.close())
+        1
+    """
+
+    def __init__(self, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
+        self._limits = limits or Limits()
+        self._entities = native_entities(entities)
+        self._data: bytearray | None = bytearray()
+
+    def feed(self, chunk: Bytes) -> None:
+        """Take the next bytes of the document."""
+        if self._data is None:
+            raise ValueError("this Reader is closed")
+        chunk = chunk if isinstance(chunk, bytes) else bytes(chunk)
+        if len(self._data) + len(chunk) > self._limits.document_bytes_max:
+            self._data = None
+            _native.refuse_length(self._limits.native())
+            return
+        self._data += chunk
+
+    def close(self) -> Document:
+        """Read what was fed. The Reader takes nothing more afterwards."""
+        if self._data is None:
+            raise ValueError("this Reader is closed")
+        data, self._data = bytes(self._data), None
+        return Document(_native.Document(data, self._limits.native(), self._entities))
