@@ -21,21 +21,17 @@ from lxml import etree
 from treecast import DocumentError, _native
 from treecast.document import Limits, read
 
-PROSE = (
-    "market shares rose after the central bank said it would keep rates low until spring while analysts in Zürich "
-    "warned of slower growth and a weak currency the minister declined to comment on the report published on Monday"
-)
-WORDS = PROSE.split()
+WORDS = (
+    "market shares rose after the central bank said it would keep rates low until spring while analysts in Zürich warned "
+    "of slower growth and a weak currency the minister declined to comment on the report that was published on Monday"
+).split()
 INLINE = ("em", "person", "location", "org", "chron", "money")
 
 
 def news_document(bytes_wanted: int, seed: int) -> bytes:
-    """A document in the manner of NITF: a head of metadata, then paragraphs with inline markup, and tables."""
+    """A document in the manner of NITF: a head of metadata, then blocks of paragraphs with inline markup and a table."""
     rng = random.Random(seed)
-
-    def sentence(low: int, high: int) -> str:
-        return " ".join(rng.choice(WORDS) for _ in range(rng.randint(low, high)))
-
+    sentence = lambda low, high: " ".join(rng.choice(WORDS) for _ in range(rng.randint(low, high)))  # noqa: E731
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<!DOCTYPE nitf SYSTEM "nitf.dtd">',

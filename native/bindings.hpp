@@ -2,16 +2,23 @@
 #pragma once
 
 #include "failure.hpp"
+#include "reader.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <memory>
 #include <string_view>
 
 namespace treecast {
 
 namespace nb = nanobind;
+
+// Entity texts in the form that any number of Readers share.
+struct EntityTexts {
+    std::shared_ptr<const Entities> texts;
+};
 
 // The Python exception object for a Failure; `query` is the text that it is about, if any.
 nb::object to_python(const Failure& failure, std::string_view query = {});

@@ -1,5 +1,271 @@
+// Index for Python. The border is crossed once a call; the GIL is released while native code works.
+#include "arrow.hpp"
 #include "bindings.hpp"
+#include "index.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
 
 namespace treecast {
-void bind_index(nb::module_&) {}
+
+namespace {
+
+// Bytes-like objects, held while native code reads them.
+class Buffers {
+public:
+    explicit Buffers(nb::sequence documents) {
+        nb::object fast = nb::steal(PySequence_Fast(documents.ptr(), "documents must be a sequence of bytes"));
+        if (!fast.is_valid()) throw nb::python_error();
+        Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
+        views_.reserve(count);
+        held_.reserve(count);
+        for (Py_ssize_t i = 0; i < count; ++i) add(PySequence_Fast_GET_ITEM(fast.ptr(), i));
+        keep_ = std::move(fast);
+    }
+    explicit Buffers(nb::handle document) { add(document.ptr()); }
+    Buffers(const Buffers&) = delete;
+    ~Buffers() {
+        for (Py_buffer& buffer : held_) PyBuffer_Release(&buffer);
+    }
+    std::span<const std::string_view> views() const { return views_; }
+
+private:
+    void add(PyObject* document) {
+        Py_buffer buffer;
+        if (PyUnicode_Check(document)) {
+            PyErr_SetString(PyExc_TypeError, "a document is bytes, not str: encode it (text.encode()), so that its encoding is certain");
+            throw nb::python_error();
+        }
+        if (PyObject_GetBuffer(document, &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
+        held_.push_back(buffer);
+        views_.emplace_back(static_cast<const char*>(buffer.buf), static_cast<size_t>(buffer.len));
+    }
+    std::vector<std::string_view> views_;
+    std::vector<Py_buffer> held_;
+    nb::object keep_;
+};
+
+std::string_view utf8(nb::handle text, const char* what) {
+    if (!PyUnicode_Check(text.ptr())) {
+        PyErr_Format(PyExc_TypeError, "%s is a str, not %.80s", what, Py_TYPE(text.ptr())->tp_name);
+        throw nb::python_error();
+    }
+    Py_ssize_t size;
+    const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    if (!data) {
+        PyErr_Clear();
+        Failure failure(Family::query, "TC110", std::string(what) + " has a lone surrogate, which no text can hold");
+        raise(failure);
+    }
+    return {data, static_cast<size_t>(size)};
+}
+
+// An Arrow array of large_string, as its two buffers.
+struct Texts {
+    const int64_t* ends;
+    const char* bytes;
+    std::string_view operator[](size_t i) const { return {bytes + ends[i], static_cast<size_t>(ends[i + 1] - ends[i])}; }
+};
+
+nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> items) {
+    nb::list out;
+    for (const Refusal& refusal : refused) {
+        if (out.size() == 20) break;
+        const Item& item = items[refusal.item];
+        out.append(nb::make_tuple(nb::str(item.id.data(), item.id.size()), to_python(refusal.failure, item.text)));
+    }
+    return out;
+}
+
+// None when all were added; otherwise how many were refused, and the first twenty as (id, error).
+nb::object add_items(Index& index, std::span<const Item> items) {
+    std::vector<Refusal> refused;
+    {
+        nb::gil_scoped_release released;
+        index.store().add(items, refused);
+    }
+    if (refused.empty()) return nb::none();
+    return nb::make_tuple(refused.size(), refusals(refused, items));
+}
+
+nb::object add_pairs(Index& index, nb::list pairs, const std::vector<uint32_t>& settings) {
+    if (pairs.size() != settings.size()) throw nb::value_error("one settings number for each pair");
+    std::vector<Item> items;
+    items.reserve(pairs.size());
+    for (nb::handle pair : pairs) {
+        if (!PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2) throw nb::type_error("subscriptions are (id, query) pairs");
+        items.push_back({utf8(PyTuple_GET_ITEM(pair.ptr(), 0), "an id"), utf8(PyTuple_GET_ITEM(pair.ptr(), 1), "a query"),
+                         settings[items.size()]});
+    }
+    return add_items(index, items);
+}
+
+nb::object add_arrow(Index& index, size_t count, uintptr_t id_ends, uintptr_t id_bytes, uintptr_t query_ends,
+                     uintptr_t query_bytes, std::optional<std::vector<uint32_t>> settings, uint32_t default_settings) {
+    Texts ids{reinterpret_cast<const int64_t*>(id_ends), reinterpret_cast<const char*>(id_bytes)};
+    Texts queries{reinterpret_cast<const int64_t*>(query_ends), reinterpret_cast<const char*>(query_bytes)};
+    std::vector<Item> items(count);
+    for (size_t i = 0; i < count; ++i) items[i] = {ids[i], queries[i], settings ? settings->at(i) : default_settings};
+    return add_items(index, items);
+}
+
+void add_one(Index& index, nb::handle id, nb::handle query, uint32_t settings) {
+    Item item{utf8(id, "an id"), utf8(query, "a query"), settings};
+    std::vector<Refusal> refused;
+    {
+        nb::gil_scoped_release released;
+        index.store().add({&item, 1}, refused);
+    }
+    if (!refused.empty()) raise(refused[0].failure, item.text);
+}
+
+nb::list id_list(const View& view, const int32_t* slots, size_t count) {
+    PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
+    if (!list) throw nb::python_error();
+    nb::list out = nb::steal<nb::list>(list);
+    for (size_t i = 0; i < count; ++i) {
+        std::string_view id = view.id(slots[i]);
+        PyObject* text = PyUnicode_DecodeUTF8(id.data(), static_cast<Py_ssize_t>(id.size()), nullptr);
+        if (!text) throw nb::python_error();
+        PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), text);
+    }
+    return out;
+}
+
+nb::list match_one(Index& index, nb::handle document) {
+    Buffers buffers(document);
+    Output<int32_t> slots;
+    std::shared_ptr<const View> view;
+    {
+        nb::gil_scoped_release released;
+        view = index.store().view();
+        index.match(buffers.views()[0], *view, slots);
+    }
+    return id_list(*view, slots.data(), slots.size());
+}
+
+// What match_many returns: an Arrow stream, once, and the rejected documents.
+struct Matches {
+    std::unique_ptr<ArrowArrayStream> stream;
+    size_t documents = 0, matches = 0;
+    std::vector<Rejected> rejected;
+    ~Matches() {
+        if (stream && stream->release) stream->release(stream.get());
+    }
+};
+
+std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t matches_max,
+                                    int64_t first) {
+    Buffers buffers(documents);
+    auto out = std::make_unique<Matches>();
+    out->stream = std::make_unique<ArrowArrayStream>();
+    out->stream->release = nullptr;
+    std::optional<Rejected> failed;
+    {
+        nb::gil_scoped_release released;
+        try {
+            Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull});
+            out->documents = batch.documents;
+            out->matches = batch.matches();
+            for (Chunk& chunk : batch.chunks)
+                for (Rejected& rejected : chunk.rejected) out->rejected.push_back(std::move(rejected));
+            export_matches(std::move(batch), first, out->stream.get());
+        } catch (const BatchFailure& failure) {
+            failed = failure.rejected;
+        }
+    }
+    if (failed) {
+        nb::object error = to_python(failed->failure);
+        error.attr("document") = first + static_cast<int64_t>(failed->document);
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+        throw nb::python_error();
+    }
+    return out;
+}
+
+void release_capsule(PyObject* capsule) {
+    auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule, "arrow_array_stream"));
+    if (stream->release) stream->release(stream);
+    delete stream;
+}
+
+Bindings to_bindings(nb::dict namespaces) {
+    Bindings bindings;
+    for (auto [prefix, uri] : namespaces)
+        bindings.emplace_back(utf8(prefix, "a prefix"), utf8(uri, "a namespace"));
+    std::sort(bindings.begin(), bindings.end());
+    return bindings;
+}
+
+nb::tuple subscription_tuple(Index& index, const Store::Subscription& s) {
+    Settings settings = index.store().settings_of(s.settings);
+    nb::dict namespaces;
+    for (const auto& [prefix, uri] : settings.bindings) namespaces[nb::str(prefix.data(), prefix.size())] = nb::str(uri.data(), uri.size());
+    return nb::make_tuple(s.id, s.text, namespaces, settings.ordered, settings.deliver == 1);
+}
+
+}  // namespace
+
+void bind_index(nb::module_& m) {
+    nb::class_<Matches>(m, "Matches")
+        .def_ro("documents", &Matches::documents)
+        .def_ro("matches", &Matches::matches)
+        .def_prop_ro("rejected", [](const Matches& matches) {
+            nb::list out;
+            for (const Rejected& r : matches.rejected) out.append(nb::make_tuple(r.document, to_python(r.failure)));
+            return out;
+        })
+        .def("__arrow_c_stream__", [](Matches& matches, nb::object) {
+            if (!matches.stream) throw nb::value_error("these matches were read already");
+            return nb::steal(PyCapsule_New(matches.stream.release(), "arrow_array_stream", release_capsule));
+        }, nb::arg("requested_schema") = nb::none());
+
+    nb::class_<Index>(m, "Index")
+        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max) {
+            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max);
+        }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"))
+        .def("settings", [](Index& self, nb::dict namespaces, bool ordered, bool elements) {
+            return self.store().settings({to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)});
+        }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"), "The number of these settings.")
+        .def("add", &add_one, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
+        .def("add_pairs", &add_pairs, nb::arg("pairs"), nb::arg("settings"))
+        .def("add_arrow", &add_arrow, nb::arg("count"), nb::arg("id_ends"), nb::arg("id_bytes"), nb::arg("query_ends"),
+             nb::arg("query_bytes"), nb::arg("settings").none(), nb::arg("default_settings"))
+        .def("replace", [](Index& self, nb::handle id, nb::handle query, uint32_t settings) {
+            std::string_view name = utf8(id, "an id"), text = utf8(query, "a query");
+            std::optional<Failure> failed;
+            {
+                nb::gil_scoped_release released;
+                try {
+                    self.store().replace(name, text, settings);
+                } catch (const Failure& failure) {
+                    failed = failure;
+                }
+            }
+            if (failed) raise(*failed, failed->code == "TC143" ? std::string_view() : text);
+        }, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
+        .def("remove", [](Index& self, nb::handle id) {
+            std::string_view name = utf8(id, "an id");
+            nb::gil_scoped_release released;
+            self.store().remove(name);
+        }, nb::arg("id"))
+        .def("contains", [](Index& self, nb::handle id) { return self.store().contains(utf8(id, "an id")); }, nb::arg("id"))
+        .def("size", [](Index& self) { return self.store().size(); })
+        .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
+        .def("match", &match_one, nb::arg("document"))
+        .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"))
+        .def("drop_caches", &Index::drop_caches)
+        .def("stats", [](Index& self) {
+            StoreStats stats = self.store().stats();
+            return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());
+        });
+}
+
 }  // namespace treecast

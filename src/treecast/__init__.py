@@ -1,5 +1,7 @@
 """treecast finds, for every XML document, every standing XPath subscription that it concerns."""
 
+from treecast import engines
+from treecast.document import Document, Limits, Reader, read
 from treecast.errors import (
     AccessError,
     DocumentError,
@@ -9,18 +11,27 @@ from treecast.errors import (
     SnapshotError,
     TreecastError,
 )
+from treecast.index import Index
+from treecast.model import Subscription
 from treecast.query import Query, parse
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AccessError",
+    "Document",
     "DocumentError",
+    "Index",
     "LimitError",
+    "Limits",
     "PeerError",
     "Query",
     "QueryError",
+    "Reader",
     "SnapshotError",
+    "Subscription",
     "TreecastError",
+    "engines",
     "parse",
+    "read",
 ]

@@ -140,7 +140,7 @@ def _raise_native(
         text = query.decode("utf-8", "replace")
         start = len(query[:position].decode("utf-8", "replace"))
         width = len(query[position : position + length].decode("utf-8", "replace"))
-        kind = QueryLimitError if limit else QueryError
+        kind = QueryLimitError if limit else UnknownIdError if code == "TC143" else QueryError
         return kind(message, code=code, hint=hint, query=text, position=start, length=width)
     if family == "document":
         document_kind = DocumentLimitError if limit else DocumentError

@@ -1,0 +1,150 @@
+#include "index.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+namespace treecast {
+
+namespace {
+
+constexpr size_t pool_max = 64, chunk_documents_max = 512;
+
+}  // namespace
+
+size_t Batch::matches() const {
+    size_t total = 0;
+    for (const Chunk& chunk : chunks) total += chunk.slots.size();
+    return total;
+}
+
+class Index::Lease {
+public:
+    explicit Lease(Index& index) : index_(index), matcher_(index.borrow()) {}
+    ~Lease() { index_.give_back(std::move(matcher_)); }
+    Matcher* operator->() { return matcher_.get(); }
+
+private:
+    Index& index_;
+    std::unique_ptr<Matcher> matcher_;
+};
+
+// The memory limit holds for all Matchers together: each gets an equal part.
+std::unique_ptr<Matcher> Index::borrow() {
+    std::lock_guard lock(pool_mutex_);
+    std::unique_ptr<Matcher> matcher;
+    if (pool_.empty()) {
+        matcher = std::make_unique<Matcher>(limits_, entities_);
+    } else {
+        matcher = std::move(pool_.back());
+        pool_.pop_back();
+    }
+    ++lent_;
+    matcher->set_cache_bytes_max(cache_bytes_max_ / (lent_ + pool_.size()));
+    return matcher;
+}
+
+void Index::give_back(std::unique_ptr<Matcher> matcher) {
+    std::lock_guard lock(pool_mutex_);
+    --lent_;
+    if (pool_.size() < pool_max) pool_.push_back(std::move(matcher));
+}
+
+uint64_t Index::cache_bytes() const {
+    std::lock_guard lock(pool_mutex_);
+    uint64_t total = 0;
+    for (const auto& matcher : pool_) total += matcher->cache_bytes();
+    return total;
+}
+
+void Index::drop_caches() {
+    std::lock_guard lock(pool_mutex_);
+    pool_.clear();
+}
+
+void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {
+    if (view.order) {
+        std::sort(slots, slots + count, [&](int32_t a, int32_t b) { return view.order_of(a) < view.order_of(b); });
+    } else if (count * 32 < view.slots) {
+        std::sort(slots, slots + count);
+    } else {
+        scratch.assign(view.slots / 64 + 1, 0);
+        for (size_t i = 0; i < count; ++i) scratch[slots[i] >> 6] |= 1ull << (slots[i] & 63);
+        for (size_t word = 0; word < scratch.size(); ++word)
+            for (uint64_t rest = scratch[word]; rest; rest &= rest - 1)
+                *slots++ = static_cast<int32_t>(word * 64 + std::countr_zero(rest));
+    }
+}
+
+void Index::match(std::string_view document, const View& view, Output<int32_t>& out) {
+    Lease matcher(*this);
+    matcher->adopt(view);
+    matcher->match(view, document, out);
+    std::vector<uint64_t> scratch;
+    sort_slots(view, out.data(), out.size(), scratch);
+}
+
+Batch Index::match_many(std::span<const std::string_view> documents, const BatchOptions& options) {
+    Batch batch;
+    batch.view = store_.view();
+    size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));
+    bool stoppable = options.matches_max != ~0ull;
+    size_t per_chunk = threads == 1 && !stoppable ? documents.size()
+                                                  : std::clamp<size_t>(documents.size() / (threads * 8), 1, chunk_documents_max);
+    size_t chunks = per_chunk ? (documents.size() + per_chunk - 1) / per_chunk : 0;
+    batch.chunks.resize(chunks);
+    std::atomic<size_t> next{0}, failed{~size_t(0)};
+    std::atomic<uint64_t> matches{0};
+    std::vector<std::exception_ptr> thrown(threads);
+    auto work = [&](size_t thread) {
+        try {
+            Lease matcher(*this);
+            matcher->adopt(*batch.view);
+            for (;;) {
+                if (matches.load(std::memory_order_relaxed) >= options.matches_max) return;
+                size_t c = next.fetch_add(1);
+                if (c >= chunks || c > failed.load()) return;
+                Chunk& chunk = batch.chunks[c];
+                chunk.first = c * per_chunk;
+                for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
+                    size_t before = chunk.slots.size();
+                    try {
+                        matcher->match(*batch.view, documents[d], chunk.slots);
+                    } catch (const Failure& failure) {
+                        chunk.rejected.push_back({d, failure});
+                        if (!options.report) {
+                            size_t least = failed.load();
+                            while (c < least && !failed.compare_exchange_weak(least, c)) {}
+                            break;
+                        }
+                    }
+                    chunk.counts.push_back(static_cast<uint32_t>(chunk.slots.size() - before));
+                }
+                matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
+            }
+        } catch (...) {
+            thrown[thread] = std::current_exception();
+            failed.store(0);
+        }
+    };
+    std::vector<std::thread> workers;
+    try {
+        for (size_t t = 1; t < threads; ++t) workers.emplace_back(work, t);
+    } catch (const std::system_error&) {
+        // No more threads to be had: those that exist do the work.
+    }
+    work(0);
+    for (std::thread& worker : workers) worker.join();
+    for (const std::exception_ptr& exception : thrown)
+        if (exception) std::rethrow_exception(exception);
+    if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};
+    size_t done = std::min(next.load(), chunks);
+    batch.chunks.resize(done);
+    batch.documents = std::min(documents.size(), done * per_chunk);
+    return batch;
+}
+
+}  // namespace treecast

@@ -1,0 +1,74 @@
+// The index as native code sees it: a Store, and Matchers lent to whoever matches.
+#pragma once
+
+#include "matcher.hpp"
+#include "store.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+struct Rejected {                      // a document that was not accepted
+    size_t document;
+    Failure failure;
+};
+
+struct BatchFailure {                  // thrown by match_many: the first document that was not accepted
+    Rejected rejected;
+};
+
+struct Chunk {                         // the matches of some neighbouring documents
+    size_t first = 0;                  // number of its first document
+    std::vector<uint32_t> counts;      // matches by document
+    Output<int32_t> slots;
+    std::vector<Rejected> rejected;
+};
+
+struct Batch {
+    std::shared_ptr<const View> view;
+    std::vector<Chunk> chunks;
+    size_t documents = 0;              // done; fewer than given only where matches_max stopped it
+    size_t matches() const;
+};
+
+struct BatchOptions {
+    size_t threads = 1;
+    bool report = false;               // collect rejected documents instead of throwing the first
+    uint64_t matches_max = ~0ull;      // begin no further documents after so many matches
+};
+
+class Index {
+public:
+    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max)
+        : limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
+
+    Store& store() { return store_; }
+    // The slots of the subscriptions that the document satisfies, in the order of addition.
+    void match(std::string_view document, const View& view, Output<int32_t>& out);
+    Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
+    uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
+    void drop_caches();
+
+private:
+    class Lease;
+    std::unique_ptr<Matcher> borrow();
+    void give_back(std::unique_ptr<Matcher> matcher);
+
+    Store store_;
+    Limits limits_;
+    std::shared_ptr<const Entities> entities_;
+    uint64_t cache_bytes_max_;
+    mutable std::mutex pool_mutex_;
+    std::vector<std::unique_ptr<Matcher>> pool_;
+    size_t lent_ = 0;
+};
+
+// In the order of addition.
+void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch);
+
+}  // namespace treecast

@@ -1,0 +1,152 @@
+#include "matcher.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <new>
+#include <sys/mman.h>
+
+namespace treecast {
+
+// Large arrays ask for huge pages: touching fresh memory 4 KiB at a time costs more than matching does.
+// PERF: bench/million.py, warm.
+template <class T>
+void Output<T>::grow(size_t wanted) {
+    constexpr size_t huge = 2u << 20;
+    size_t capacity = std::max(wanted, std::max<size_t>(1024, capacity_ * 2));
+    size_t bytes = capacity * sizeof(T);
+    void* bigger;
+    if (bytes >= 2 * huge) {
+        bytes = (bytes + huge - 1) & ~(huge - 1);
+        bigger = std::aligned_alloc(huge, bytes);
+        if (!bigger) throw std::bad_alloc();
+        madvise(bigger, bytes, MADV_HUGEPAGE);
+        std::copy(items_, items_ + size_, static_cast<T*>(bigger));
+        std::free(items_);
+    } else {
+        bigger = std::realloc(items_, bytes);
+        if (!bigger) throw std::bad_alloc();
+    }
+    items_ = static_cast<T*>(bigger);
+    capacity_ = bytes / sizeof(T);
+}
+
+template class Output<int32_t>;
+template class Output<int64_t>;
+
+const NameLabels& Matcher::labels(uint32_t name) {
+    if (name >= name_labels_.size()) name_labels_.resize(name + 1 + name / 2);
+    NameLabels& labels = name_labels_[name];
+    if (labels.resolved_at != table_size_) {
+        labels = table_->resolve(names_->uri(name), names_->local(name));
+        labels.resolved_at = table_size_;
+    }
+    return labels;
+}
+
+uint64_t Matcher::cache_bytes() const {
+    uint64_t total = 0;
+    for (const Cached& cached : lazies_) total += cached.lazy->bytes();
+    return total;
+}
+
+// Makes ready for a View: caches of machines that are gone are dropped, the others share the memory by their size.
+void Matcher::adopt(const View& view) {
+    if (table_ != view.labels) {
+        table_ = view.labels;
+        name_labels_.clear();
+    }
+    table_size_ = table_->size();
+    uint64_t states = 0, machines = 0;
+    for (Cached& cached : lazies_) cached.used = false;
+    for (const auto& placed : view.places) {
+        if (!placed) continue;
+        cached(placed).used = true;
+        states += placed->machine->states();
+        ++machines;
+    }
+    std::erase_if(lazies_, [](const Cached& c) { return !c.used; });
+    for (Cached& c : lazies_) {
+        double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
+        c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max_ * share));
+    }
+}
+
+Matcher::Cached& Matcher::cached(const std::shared_ptr<Placed>& placed) {
+    uint64_t serial = placed->machine->serial();
+    for (Cached& c : lazies_)
+        if (c.serial == serial) return c;
+    lazies_.push_back({serial, std::make_unique<Lazy>(placed->machine), {}, true});
+    lazies_.back().bits.resize(placed->machine->accepts());
+    return lazies_.back();
+}
+
+void Matcher::find_texts(const View& view, const Document& document) {
+    bool wanted = view.delta->has_text();
+    for (const auto& placed : view.places) wanted |= placed && placed->machine->has_text();
+    if (!wanted) return;
+    has_text_.assign(document.elements(), 0);
+    for (size_t t = 0; t < document.text_parent.size(); ++t) has_text_[document.text_parent[t]] = 1;
+}
+
+void Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out) {
+    const Document& document = reader_.read(bytes);
+    try {
+        run(view, document, out);
+    } catch (...) {             // out of memory: leave nothing half done behind
+        lazies_.clear();
+        seen_.clear();
+        seen_slots_.clear();
+        adopt(view);
+        throw;
+    }
+}
+
+void Matcher::run(const View& view, const Document& document, Output<int32_t>& out) {
+    if (names_ != document.names || names_generation_ != document.names->generation()) {
+        names_ = document.names;
+        names_generation_ = names_->generation();
+        name_labels_.clear();
+        for (Cached& c : lazies_) c.lazy->forget_names();
+    }
+    find_texts(view, document);
+    for (const auto& placed : view.places) {
+        if (!placed) continue;
+        Cached& c = cached(placed);
+        c.lazy->run(document, has_text_, *this, c.bits);
+        emit(view, *placed, c.bits, out);
+    }
+    view.delta->run(document, has_text_, *this, delta_run_);
+    for (uint32_t path : delta_run_.found) emit_path(view, path, out);
+    for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
+    seen_slots_.clear();
+}
+
+void Matcher::emit(const View& view, const Placed& placed, AcceptBits& bits, Output<int32_t>& out) {
+    const uint32_t* slot_of = placed.slot_of.data();
+    bits.drain([&](uint32_t word, uint64_t mask) {
+        uint64_t dirty = mask & placed.dirty[word].load(std::memory_order_relaxed);
+        const uint32_t* slots = slot_of + size_t(word) * 64;
+        int32_t* room = out.room(64);
+        int32_t* at = room;
+        for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) *at++ = static_cast<int32_t>(slots[std::countr_zero(rest)]);
+        out.added(at - room);
+        for (; dirty; dirty &= dirty - 1) emit_path(view, placed.path_of[size_t(word) * 64 + std::countr_zero(dirty)], out);
+    });
+}
+
+void Matcher::emit_path(const View& view, uint32_t path, Output<int32_t>& out) {
+    view.subscribers(path, [&](uint32_t slot, bool several) {
+        if (several) {
+            if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
+            uint64_t bit = 1ull << (slot & 63);
+            if (seen_[slot >> 6] & bit) return;
+            seen_[slot >> 6] |= bit;
+            seen_slots_.push_back(slot);
+        }
+        *out.room(1) = static_cast<int32_t>(slot);
+        out.added(1);
+    });
+}
+
+}  // namespace treecast

@@ -1,0 +1,90 @@
+// Document -> subscriptions: what one thread needs to match, kept from document to document.
+#pragma once
+
+#include "delta.hpp"
+#include "lazy.hpp"
+#include "reader.hpp"
+#include "store.hpp"
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+// A growing array of plain numbers, handed over to Arrow when it is done.
+template <class T>
+class Output {
+public:
+    Output() = default;
+    Output(Output&& other) noexcept : items_(other.items_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }
+    Output& operator=(Output&&) = delete;
+    ~Output() { std::free(items_); }
+    T* data() { return items_; }
+    size_t size() const { return size_; }
+    void clear() { size_ = 0; }
+    T* room(size_t count) {                 // space for `count` more; commit what was written with added()
+        if (size_ + count > capacity_) grow(size_ + count);
+        return items_ + size_;
+    }
+    void added(size_t count) { size_ += count; }
+    T* release() {
+        T* items = items_;
+        forget();
+        return items;
+    }
+
+private:
+    void forget() { items_ = nullptr; size_ = capacity_ = 0; }
+    void grow(size_t wanted);
+    T* items_ = nullptr;
+    size_t size_ = 0, capacity_ = 0;
+};
+
+class Matcher : private NameResolver {
+public:
+    Matcher(Limits limits, std::shared_ptr<const Entities> entities) : reader_(limits, std::move(entities)) {}
+
+    // Makes ready for a View; to be called before match() whenever the View is another one.
+    void adopt(const View& view);
+
+    // Appends the slots of all subscriptions that the document satisfies, each once. Throws Failure for a bad document and
+    // then appends nothing.
+    void match(const View& view, std::string_view bytes, Output<int32_t>& out);
+
+    void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
+    uint64_t cache_bytes() const;
+    void drop_cache() { lazies_.clear(); }
+
+private:
+    struct Cached {
+        uint64_t serial;
+        std::unique_ptr<Lazy> lazy;
+        AcceptBits bits;
+        bool used;
+    };
+    const NameLabels& labels(uint32_t name) override;
+    Cached& cached(const std::shared_ptr<Placed>& placed);
+    void run(const View& view, const Document& document, Output<int32_t>& out);
+    void find_texts(const View& view, const Document& document);
+    void emit(const View& view, const Placed& placed, AcceptBits& bits, Output<int32_t>& out);
+    void emit_path(const View& view, uint32_t path, Output<int32_t>& out);
+
+    Reader reader_;
+    uint64_t cache_bytes_max_ = 256ull << 20;
+    std::vector<Cached> lazies_;
+    Delta::Run delta_run_;
+    // names of the reader, resolved against the labels of the View
+    std::shared_ptr<const LabelTable> table_;
+    uint32_t table_size_ = 0;
+    const NameTable* names_ = nullptr;
+    uint64_t names_generation_ = 0;
+    std::vector<NameLabels> name_labels_;
+    std::vector<uint8_t> has_text_;             // by element: it has a text node child
+    std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
+    std::vector<uint32_t> seen_slots_;
+};
+
+}  // namespace treecast

@@ -1,0 +1,376 @@
+// Subscriptions in and out: ids, slots, chains, views. Where paths live is in store_places.cpp.
+#include "store.hpp"
+
+#include "seeded_hash.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace treecast {
+
+namespace {
+
+constexpr size_t id_bytes_max = 1024;
+constexpr uint32_t tomb = none - 1;
+constexpr uint32_t slots_limit = 0x7FFFFFF0u;
+
+Failure id_failure(const char* code, std::string message, std::string hint) {
+    Failure failure(Family::query, code, std::move(message));
+    failure.hint = std::move(hint);
+    return failure;
+}
+
+std::string shown(std::string_view id) {
+    std::string text(id.substr(0, 80));
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80 && id.size() > 80) text.pop_back();
+    return "'" + text + (id.size() > 80 ? "…'" : "'");
+}
+
+}  // namespace
+
+Store::Store() : body_(std::make_unique<Body>()) {
+    body_->id_ends.push(0);
+    body_->text_ends.push(0);
+    publish();
+}
+
+void Store::check_id(std::string_view id) {
+    if (id.empty()) throw id_failure("TC142", "a subscription needs an id that is not empty", "give it any string of up to 1 KiB");
+    if (id.size() > id_bytes_max)
+        throw id_failure("TC142", "the id " + shown(id) + " has " + std::to_string(id.size()) + " bytes, more than 1024",
+                         "use a shorter id and keep the long one beside it");
+}
+
+uint32_t Store::settings(const Settings& settings) {
+    std::lock_guard lock(write_mutex_);
+    auto found = std::find(settings_.begin(), settings_.end(), settings);
+    if (found == settings_.end()) found = settings_.insert(settings_.end(), settings);
+    return static_cast<uint32_t>(found - settings_.begin());
+}
+
+Settings Store::settings_of(uint32_t number) const {
+    std::lock_guard lock(write_mutex_);
+    return settings_[number];
+}
+
+Labels Store::Parsed::path(size_t p) const {
+    size_t begin = p ? path_ends[p - 1] : 0;
+    return {labels.data() + begin, path_ends[p] - begin};
+}
+
+void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refusal>& refused) {
+    std::vector<Path> paths;
+    for (size_t i = 0; i < items.size(); ++i) {
+        try {
+            check_id(items[i].id);
+            parse_query(items[i].text, settings_[items[i].settings].bindings, query_);
+            if (!query_.linear()) refuse_predicates(query_);
+            paths.clear();
+            query_.linear_paths(paths);
+            for (const Path& path : paths) {
+                for (const PathStep& step : path) {
+                    if (step.descendant) parsed.labels.push_back(label_descend);
+                    parsed.labels.push_back(body_->labels->intern(step));
+                }
+                parsed.path_ends.push_back(parsed.labels.size());
+            }
+        } catch (const Failure& failure) {
+            refused.push_back({i, failure});
+        }
+        parsed.item_ends.push_back(parsed.path_ends.size());
+    }
+}
+
+size_t Store::id_place(const Body& body, std::string_view id) const {
+    size_t mask = body.id_table.size() - 1, at = hash_bytes(id) & mask;
+    while (body.id_table[at] != none) {
+        uint32_t slot = body.id_table[at];
+        if (slot != tomb) {
+            size_t begin = body.id_ends[slot], size = body.id_ends[slot + 1] - begin;
+            if (size == id.size() && std::memcmp(body.id_bytes.data() + begin, id.data(), size) == 0) return at;
+        }
+        at = (at + 1) & mask;
+    }
+    return at;
+}
+
+uint32_t Store::find_slot(const Body& body, std::string_view id) const {
+    return body.id_table.empty() ? none : body.id_table[id_place(body, id)];
+}
+
+void Store::enter_id(Body& body, uint32_t slot) {
+    size_t used = body.live + body.tombs;
+    if (4 * (used + 1) > 3 * body.id_table.size()) {
+        size_t size = 64;
+        while (2 * size < 3 * (size_t(body.live) + 1)) size *= 2;
+        std::vector<uint32_t> old(size, none);
+        old.swap(body.id_table);
+        body.tombs = 0;
+        for (uint32_t s : old)
+            if (s < tomb) {
+                std::string_view id(body.id_bytes.data() + body.id_ends[s], body.id_ends[s + 1] - body.id_ends[s]);
+                body.id_table[id_place(body, id)] = s;
+            }
+    }
+    std::string_view id(body.id_bytes.data() + body.id_ends[slot], body.id_ends[slot + 1] - body.id_ends[slot]);
+    body.id_table[id_place(body, id)] = slot;
+    ++body.live;
+}
+
+uint32_t Store::add_slot(Body& body, const Item& item) {
+    uint32_t slot = static_cast<uint32_t>(body.deaths.size());
+    if (slot >= slots_limit || body.id_bytes.size() + item.id.size() > 0x7FFFFFF0u) {
+        Failure failure(Family::query, "TC307", "this index is full: ids take more than 2 GiB");
+        failure.limit = true;
+        failure.hint = "split the subscriptions over several indexes";
+        throw failure;
+    }
+    body.id_bytes.append(item.id.data(), item.id.size());
+    body.id_ends.push(static_cast<int32_t>(body.id_bytes.size()));
+    body.text_bytes.append(item.text.data(), item.text.size());
+    body.text_ends.push(body.text_bytes.size());
+    body.deaths.push(0);
+    body.next.push(none);
+    if (body.order.size()) body.order.push(slot);
+    body.slot_paths.push_back(none);
+    body.slot_settings.push_back(item.settings);
+    return slot;
+}
+
+// Puts the slot into the chains of its paths.
+void Store::link(Body& body, uint32_t slot, std::span<const uint32_t> paths) {
+    auto head = [&](uint32_t path) { return std::atomic_ref<uint32_t>(body.heads[path]); };
+    if (paths.size() == 1) {
+        body.slot_paths[slot] = paths[0];
+        body.next[slot] = head(paths[0]).load(std::memory_order_relaxed);
+        head(paths[0]).store(slot, std::memory_order_release);
+        mark_dirty(body, paths[0]);
+        return;
+    }
+    body.slot_paths[slot] = several_bit | static_cast<uint32_t>(body.lists.size());
+    body.lists.emplace_back(paths.begin(), paths.end());
+    for (uint32_t path : paths) {
+        uint32_t extra = static_cast<uint32_t>(body.extras.size());
+        body.extras.push({slot, head(path).load(std::memory_order_relaxed)});
+        head(path).store(extra | extra_bit, std::memory_order_release);
+        mark_dirty(body, path);
+    }
+}
+
+void Store::commit(Body& body, std::span<const Item> items, const Parsed& parsed) {
+    // Readers follow links through buffers as large as those of their View. When one of these moves, the heads move too, so
+    // that no old reader meets a link that leads beyond its buffers.
+    const void *next = body.next.data(), *extras = body.extras.data();
+    size_t several = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+        size_t count = parsed.item_ends[i] - (i ? parsed.item_ends[i - 1] : 0);
+        several += count > 1 ? count : 0;
+    }
+    body.next.reserve(body.next.size() + items.size());
+    body.extras.reserve(body.extras.size() + several);
+    if (next != body.next.data() || extras != body.extras.data()) body.heads.move();
+    std::vector<uint32_t> fresh, paths;
+    size_t p = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+        uint32_t slot = add_slot(body, items[i]);
+        enter_id(body, slot);
+        paths.clear();
+        for (; p < parsed.item_ends[i]; ++p) paths.push_back(add_path(body, parsed.path(p), fresh));
+        if (paths.size() > 1) {
+            std::sort(paths.begin(), paths.end());
+            paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+        }
+        if (!paths.empty()) link(body, slot, paths);
+    }
+    place(body, fresh);
+}
+
+void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
+    std::lock_guard lock(write_mutex_);
+    Parsed parsed;
+    parse(items, parsed, refused);
+    if (items.size() == 1) {
+        if (refused.empty() && find_slot(*body_, items[0].id) != none)
+            refused.push_back({0, id_failure("TC141", "the id " + shown(items[0].id) + " exists already",
+                                             "use replace() to change a subscription, or another id")});
+    } else {
+        std::unordered_set<std::string_view> seen;
+        seen.reserve(items.size());
+        for (size_t i = 0; i < items.size(); ++i) {
+            bool twice = !seen.insert(items[i].id).second;
+            if (!twice && find_slot(*body_, items[i].id) == none) continue;
+            refused.push_back({i, id_failure("TC141", "the id " + shown(items[i].id) + (twice ? " is given twice" : " exists already"),
+                                             "use replace() to change a subscription, or another id")});
+        }
+    }
+    if (!refused.empty()) return;
+    commit(*body_, items, parsed);
+    publish();
+}
+
+void Store::replace(std::string_view id, std::string_view text, uint32_t settings) {
+    std::lock_guard lock(write_mutex_);
+    uint32_t slot = find_slot(*body_, id);
+    if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "add it first");
+    Item item{id, text, settings};
+    Parsed parsed;
+    std::vector<Refusal> refused;
+    parse({&item, 1}, parsed, refused);
+    if (!refused.empty()) throw refused[0].failure;
+    Body& body = *body_;
+    if (!body.order.size()) {
+        body.order.reserve(body.deaths.size() + 1);
+        for (uint32_t s = 0; s < body.deaths.size(); ++s) body.order.push(s);
+    }
+    uint32_t order = body.order[slot];
+    kill(body, slot, false);
+    uint32_t renewed = static_cast<uint32_t>(body.deaths.size());
+    commit(body, {&item, 1}, parsed);
+    body.order[renewed] = order;
+    publish();
+    if (body.deaths.size() > 2 * size_t(body.live) + compact_slots_min) compact();
+}
+
+void Store::remove(std::string_view id) {
+    std::lock_guard lock(write_mutex_);
+    Body& body = *body_;
+    uint32_t slot = find_slot(body, id);
+    if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
+    kill(body, slot, true);
+    publish();
+    if (body.deaths.size() > 2 * size_t(body.live) + compact_slots_min) compact();
+}
+
+// Takes a subscription out of the set of the next View. `unlink` takes it off its chains at once, if no reader is there; a
+// reader that comes between this and publish() misses it, which is right for a removal and wrong for a replacement.
+void Store::kill(Body& body, uint32_t slot, bool unlink) {
+    std::string_view id(body.id_bytes.data() + body.id_ends[slot], body.id_ends[slot + 1] - body.id_ends[slot]);
+    body.id_table[id_place(body, id)] = tomb;
+    ++body.tombs;
+    --body.live;
+    ++body.version;
+    std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
+    uint32_t packed = body.slot_paths[slot];
+    if (packed == none) return;
+    std::span<const uint32_t> paths = packed & several_bit ? std::span<const uint32_t>(body.lists[packed & ~several_bit])
+                                                           : std::span<const uint32_t>(&packed, 1);
+    std::unique_lock<std::mutex> hold(view_mutex_, std::defer_lock);
+    if (unlink) {
+        hold.lock();
+        unlink = view_.use_count() == 1;
+    }
+    for (uint32_t path : paths) {
+        mark_dirty(body, path);
+        if (!unlink) continue;
+        for (uint32_t* at = &body.heads[path]; *at != none;) {
+            bool extra = *at & extra_bit;
+            uint32_t there = extra ? body.extras[*at & ~extra_bit].slot : *at;
+            uint32_t* after = extra ? &body.extras[*at & ~extra_bit].next : &body.next[*at];
+            if (there == slot)
+                *at = *after;
+            else
+                at = after;
+        }
+    }
+}
+
+bool Store::contains(std::string_view id) const {
+    std::lock_guard lock(write_mutex_);
+    return find_slot(*body_, id) != none;
+}
+
+size_t Store::size() const {
+    std::lock_guard lock(write_mutex_);
+    return body_->live;
+}
+
+Store::Subscription Store::find(std::string_view id) const {
+    std::lock_guard lock(write_mutex_);
+    uint32_t slot = find_slot(*body_, id);
+    if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
+    uint64_t begin = body_->text_ends[slot];
+    return {std::string(id), std::string(body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin),
+            body_->slot_settings[slot]};
+}
+
+std::vector<uint32_t> Store::live_slots(const Body& body) const {
+    std::vector<uint32_t> slots;
+    slots.reserve(body.live);
+    for (uint32_t s = 0; s < body.deaths.size(); ++s)
+        if (body.deaths[s] == 0) slots.push_back(s);
+    if (body.order.size())
+        std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return body.order[a] < body.order[b]; });
+    return slots;
+}
+
+std::vector<Store::Subscription> Store::all() const {
+    std::lock_guard lock(write_mutex_);
+    std::vector<Subscription> out;
+    for (uint32_t s : live_slots(*body_)) {
+        size_t id = body_->id_ends[s], text = body_->text_ends[s];
+        out.push_back({std::string(body_->id_bytes.data() + id, body_->id_ends[s + 1] - id),
+                       std::string(body_->text_bytes.data() + text, body_->text_ends[s + 1] - text), body_->slot_settings[s]});
+    }
+    return out;
+}
+
+// Renumbers: everything that lives is copied into a new Body, so that what was removed gives its memory back.
+void Store::compact() {
+    auto body = std::make_unique<Body>();
+    body->generation = body_->generation + 1;
+    body->id_ends.push(0);
+    body->text_ends.push(0);
+    std::vector<Item> items;
+    Parsed parsed;
+    std::vector<uint32_t> labels;
+    for (uint32_t s : live_slots(*body_)) {
+        size_t id = body_->id_ends[s], text = body_->text_ends[s];
+        items.push_back({{body_->id_bytes.data() + id, size_t(body_->id_ends[s + 1] - id)},
+                         {body_->text_bytes.data() + text, size_t(body_->text_ends[s + 1] - text)}, body_->slot_settings[s]});
+        uint32_t packed = body_->slot_paths[s];
+        std::span<const uint32_t> paths;
+        if (packed != none)
+            paths = packed & several_bit ? std::span<const uint32_t>(body_->lists[packed & ~several_bit])
+                                         : std::span<const uint32_t>(&packed, 1);
+        for (uint32_t path : paths) {
+            labels.clear();
+            decode(*body_, path, labels);
+            for (uint32_t label : labels)
+                parsed.labels.push_back(label < label_first ? label : body->labels->intern(body_->labels->step_of(label)));
+            parsed.path_ends.push_back(parsed.labels.size());
+        }
+        parsed.item_ends.push_back(parsed.path_ends.size());
+    }
+    commit(*body, items, parsed);
+    body_ = std::move(body);
+    publish();
+}
+
+void Store::publish() {
+    auto view = std::make_shared<View>();
+    const Body& body = *body_;
+    view->labels = body.labels;
+    view->places = body.places;
+    view->delta = body.delta;
+    view->heads = body.heads.share();
+    view->next = body.next.share();
+    view->deaths = body.deaths.share();
+    view->order = body.order.share();
+    view->extras = body.extras.share();
+    view->id_ends = body.id_ends.share();
+    view->id_bytes = body.id_bytes.share();
+    view->slots = static_cast<uint32_t>(body.deaths.size());
+    view->version = body.version;
+    view->generation = body.generation;
+    std::shared_ptr<const View> old;      // freed after the lock
+    std::lock_guard lock(view_mutex_);
+    old = std::move(view_);
+    view_ = std::move(view);
+}
+
+std::shared_ptr<const View> Store::view() const {
+    std::lock_guard lock(view_mutex_);
+    return view_;
+}
+
+}  // namespace treecast

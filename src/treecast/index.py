@@ -1,0 +1,271 @@
+"""Subscriptions in, matches out.
+
+An Index is live: subscriptions come and go while documents are matched, from any number of threads. A match sees the
+subscriptions as they were when it began.
+
+    >>> import treecast
+    >>> index = treecast.Index()
+    >>> index.add("sport", "//article/sport")
+    >>> index.add_many([("all", "/news"), ("pictures", "//img/@src")])
+    >>> index.match(b"<news><article><sport/></article></news>")
+    ['sport', 'all']
+
+Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
+with arrays instead of lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from treecast import _native, engines
+from treecast.document import Bytes, EntityTexts, Limits, native_entities
+from treecast.errors import QueryError, TreecastError
+from treecast.model import Deliver, Stats, Subscription
+from treecast.subscriptions import addresses, from_arrow, from_items
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CACHE_BYTES_MAX = 256 << 20
+BATCH_DOCUMENTS_MAX = 4096
+BATCH_BYTES_MAX = 32 << 20
+BATCH_MATCHES_MAX = 4_000_000
+
+
+class Index:
+    """A live set of subscriptions.
+
+    `namespaces` binds prefixes for all queries; a subscription may bind more, or bind them otherwise. `limits` and
+    `entities` say which documents are accepted. `cache_bytes_max` bounds the lazily built machine, over all threads;
+    0 does without it.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: str = "auto",
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        entities: EntityTexts = None,
+        cache_bytes_max: int = CACHE_BYTES_MAX,
+    ) -> None:
+        self.engine = engines.check(engine)
+        if cache_bytes_max < 0:
+            raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
+        self._namespaces = dict(namespaces or {})
+        self._native = _native.Index((limits or Limits()).native(), native_entities(entities), cache_bytes_max)
+        self._default_settings = self._settings(None, False, "document")
+
+    # -- subscriptions
+
+    def add(
+        self,
+        id: str,
+        query: str,
+        *,
+        namespaces: Mapping[str, str] | None = None,
+        ordered: bool = False,
+        deliver: Deliver = "document",
+    ) -> None:
+        """Add one subscription. Raises QueryError, and changes nothing, if the id exists or the query is refused."""
+        if namespaces is None and not ordered and deliver == "document":
+            self._native.add(id, query, self._default_settings)
+        else:
+            self._native.add(id, query, self._settings(namespaces, ordered, deliver))
+
+    def add_many(
+        self, subscriptions: pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
+    ) -> None:
+        """Add all of them, or none: one refused query or id refuses the whole, with a QueryError that lists up to twenty.
+
+        Takes (id, query) pairs, `Subscription`s, mappings with those keys, or an Arrow table with the columns `id` and
+        `query` and, if wanted, `namespaces`, `ordered` and `deliver`.
+        """
+        if hasattr(subscriptions, "schema"):
+            ids, queries, rows = from_arrow(subscriptions)
+            settings = None if rows is None else [self._settings(row.namespaces, row.ordered, row.deliver) for row in rows]
+            refused = self._native.add_arrow(
+                len(ids), *addresses(ids), *addresses(queries), settings, self._default_settings
+            )
+        else:
+            items = from_items(subscriptions)
+            refused = self._native.add_pairs([_pair(item) for item in items], [self._settings_of(item) for item in items])
+        if refused is not None:
+            raise _all_refused(*refused)
+
+    def replace(
+        self,
+        id: str,
+        query: str,
+        *,
+        namespaces: Mapping[str, str] | None = None,
+        ordered: bool = False,
+        deliver: Deliver = "document",
+    ) -> None:
+        """Give an existing id another query, at once and in its old place in the order."""
+        self._native.replace(id, query, self._settings(namespaces, ordered, deliver))
+
+    def remove(self, id: str) -> None:
+        """Take a subscription out. Raises an error that is also a KeyError if there is none."""
+        self._native.remove(id)
+
+    def __len__(self) -> int:
+        return self._native.size()
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and self._native.contains(id)
+
+    def __getitem__(self, id: str) -> Subscription:
+        """The subscription as it was added."""
+        name, query, namespaces, ordered, elements = self._native.find(id)
+        return Subscription(name, query, namespaces, ordered, "elements" if elements else "document")
+
+    def __repr__(self) -> str:
+        return f"<Index of {len(self)} subscriptions>"
+
+    # -- documents
+
+    def match(self, document: Bytes) -> list[str]:
+        """The ids of all subscriptions that the document satisfies, in the order they were added."""
+        return self._native.match(document)
+
+    @overload
+    def match_many(self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise"] = "raise") -> pa.Table: ...
+
+    @overload
+    def match_many(
+        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["report"]
+    ) -> tuple[pa.Table, pa.Table]: ...
+
+    def match_many(
+        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
+    ) -> pa.Table | tuple[pa.Table, pa.Table]:
+        """Match a batch: a table of `document` (its number in the batch) and `subscription`, by document.
+
+        The subscription column is dictionary-encoded; its dictionary is the index's own list of ids, shared, so it may
+        hold ids that do not occur. With `on_error="report"` bad documents do not stop the rest: the answer is
+        (matches, errors), the errors with the columns document, code, message and offset. Otherwise the first bad document
+        raises its DocumentError, with its number as `error.document`.
+        """
+        import pyarrow as pa
+
+        report = _check_on_error(on_error)
+        matches = self._native.match_many(_as_sequence(documents), _check_threads(threads), report, 0, 0)
+        table = pa.RecordBatchReader.from_stream(matches).read_all()
+        if not report:
+            return table
+        return table, _error_table(matches.rejected, 0)
+
+    def match_batches(
+        self,
+        documents: Iterable[Bytes],
+        *,
+        threads: int = 1,
+        on_error: Literal["raise", "report"] = "raise",
+        matches_max: int = BATCH_MATCHES_MAX,
+    ) -> Iterator[Any]:
+        """As match_many, in pieces, for documents or results that do not fit into memory.
+
+        Takes any iterable and reads it as far as needed. Every table has at most about `matches_max` rows; document
+        numbers go on from table to table.
+        """
+        import pyarrow as pa
+
+        report = _check_on_error(on_error)
+        threads = _check_threads(threads)
+        source, waiting, first = iter(documents), [], 0
+        while True:
+            waiting += _take(source, BATCH_DOCUMENTS_MAX - len(waiting))
+            if not waiting:
+                return
+            matches = self._native.match_many(waiting, threads, report, matches_max, first)
+            table = pa.RecordBatchReader.from_stream(matches).read_all()
+            yield (table, _error_table(matches.rejected, first)) if report else table
+            first += matches.documents
+            del waiting[: matches.documents]
+
+    # -- about the index
+
+    def stats(self) -> Stats:
+        """How much it holds."""
+        return Stats(*self._native.stats())
+
+    def drop_caches(self) -> None:
+        """Forget what was learnt from documents; the next ones are as slow as the first."""
+        self._native.drop_caches()
+
+    def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> int:
+        if deliver not in ("document", "elements"):
+            raise ValueError(f'deliver must be "document" or "elements", not {deliver!r}')
+        bindings = {**self._namespaces, **(namespaces or {})}
+        return self._native.settings(bindings, bool(ordered), deliver == "elements")
+
+    def _settings_of(self, item: tuple[str, str] | Subscription) -> int:
+        if isinstance(item, Subscription):
+            return self._settings(item.namespaces, item.ordered, item.deliver)
+        return self._default_settings
+
+
+def _pair(item: tuple[str, str] | Subscription) -> tuple[str, str]:
+    return (item.id, item.query) if isinstance(item, Subscription) else item
+
+
+def _all_refused(count: int, refused: list[tuple[str, TreecastError]]) -> QueryError:
+    listed = tuple((id, str(error)) for id, error in refused)
+    if count == 1:
+        text, hint = f"nothing was added: the subscription {refused[0][0]!r} was refused", ""
+    else:
+        text, hint = f"nothing was added: {count} subscriptions were refused", "leave them out or mend them, and add all again"
+    for id, message in listed:
+        text += f"\n{id[:80]!r}: {message}"
+    first = refused[0][1]
+    error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint or first.hint, refused=listed)
+    error.position = getattr(first, "position", 0)
+    error.refused_count = count
+    return error
+
+
+def _check_on_error(on_error: str) -> bool:
+    if on_error not in ("raise", "report"):
+        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
+    return on_error == "report"
+
+
+def _check_threads(threads: int) -> int:
+    if not 1 <= threads <= 1024:
+        raise ValueError(f"threads must be from 1 to 1024, not {threads}")
+    return threads
+
+
+def _as_sequence(documents: Sequence[Bytes]) -> Sequence[Bytes]:
+    if isinstance(documents, (bytes, bytearray, memoryview, str)):
+        raise TypeError("match_many takes a sequence of documents; for a single one use match()")
+    if hasattr(documents, "to_pylist"):
+        return [scalar.as_buffer() for scalar in documents]
+    return documents if isinstance(documents, (list, tuple)) else list(documents)
+
+
+def _take(source: Iterator[Bytes], count: int) -> list[Bytes]:
+    """Up to `count` documents, and no more bytes than a batch may hold beyond the first."""
+    taken: list[Bytes] = []
+    size = 0
+    for document in islice(source, count):
+        taken.append(document)
+        size += len(document)
+        if size >= BATCH_BYTES_MAX:
+            break
+    return taken
+
+
+def _error_table(rejected: list[tuple[int, Any]], first: int) -> pa.Table:
+    import pyarrow as pa
+
+    schema = pa.schema([("document", pa.int64()), ("code", pa.string()), ("message", pa.string()), ("offset", pa.int64())])
+    rows = [
+        {"document": first + number, "code": error.code, "message": str(error), "offset": error.offset}
+        for number, error in rejected
+    ]
+    return pa.Table.from_pylist(rows, schema=schema)
