@@ -1,7 +1,6 @@
 #include "arrow.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -52,7 +51,7 @@ struct ArrayPart {
     const void* buffers[3] = {nullptr, nullptr, nullptr};
     ArrowArray* children[2] = {nullptr, nullptr};
     ArrowArray* dictionary = nullptr;
-    void* owned = nullptr;                          // freed with the part
+    OutputMemory owned;                             // freed with the part
     std::shared_ptr<const View> view;               // kept alive by the part
 };
 
@@ -60,7 +59,7 @@ void release_array(ArrowArray* array) {
     auto* part = static_cast<ArrayPart*>(array->private_data);
     for (ArrowArray* child : part->children) release_child(child);
     release_child(part->dictionary);
-    std::free(part->owned);
+    part->owned.free();
     delete part;
     array->release = nullptr;
 }
@@ -84,9 +83,11 @@ void export_chunk(Chunk& chunk, const std::shared_ptr<const View>& view, int64_t
     ArrayPart* top = fill_array(out, length, 1);
     out->n_children = 2;
     ArrayPart* column = fill_array(top->children[0] = new ArrowArray, length, 2);
-    column->buffers[1] = column->owned = documents.release();
+    column->buffers[1] = documents.data();
+    column->owned = documents.release();
     column = fill_array(top->children[1] = new ArrowArray, length, 2);
-    column->buffers[1] = column->owned = chunk.slots.release();
+    column->buffers[1] = chunk.slots.data();
+    column->owned = chunk.slots.release();
     ArrayPart* ids = fill_array(column->dictionary = new ArrowArray, view->slots, 3);
     ids->view = view;
     ids->buffers[1] = view->slots ? view->id_ends.get() : no_ids;

@@ -256,12 +256,16 @@ void bind_index(nb::module_& m) {
             nb::gil_scoped_release released;
             self.store().remove(name);
         }, nb::arg("id"))
-        .def("contains", [](Index& self, nb::handle id) { return self.store().contains(utf8(id, "an id")); }, nb::arg("id"))
-        .def("size", [](Index& self) { return self.store().size(); })
+        .def("contains", [](Index& self, nb::handle id) {
+            std::string_view name = utf8(id, "an id");
+            nb::gil_scoped_release released;
+            return self.store().contains(name);
+        }, nb::arg("id"))
+        .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
         .def("match", &match_one, nb::arg("document"))
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"))
-        .def("drop_caches", &Index::drop_caches)
+        .def("drop_caches", &Index::drop_caches, nb::call_guard<nb::gil_scoped_release>())
         .def("stats", [](Index& self) {
             StoreStats stats = self.store().stats();
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());

@@ -2,37 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <new>
-#include <sys/mman.h>
 
 namespace treecast {
-
-// Large arrays ask for huge pages: touching fresh memory 4 KiB at a time costs more than matching does.
-// PERF: bench/million.py, warm.
-template <class T>
-void Output<T>::grow(size_t wanted) {
-    constexpr size_t huge = 2u << 20;
-    size_t capacity = std::max(wanted, std::max<size_t>(1024, capacity_ * 2));
-    size_t bytes = capacity * sizeof(T);
-    void* bigger;
-    if (bytes >= 2 * huge) {
-        bytes = (bytes + huge - 1) & ~(huge - 1);
-        bigger = std::aligned_alloc(huge, bytes);
-        if (!bigger) throw std::bad_alloc();
-        madvise(bigger, bytes, MADV_HUGEPAGE);
-        std::copy(items_, items_ + size_, static_cast<T*>(bigger));
-        std::free(items_);
-    } else {
-        bigger = std::realloc(items_, bytes);
-        if (!bigger) throw std::bad_alloc();
-    }
-    items_ = static_cast<T*>(bigger);
-    capacity_ = bytes / sizeof(T);
-}
-
-template class Output<int32_t>;
-template class Output<int64_t>;
 
 const NameLabels& Matcher::labels(uint32_t name) {
     if (name >= name_labels_.size()) name_labels_.resize(name + 1 + name / 2);

@@ -3,45 +3,16 @@
 
 #include "delta.hpp"
 #include "lazy.hpp"
+#include "output.hpp"
 #include "reader.hpp"
 #include "store.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 namespace treecast {
-
-// A growing array of plain numbers, handed over to Arrow when it is done.
-template <class T>
-class Output {
-public:
-    Output() = default;
-    Output(Output&& other) noexcept : items_(other.items_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }
-    Output& operator=(Output&&) = delete;
-    ~Output() { std::free(items_); }
-    T* data() { return items_; }
-    size_t size() const { return size_; }
-    void clear() { size_ = 0; }
-    T* room(size_t count) {                 // space for `count` more; commit what was written with added()
-        if (size_ + count > capacity_) grow(size_ + count);
-        return items_ + size_;
-    }
-    void added(size_t count) { size_ += count; }
-    T* release() {
-        T* items = items_;
-        forget();
-        return items;
-    }
-
-private:
-    void forget() { items_ = nullptr; size_ = capacity_ = 0; }
-    void grow(size_t wanted);
-    T* items_ = nullptr;
-    size_t size_ = 0, capacity_ = 0;
-};
 
 class Matcher : private NameResolver {
 public:

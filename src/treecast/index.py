@@ -86,13 +86,17 @@ class Index:
         """
         if hasattr(subscriptions, "schema"):
             ids, queries, rows = from_arrow(subscriptions)
-            settings = None if rows is None else [self._settings(row.namespaces, row.ordered, row.deliver) for row in rows]
+            settings = (
+                None if rows is None else [self._settings(row.namespaces, row.ordered, row.deliver) for row in rows]
+            )
             refused = self._native.add_arrow(
                 len(ids), *addresses(ids), *addresses(queries), settings, self._default_settings
             )
         else:
             items = from_items(subscriptions)
-            refused = self._native.add_pairs([_pair(item) for item in items], [self._settings_of(item) for item in items])
+            refused = self._native.add_pairs(
+                [_pair(item) for item in items], [self._settings_of(item) for item in items]
+            )
         if refused is not None:
             raise _all_refused(*refused)
 
@@ -133,7 +137,9 @@ class Index:
         return self._native.match(document)
 
     @overload
-    def match_many(self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise"] = "raise") -> pa.Table: ...
+    def match_many(
+        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise"] = "raise"
+    ) -> pa.Table: ...
 
     @overload
     def match_many(
@@ -218,7 +224,10 @@ def _all_refused(count: int, refused: list[tuple[str, TreecastError]]) -> QueryE
     if count == 1:
         text, hint = f"nothing was added: the subscription {refused[0][0]!r} was refused", ""
     else:
-        text, hint = f"nothing was added: {count} subscriptions were refused", "leave them out or mend them, and add all again"
+        text, hint = (
+            f"nothing was added: {count} subscriptions were refused",
+            "leave them out or mend them, and add all again",
+        )
     for id, message in listed:
         text += f"\n{id[:80]!r}: {message}"
     first = refused[0][1]
@@ -263,7 +272,9 @@ def _take(source: Iterator[Bytes], count: int) -> list[Bytes]:
 def _error_table(rejected: list[tuple[int, Any]], first: int) -> pa.Table:
     import pyarrow as pa
 
-    schema = pa.schema([("document", pa.int64()), ("code", pa.string()), ("message", pa.string()), ("offset", pa.int64())])
+    schema = pa.schema(
+        [("document", pa.int64()), ("code", pa.string()), ("message", pa.string()), ("offset", pa.int64())]
+    )
     rows = [
         {"document": first + number, "code": error.code, "message": str(error), "offset": error.offset}
         for number, error in rejected

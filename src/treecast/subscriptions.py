@@ -58,7 +58,9 @@ def namespaces_of(value: Any) -> dict[str, str]:
             raise _bad(f"these namespaces are no JSON object of strings: {value[:80]!r}", 'write {"p": "uri"} or p=uri')
         pairs = [part.partition("=") for part in value.split()]
         if not all(equals for _, equals, _ in pairs):
-            raise _bad(f"these namespaces cannot be read: {value[:80]!r}", "write p=uri, separated by spaces, or a JSON object")
+            raise _bad(
+                f"these namespaces cannot be read: {value[:80]!r}", "write p=uri, separated by spaces, or a JSON object"
+            )
         return {prefix: uri for prefix, _, uri in pairs}
     return {prefix: uri for prefix, uri in value}
 
