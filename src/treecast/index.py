@@ -79,7 +79,7 @@ class Index:
     def add_many(
         self, subscriptions: pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
     ) -> None:
-        """Add all of them, or none: one refused query or id refuses the whole, with a QueryError that lists up to twenty.
+        """Add all of them, or none: one refused query or id refuses the whole; the QueryError lists up to twenty.
 
         Takes (id, query) pairs, `Subscription`s, mappings with those keys, or an Arrow table with the columns `id` and
         `query` and, if wanted, `namespaces`, `ordered` and `deliver`.
@@ -153,8 +153,8 @@ class Index:
 
         The subscription column is dictionary-encoded; its dictionary is the index's own list of ids, shared, so it may
         hold ids that do not occur. With `on_error="report"` bad documents do not stop the rest: the answer is
-        (matches, errors), the errors with the columns document, code, message and offset. Otherwise the first bad document
-        raises its DocumentError, with its number as `error.document`.
+        (matches, errors), the errors with the columns document, code, message and offset. Otherwise the first bad
+        document raises its DocumentError, with its number as `error.document`.
         """
         import pyarrow as pa
 
@@ -233,7 +233,6 @@ def _all_refused(count: int, refused: list[tuple[str, TreecastError]]) -> QueryE
     first = refused[0][1]
     error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint or first.hint, refused=listed)
     error.position = getattr(first, "position", 0)
-    error.refused_count = count
     return error
 
 

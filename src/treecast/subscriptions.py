@@ -1,4 +1,4 @@
-"""Subscriptions in the forms they come in: pairs, mappings, Arrow tables. What they become is what native code takes."""
+"""Subscriptions in the forms they come in: pairs, mappings, Arrow tables."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def namespaces_of(value: Any) -> dict[str, str]:
                 f"these namespaces cannot be read: {value[:80]!r}", "write p=uri, separated by spaces, or a JSON object"
             )
         return {prefix: uri for prefix, _, uri in pairs}
-    return {prefix: uri for prefix, uri in value}
+    return dict(value)
 
 
 def from_arrow(table: pa.Table | pa.RecordBatch) -> tuple[pa.Array, pa.Array, list[Subscription] | None]:
