@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh             the venv
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
+#   tools/setup.sh debootstrap the venv, and what makes a minimal Debian
 #
 # Order of events: (1) a stamp that fits the sources means there is nothing to do; (2) everything is checked in one pass,
 # and nothing is created meanwhile; (3) what is missing is installed by apt-get, as root and unless TREECAST_NO_APT=1, or
@@ -134,6 +135,10 @@ check_fuzzer() {
     local version
     version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
     lack "clang with libFuzzer" clang g++ "libclang-rt-${version:-14}-dev"
+}
+
+check_debootstrap() {
+    command -v debootstrap /usr/sbin/debootstrap >/dev/null || lack "debootstrap" debootstrap
 }
 
 # ---- what to do about the answers ----

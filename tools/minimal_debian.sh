@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Does a clean clone work where there is nothing but make and git? Builds a minimal Debian 12 with debootstrap, clones this
+# checkout's HEAD into it, and runs `make demo` and `make test` as an ordinary user and as root. Needs root, on a Debian.
+#
+# The Debian mirror, pip's configuration and the certificates are those that this machine itself uses, found out at run time.
+# What was seen goes to build/minimal-debian.md. All mounts live in a namespace of their own and vanish with it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ "$(id -u)" != 0 ]; then
+    echo "treecast: the minimal Debian needs root; run as root: bash tools/minimal_debian.sh" >&2
+    exit 2
+fi
+bash tools/setup.sh debootstrap || exit $?
+if [ -z "${TREECAST_UNSHARED:-}" ]; then
+    TREECAST_UNSHARED=1 exec unshare --mount --propagation private bash tools/minimal_debian.sh
+fi
+
+checkout=$PWD
+record=$PWD/build/minimal-debian.md
+logs=$PWD/build/minimal-debian
+world=$(mktemp -d "${TMPDIR:-/tmp}/treecast-debian.XXXXXX")
+mkdir -p "$logs"
+cleanup() {
+    local place
+    for place in $(sed -n "s#^[^ ]* \($world/[^ ]*\) .*#\1#p" /proc/self/mounts | sort -r); do umount "$place"; done
+    rm -rf --one-file-system "$world"
+}
+trap cleanup EXIT
+
+# ---- the world: Debian, and this machine's way to its registries ----
+
+carry() {    # a file or directory of this machine, at the same place in the world
+    local from=$1
+    [ -e "$from" ] && [ ! -e "$world$from" ] || return 0
+    if [ -f "$from" ]; then
+        mkdir -p "$world$(dirname "$from")"
+        cp -L "$from" "$world$from"
+    elif [ "$(du -sm "$from" | cut -f1)" -le 16 ]; then
+        mkdir -p "$world$from"
+        cp -rL "$from/." "$world$from"
+    else
+        mkdir -p "$world$from"
+        mount --bind "$from" "$world$from"
+        mount -o remount,bind,ro "$world$from"
+    fi
+}
+
+paths_in() {    # the local paths that some settings name; of a file: index its parent, where the files lie
+    tr " '\"=" '\n\n\n\n' | while read -r word; do
+        case $word in
+            file:///*) dirname "${word#file://}" ;;
+            /*) echo "$word" ;;
+        esac
+    done | sort -u
+}
+
+mirror=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
+    sed -n 's/^Debian [a-z]* //p' | head -n 1)
+echo "treecast: building a minimal Debian 12"
+debootstrap --variant=minbase --include=make,git bookworm "$world" "${mirror:?no Debian mirror in the apt sources}" \
+    >"$logs/debootstrap.log" 2>&1 || { tail -n 20 "$logs/debootstrap.log" >&2; exit 1; }
+apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|ForceIPv4|Retries)\b.*[^"]";$' \
+    >"$world/etc/apt/apt.conf.d/90this-machine" || true
+cp -L /etc/resolv.conf /etc/hosts "$world/etc/"
+mount -t proc proc "$world/proc"
+
+mapfile -t settings < <(env | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE=|CURL_CA_BUNDLE=|GIT_SSL_|(https?|no|HTTPS?|NO)_(proxy|PROXY)=)')
+configuration=$(.venv/bin/python -m pip config list | grep -v '^:env:' || true)
+CONFIGURATION=$configuration python3 - >"$world/etc/pip.conf" <<'PY'
+import ast, os
+
+sections: dict[str, list[str]] = {}
+for line in os.environ["CONFIGURATION"].splitlines():
+    key, value = line.split("=", 1)
+    section, name = key.split(".", 1)
+    sections.setdefault(section, []).append(f"{name} = {ast.literal_eval(value)}")
+for section, lines in sections.items():
+    print(f"[{section}]", *lines, sep="\n")
+PY
+while read -r place; do carry "$place"; done < <(printf '%s\n' "${settings[@]}" "$configuration" | paths_in)
+
+chroot "$world" useradd --create-home --shell /bin/bash someone
+for home in /root /home/someone; do
+    git clone --quiet --no-local "$checkout" "$world$home/treecast"
+done
+chroot "$world" chown -R someone:someone /home/someone
+
+# ---- what is tried ----
+
+inside() {    # inside USER VARIABLE=… make TARGET: a command in that user's clone
+    local user=$1 home=/root
+    shift
+    [ "$user" = root ] || home=/home/$user
+    # shellcheck disable=SC2016
+    chroot --userspec="$user" "$world" /usr/bin/env -i HOME="$home" USER="$user" LANG=C.UTF-8 \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${settings[@]}" \
+        bash -c 'cd "$HOME/treecast" && exec "$@"' bash env "$@"
+}
+
+failed=0
+number=0
+try() {    # try USER EXPECTED-STATUS command…
+    local user=$1 expected=$2 log status=0 began=$SECONDS verdict=ok
+    shift 2
+    number=$((number + 1))
+    log=$logs/$number.log
+    inside "$user" "$@" >"$log" 2>&1 </dev/null || status=$?
+    [ $status -eq "$expected" ] || verdict="FAILED, $expected was expected"
+    if [ "$expected" -eq 2 ]; then
+        # One line and nothing else but make's own; and not a file more than the clone had.
+        [ "$(grep -vc '^make: ' "$log")" -eq 1 ] || verdict="FAILED, not exactly one line"
+        [ -z "$(inside "$user" git status --porcelain --ignored)" ] || verdict="FAILED, something was created"
+    fi
+    [ "$verdict" = ok ] || failed=1
+    echo "treecast: as $user: $* -> status $status, $((SECONDS - began)) s: $verdict"
+    {
+        printf '\n## %d. As %s: `%s`\n\nStatus %d after %d s: %s\n\n```\n' \
+            $number "$user" "$*" $status $((SECONDS - began)) "$verdict"
+        # The lines that tell, without the many that a test run prints between them.
+        grep -E '^(treecast|make: |ci: )|passed|failed|error|results/' "$log" | grep -vE '\.\.\.\. s$' | tail -n 12
+        printf '```\n'
+    } >>"$record"
+    [ "$verdict" = ok ] || { tail -n 30 "$log" >&2; }
+}
+
+{
+    printf '# A clean clone on a minimal Debian 12\n\n'
+    printf 'Made by `bash tools/minimal_debian.sh` on %s from commit %s: debootstrap, variant minbase, with make and git only.\n' \
+        "$(date +%Y-%m-%d)" "$(git rev-parse --short HEAD)"
+} >"$record"
+
+try someone 2 make demo
+try someone 2 make test
+try root 2 TREECAST_NO_APT=1 make demo
+try root 0 make demo
+try root 0 make test
+inside someone mkdir -p .venv/bin    # as a failed `python3 -m venv` leaves it
+try someone 0 make test
+try someone 0 make demo
+try someone 0 make demo
+echo "treecast: written to build/minimal-debian.md"
+exit $failed
