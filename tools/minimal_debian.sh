@@ -20,6 +20,7 @@ record=$PWD/build/minimal-debian.md
 logs=$PWD/build/minimal-debian
 world=$(mktemp -d "${TMPDIR:-/tmp}/treecast-debian.XXXXXX")
 mkdir -p "$logs"
+chmod 755 "$world"
 cleanup() {
     local place
     for place in $(sed -n "s#^[^ ]* \($world/[^ ]*\) .*#\1#p" /proc/self/mounts | sort -r); do umount "$place"; done
@@ -31,7 +32,7 @@ trap cleanup EXIT
 
 carry() {    # a file or directory of this machine, at the same place in the world
     local from=$1
-    [ -e "$from" ] && [ ! -e "$world$from" ] || return 0
+    [ -e "$from" ] || return 0
     if [ -f "$from" ]; then
         mkdir -p "$world$(dirname "$from")"
         cp -L "$from" "$world$from"
@@ -117,7 +118,7 @@ try() {    # try USER EXPECTED-STATUS command…
         printf '\n## %d. As %s: `%s`\n\nStatus %d after %d s: %s\n\n```\n' \
             $number "$user" "$*" $status $((SECONDS - began)) "$verdict"
         # The lines that tell, without the many that a test run prints between them.
-        grep -E '^(treecast|make: |ci: )|passed|failed|error|results/' "$log" | grep -vE '\.\.\.\. s$' | tail -n 12
+        grep -E '^(treecast|make: |=+ .* in )|^[0-9]+ passed|results/|^FAILED|^ERROR' "$log" | tail -n 12
         printf '```\n'
     } >>"$record"
     [ "$verdict" = ok ] || { tail -n 30 "$log" >&2; }
