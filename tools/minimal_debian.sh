@@ -30,16 +30,16 @@ trap cleanup EXIT
 
 # ---- the world: Debian, and this machine's way to its registries ----
 
-carry() {    # a file or directory of this machine, at the same place in the world
+# A directory that a setting names appears at the same place in the world. A file goes below /this-machine and the setting
+# follows it: the certificates' usual file is rewritten when Debian's own package of them is installed.
+carry() {
     local from=$1
-    [ -e "$from" ] || return 0
     if [ -f "$from" ]; then
-        mkdir -p "$world$(dirname "$from")"
-        cp -L "$from" "$world$from"
-    elif [ "$(du -sm "$from" | cut -f1)" -le 16 ]; then
-        mkdir -p "$world$from"
-        cp -rL "$from/." "$world$from"
-    else
+        mkdir -p "$world/this-machine$(dirname "$from")"
+        cp -L "$from" "$world/this-machine$from"
+        settings=("${settings[@]//"$from"//this-machine$from}")
+        configuration=${configuration//"$from"//this-machine$from}
+    elif [ -d "$from" ] && [ ! -d "$world$from" ]; then
         mkdir -p "$world$from"
         mount --bind "$from" "$world$from"
         mount -o remount,bind,ro "$world$from"
@@ -67,7 +67,9 @@ mount -t proc proc "$world/proc"
 
 mapfile -t settings < <(env | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE=|CURL_CA_BUNDLE=|GIT_SSL_|(https?|no|HTTPS?|NO)_(proxy|PROXY)=)')
 configuration=$(.venv/bin/python -m pip config list | grep -v '^:env:' || true)
-CONFIGURATION=$configuration python3 - >"$world/etc/pip.conf" <<'PY'
+mapfile -t places < <(printf '%s\n' "${settings[@]}" "$configuration" | paths_in)
+for place in "${places[@]}"; do carry "$place"; done
+CONFIGURATION=$configuration .venv/bin/python - >"$world/etc/pip.conf" <<'PY'
 import ast, os
 
 sections: dict[str, list[str]] = {}
@@ -78,7 +80,6 @@ for line in os.environ["CONFIGURATION"].splitlines():
 for section, lines in sections.items():
     print(f"[{section}]", *lines, sep="\n")
 PY
-while read -r place; do carry "$place"; done < <(printf '%s\n' "${settings[@]}" "$configuration" | paths_in)
 
 chroot "$world" useradd --create-home --shell /bin/bash someone
 for home in /root /home/someone; do
