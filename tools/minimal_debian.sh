@@ -30,7 +30,8 @@ trap cleanup EXIT
 
 # ---- the world: Debian, and this machine's way to its registries ----
 
-# A directory that a setting names appears at the same place in the world. A file goes below /this-machine and the setting
+# A directory that a setting names appears at the same place in the world: a small one copied, so that Debian's packages
+# may write there, a large one mounted. A file goes below /this-machine and the setting
 # follows it: the certificates' usual file is rewritten when Debian's own package of them is installed.
 carry() {
     local from=$1
@@ -39,6 +40,9 @@ carry() {
         cp -L "$from" "$world/this-machine$from"
         settings=("${settings[@]//"$from"//this-machine$from}")
         configuration=${configuration//"$from"//this-machine$from}
+    elif [ -d "$from" ] && [ "$(du -sm "$from" | cut -f1)" -le 16 ]; then
+        mkdir -p "$world$from"
+        cp -rL "$from/." "$world$from"
     elif [ -d "$from" ] && [ ! -d "$world$from" ]; then
         mkdir -p "$world$from"
         mount --bind "$from" "$world$from"

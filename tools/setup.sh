@@ -288,12 +288,13 @@ if ! examine "${checks[@]+"${checks[@]}"}"; then
     may_install || refuse
     lock
     : >"$LOG"
-    if ! apt_install; then
-        tail -n 20 "$LOG" >&2
+    installed=yes
+    apt_install || installed=no    # one package of many may have failed, and not one that matters: look again
+    hash -r
+    if ! examine "${checks[@]}"; then
+        [ $installed = yes ] || tail -n 20 "$LOG" >&2
         refuse
     fi
-    hash -r
-    examine "${checks[@]}" || refuse
 fi
 current && exit 0
 lock
