@@ -1,0 +1,71 @@
+"""What the command says on stderr: messages for people, and a progress bar when that is a terminal.
+
+Results go to stdout or a file and never pass through here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TextIO
+
+REDRAW_SECONDS = 0.1
+BAR_CHARS = 24
+
+
+def printable(text: str) -> str:
+    """`text` without characters that could move the cursor of a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class Console:
+    """Messages and progress on one stream. A `total` of None means unknown: then there is no bar, only a count."""
+
+    def __init__(self, stream: TextIO | None = None, *, progress: bool = True) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._progress = progress and self._stream.isatty()
+        self._begin = time.monotonic()
+        self._drawn_at = 0.0
+        self._drawn = False
+
+    @property
+    def shows_progress(self) -> bool:
+        return self._progress
+
+    def say(self, message: str) -> None:
+        self.clear()
+        print(message, file=self._stream)
+
+    def update(self, documents: int, total: int | None, errors: int) -> None:
+        """Draw how far we are, a few times a second at most."""
+        now = time.monotonic()
+        if not self._progress or now - self._drawn_at < REDRAW_SECONDS:
+            return
+        self._drawn_at = now
+        line = progress_line(documents, total, errors, now - self._begin)
+        self._stream.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+        self._stream.flush()
+        self._drawn = True
+
+    def clear(self) -> None:
+        """Take the bar off the screen, before something else is written there."""
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._drawn = False
+            self._drawn_at = 0.0
+
+
+def progress_line(documents: int, total: int | None, errors: int, seconds: float) -> str:
+    rate = documents / seconds if seconds > 0 else 0.0
+    parts = [f"{documents:,} documents", f"{rate:,.0f}/s"]
+    if total:
+        share = min(documents / total, 1.0)
+        filled = int(share * BAR_CHARS)
+        parts[0] = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {share:4.0%}  {documents:,} of {total:,} documents"
+        if rate > 0:
+            parts.append(f"{(total - documents) / rate:,.0f} s left")
+    if errors:
+        parts.append(f"{errors:,} bad")
+    return "  ".join(parts)

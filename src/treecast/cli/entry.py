@@ -1,0 +1,75 @@
+"""What `treecast` does before and after a verb: arguments, exit status, and no traceback for what the world did wrong.
+
+Exit status: 0 done; 1 bad input, said on stderr with the error's code; 2 wrong usage; 130 interrupted. A reader of our
+output that goes away (`| head`) is no failure: the command stops quietly with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from treecast import __version__
+from treecast.cli import match
+from treecast.errors import TreecastError
+
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the way to more help in the one line that it prints."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        options = build_parser().parse_args(arguments)
+        status: int = options.run(options)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print("treecast: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered would be flushed at exit, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except TreecastError as error:
+        print(f"treecast: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        print(f"treecast: {name}{error.strerror or error}; {_advice(error)}", file=sys.stderr)
+        return 1
+
+
+def _advice(error: OSError) -> str:
+    advice = {
+        errno.ENOENT: "create the directory first",
+        errno.ENOTDIR: "create the directory first",
+        errno.ENOSPC: "free some space and run it again",
+        errno.EISDIR: "name a file in it",
+        errno.EACCES: "choose a place that you may write to",
+        errno.EROFS: "choose a place that you may write to",
+    }
+    return advice.get(error.errno or 0, "check the disk, or choose another place")
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="treecast",
+        description="Finds, for every XML document, every standing XPath subscription that it concerns.",
+        epilog="example:\n  treecast match -s subscriptions.csv docs/*.xml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"treecast {__version__}")
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    match.add_to(verbs)
+    return parser

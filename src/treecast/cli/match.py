@@ -1,0 +1,219 @@
+"""`treecast match`: which subscriptions does each document concern?
+
+Documents are read and matched a batch at a time, so a million files need no more memory than one batch, its results
+and the index. A bad document is reported and the rest goes on; a refused subscription stops the command before
+anything is matched, since results of half a set would look like results of the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from treecast.cli import document_files, subscription_files
+from treecast.cli.console import Console, printable
+from treecast.document import Limits
+from treecast.errors import DocumentError, QueryError
+
+if TYPE_CHECKING:
+    from treecast import Index
+    from treecast.cli.match_output import MatchWriter
+
+FORMATS = ("tsv", "json", "parquet")
+REFUSED_SHOWN_MAX = 20
+THREADS_MAX = 1024
+
+LIMITS = {
+    "document_bytes_max": "64M",
+    "depth_max": "512",
+    "attributes_max": "256",
+    "name_bytes_max": "1K",
+    "attribute_bytes_max": "1M",
+}
+
+DESCRIPTION = """\
+Writes one line document<TAB>subscription for every subscription that a document concerns.
+DOCUMENT is an XML file (also gzipped), a directory, a pattern, or - for standard input."""
+
+SUBSCRIPTIONS_FORMAT = "csv, jsonl, parquet or lines; else by suffix"
+
+EPILOG = """\
+example:
+  treecast match -s subscriptions.csv --format json -o matches.jsonl docs/ new/*.xml.gz
+  curl -s https://example.org/feed | treecast match -q //item -q //entry -"""
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "match",
+        help="which subscriptions does each document concern?",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="treecast match (-s FILE | -q QUERY) [options] DOCUMENT …",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+    )
+    option = parser.add_argument
+    option("documents", metavar="DOCUMENT", nargs="+", help=argparse.SUPPRESS)
+    several = functools.partial(option, action="append", default=[])
+    several("-s", "--subscriptions", metavar="FILE", help="file of subscriptions; repeatable")
+    option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help=SUBSCRIPTIONS_FORMAT)
+    several("-q", "--query", metavar="QUERY", help="a query, its own id; repeatable")
+    several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
+    option("--format", metavar="F", choices=FORMATS, help="tsv, json (lines) or parquet; else by suffix of --output")
+    option("-o", "--output", metavar="FILE", help="write there, not to stdout")
+    option("--entities", metavar="html", choices=("html",), help="accept the entity names of HTML, such as &nbsp;")
+    option("--threads", metavar="N", type=_positive, default=_cores(), help="default: all cores (%(default)s)")
+    option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
+    limits = parser.add_argument_group("limits of a document (K, M, G: times 1024)")
+    for name, default in LIMITS.items():
+        flag = "--" + name.replace("_", "-")
+        limits.add_argument(flag, metavar="N", type=_size, default=_size(default), help=f"default {default}")
+    parser.set_defaults(run=lambda options: run(parser, options))
+
+
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    form, sources = check(parser, options)
+    console = Console(progress=not options.quiet)
+
+    def note(message: str) -> None:
+        if not options.quiet:
+            console.say(f"treecast: {printable(message)}")
+
+    begin = time.monotonic()
+    try:
+        index = build_index(options, sources, note)
+    except QueryError as error:
+        console.say("\n".join(describe_refusal(error)))
+        return 1
+
+    from treecast.cli.match_output import open_writer
+
+    totals = Totals()
+    with open_writer(form, options.output) as writer:
+        match_all(index, options, writer, console, totals)
+    console.clear()
+    if not options.quiet:
+        console.say(totals.summary(time.monotonic() - begin))
+    return 1 if totals.errors else 0
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[str, list[tuple[str, str]]]:
+    """The output format, and (file, format) of every source of subscriptions; exits with 2 where options contradict."""
+    if not options.subscriptions and not options.query:
+        parser.error("no subscriptions: give -s FILE or -q QUERY")
+    if (options.subscriptions + options.documents).count("-") > 1:
+        parser.error("standard input can be read once: give - once")
+    sources = []
+    for path in options.subscriptions:
+        form = options.subscriptions_format or subscription_files.format_of(path)
+        if form is None:
+            parser.error(f"the suffix of {path!r} tells no format: add --subscriptions-format csv|jsonl|parquet|lines")
+        sources.append((path, form))
+    options.namespaces = {}
+    for text in options.namespace:
+        try:
+            bindings = subscription_files.parse_namespaces(text)
+        except ValueError as error:
+            parser.error(f"--namespace: {error}")
+        options.namespaces.update(bindings)
+    try:
+        options.limits = Limits(**{name: getattr(options, name) for name in LIMITS})
+    except ValueError as error:
+        parser.error(str(error))
+    suffix = os.path.splitext(options.output or "")[1].lower()  # noqa: PTH122
+    by_suffix = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+    output_format = options.format or by_suffix.get(suffix, "tsv")
+    if output_format == "parquet" and options.output is None:
+        parser.error("--format parquet needs --output FILE")
+    return output_format, sources
+
+
+def build_index(
+    options: argparse.Namespace, sources: Sequence[tuple[str, str]], note: subscription_files.Note
+) -> Index:
+    import treecast
+
+    index = treecast.Index(namespaces=options.namespaces, limits=options.limits, entities=options.entities)
+    tables = [subscription_files.read(path, form, note) for path, form in sources]
+    if options.query:
+        tables.append(subscription_files.ad_hoc(options.query))
+    index.add_many(subscription_files.join(tables))
+    if not len(index):
+        note("there are no subscriptions: nothing can match")
+    return index
+
+
+@dataclass
+class Totals:
+    """What has been done so far."""
+
+    documents: int = 0
+    matches: int = 0
+    errors: int = 0
+
+    def summary(self, seconds: float) -> str:
+        counts = ", ".join(
+            f"{number:,} {noun if number == 1 else plural}"
+            for number, noun, plural in (
+                (self.documents, "document", "documents"),
+                (self.matches, "match", "matches"),
+                (self.errors, "error", "errors"),
+            )
+        )
+        return f"{counts} in {seconds:.2f} s ({self.documents / max(seconds, 1e-9):,.0f} documents/s)"
+
+
+def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:
+    def report(name: str, error: DocumentError) -> None:
+        totals.errors += 1
+        console.say(f"treecast: {printable(name)}: {error}")
+
+    total = document_files.count(options.documents) if console.shows_progress else None
+    console.update(0, total, 0)
+    for batch in document_files.batches(options.documents, options.document_bytes_max, report):
+        results = index.match_batches(batch.documents, on_error="report", threads=options.threads)
+        for matches, errors in results:
+            for row in errors.to_pylist():
+                totals.errors += 1
+                console.say(f"treecast: {printable(batch.names[row['document']])}: {row['message']}")
+            if sys.stdout.isatty():
+                console.clear()
+            writer.write(batch.names, matches)
+            totals.matches += matches.num_rows
+        totals.documents += len(batch.documents)
+        console.update(totals.documents, total, totals.errors)
+
+
+def describe_refusal(error: QueryError) -> list[str]:
+    """How many subscriptions were refused, as the error's first line says, and up to twenty of them with the reason."""
+    if not error.refused:
+        return [f"treecast: {error}"]
+    listed = [f"{printable(subscription)}: {message}" for subscription, message in error.refused]
+    if len(listed) == 1:
+        return [f"treecast: {listed[0]}"]
+    first = "; the first of them:" if len(listed) >= REFUSED_SHOWN_MAX else ":"
+    return [f"treecast: {str(error).splitlines()[0]}{first}", *listed[:REFUSED_SHOWN_MAX]]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= THREADS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {THREADS_MAX}")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    digits, factor = (text[:-1], factors[text[-1].upper()]) if text[-1:].upper() in factors else (text, 1)
+    if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write a number such as 4096, 64K or 1G")
+    return int(digits) * factor

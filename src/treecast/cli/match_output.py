@@ -1,0 +1,185 @@
+"""Matches as lines of TSV or JSON, or as Parquet.
+
+Results can be a hundred thousand ids a document, so no Python code runs per match: Arrow joins the columns, and the
+joined column's own buffer is the text to write.
+
+    TSV      document<TAB>subscription; tab, newline, carriage return and backslash inside are written \\t \\n \\r \\\\
+    JSON     {"document": "…", "subscription": "…"}, one object a line
+    Parquet  columns document and subscription, both strings
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ROWS_MAX = 1 << 20  # joined at once; keeps 32-bit offsets far from their end
+ROW_GROUP_ROWS = 1 << 19
+
+TSV_SPECIAL = "[\t\n\r\\\\]"
+TSV_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
+JSON_SPECIAL = '[\\x00-\\x1f"\\\\]'
+
+
+def _escape_tsv(value: str) -> str:
+    return re.sub(TSV_SPECIAL, lambda found: TSV_ESCAPES[found.group()], value)
+
+
+def _escape_json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+# characters to escape, how, and what stands before the document, between the two, and after the subscription
+TEXT_FORMS = {
+    "tsv": (TSV_SPECIAL, _escape_tsv, "", "\t", "\n"),
+    "json": (JSON_SPECIAL, _escape_json, '{"document": "', '", "subscription": "', '"}\n'),
+}
+
+
+class MatchWriter(Protocol):
+    """Takes the matches of one batch after the other; `names` are those of the documents that its rows number."""
+
+    def write(self, names: Sequence[str], matches: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+class TextWriter:
+    """TSV or JSON lines, by document and within one in the order of the subscriptions.
+
+    A line is the part that names the document and the part that names the subscription; both are made once, not once
+    per match, and Arrow puts them together.
+    """
+
+    def __init__(self, file: BinaryIO, form: str) -> None:
+        self._file = file
+        self._special, self._escape, self._before, self._between, self._after = TEXT_FORMS[form]
+        self._dictionary: Any = None
+        self._line_ends: Any = None
+
+    def write(self, names: Sequence[str], matches: Any) -> None:
+        starts = [self._before + self._escape(shown(name)) + self._between for name in names]
+        for batch in _in_order(matches):
+            line_ends = self._make_line_ends(batch["subscription"].dictionary)
+            line_starts = pa.array(starts, line_ends.type)
+            for begin in range(0, batch.num_rows, ROWS_MAX):
+                piece = batch.slice(begin, ROWS_MAX)
+                parts = line_starts.take(piece["document"]), line_ends.take(piece["subscription"].indices)
+                lines = pc.binary_join_element_wise(*parts, "")
+                assert lines.offset == 0 and lines.null_count == 0
+                self._file.write(memoryview(lines.buffers()[2]))
+
+    def close(self) -> None:
+        self._file.flush()
+
+    def _make_line_ends(self, dictionary: Any) -> Any:
+        """The dictionary is all ids of the index and hardly ever changes from batch to batch: this is done once."""
+        if self._dictionary is None or not _same_memory(self._dictionary, dictionary):
+            ids = dictionary
+            if pc.any(pc.match_substring_regex(ids, self._special)).as_py():
+                ids = pa.array([self._escape(text) for text in ids.to_pylist()], ids.type)
+            self._dictionary, self._line_ends = dictionary, pc.binary_join_element_wise(ids, self._after, "")
+        return self._line_ends
+
+
+class ParquetWriter:
+    """One file of row groups that are large enough to compress well, however small the batches are."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = pa.schema([("document", pa.string()), ("subscription", pa.string())])
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._waiting: list[Any] = []
+        self._rows = 0
+
+    def write(self, names: Sequence[str], matches: Any) -> None:
+        documents = _names(names)
+        for batch in _in_order(matches):
+            for begin in range(0, batch.num_rows, ROW_GROUP_ROWS):
+                piece = batch.slice(begin, ROW_GROUP_ROWS)
+                columns = [documents.take(piece["document"]), piece["subscription"].cast(pa.string())]
+                self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
+                self._rows += piece.num_rows
+                if self._rows >= ROW_GROUP_ROWS:
+                    self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=2 * ROW_GROUP_ROWS)
+        self._waiting, self._rows = [], 0
+
+
+@contextlib.contextmanager
+def open_writer(form: str, path: str | None) -> Iterator[MatchWriter]:
+    """A writer to `path`, or to stdout.
+
+    A file appears under its name only when all went well; a device or pipe is written to directly.
+    """
+    if path is None:
+        writer = _writer(sys.stdout.buffer, form)
+        yield writer
+        writer.close()
+        return
+    target = Path(path)
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        with target.open("wb") as file:
+            writer = _writer(file, form)
+            yield writer
+            writer.close()
+        return
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        file = part.open("wb")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, path) from None
+    try:
+        with file:
+            writer = _writer(file, form)
+            yield writer
+            writer.close()
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _writer(file: BinaryIO, form: str) -> MatchWriter:
+    return ParquetWriter(file) if form == "parquet" else TextWriter(file, form)
+
+
+def _in_order(matches: Any) -> list[Any]:
+    """The matches as record batches, by document and then by id in the order in which ids were added."""
+    batches = []
+    for batch in matches.combine_chunks().to_batches():
+        keys = pa.table({"document": batch["document"], "id": batch["subscription"].indices})
+        order = pc.sort_indices(keys, sort_keys=[("document", "ascending"), ("id", "ascending")])
+        batches.append(batch.take(order))
+    return batches
+
+
+def _same_memory(one: Any, other: Any) -> bool:
+    places = [(len(array), array.offset, array.buffers()[-1].address) for array in (one, other)]
+    return places[0] == places[1]
+
+
+def _names(names: Sequence[str]) -> Any:
+    return pa.array([shown(name) for name in names], pa.string())
+
+
+def shown(name: str) -> str:
+    """A file name as text: bytes that are not UTF-8 become \\xNN."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

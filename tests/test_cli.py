@@ -1,0 +1,151 @@
+"""The command as a whole: help, version, usage, signals and pipes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import treecast
+from treecast.cli import main
+from treecast.cli.console import progress_line
+
+COMMAND = [sys.executable, "-m", "treecast"]
+SCREEN_LINES = 40
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"treecast {treecast.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["match", "--help"]])
+def test_help_fits_a_screen_and_shows_an_example(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= SCREEN_LINES
+    assert "example:\n  treecast match" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "COMMAND"),
+        (["frobnicate"], "frobnicate"),
+        (["match"], "DOCUMENT"),
+        (["match", "doc.xml"], "-s FILE or -q QUERY"),
+        (["match", "-q", "/a", "--threads", "0", "doc.xml"], "from 1 to"),
+        (["match", "-q", "/a", "--threads", "many", "doc.xml"], "many"),
+        (["match", "-q", "/a", "--depth-max", "-1", "doc.xml"], "--depth-max"),
+        (["match", "-q", "/a", "--depth-max", "0", "doc.xml"], "no size"),
+        (["match", "-q", "/a", "--document-bytes-max", "9G", "doc.xml"], "document_bytes_max"),
+        (["match", "-q", "/a", "--document-bytes-max", "ten", "doc.xml"], "64K"),
+        (["match", "-q", "/a", "--format", "xml", "doc.xml"], "xml"),
+        (["match", "-q", "/a", "--format", "parquet", "doc.xml"], "--output"),
+        (["match", "-q", "/a", "--namespace", "p:urn:x", "doc.xml"], "prefix=uri"),
+        (["match", "-q", "/a", "--entities", "latin", "doc.xml"], "html"),
+        (["match", "-s", "subscriptions.dat", "doc.xml"], "--subscriptions-format"),
+        (["match", "-s", "-", "--subscriptions-format", "csv", "-"], "once"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_to_do(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert expected in said.err
+    assert "--help" in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
+    document = tmp_path / "a.xml"
+    document.write_text("<a/>")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [*COMMAND, "match", "-q", "/a", str(document)], stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+    assert done.stderr == b""
+    assert done.returncode == 0
+
+
+def test_an_interrupt_is_130_and_one_line(tmp_path: Path) -> None:
+    fifo = tmp_path / "subscriptions.csv"
+    os.mkfifo(fifo)
+    command = [*COMMAND, "match", "-s", str(fifo), "doc.xml"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        writer = _open_for_writing(fifo, process)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        os.close(writer)
+    assert said == b"treecast: interrupted\n"
+    assert process.returncode == 130
+
+
+def _open_for_writing(fifo: Path, process: subprocess.Popen[bytes]) -> int:
+    """Waits until the command has the pipe open and so is at work."""
+    while process.poll() is None:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+    raise AssertionError("the command ended before it read its subscriptions")
+
+
+def test_progress_is_drawn_on_a_terminal_and_wiped(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.xml").write_text("<a/>")
+    control, terminal = pty.openpty()
+    done = subprocess.run(
+        [*COMMAND, "match", "-q", "/a", str(tmp_path)], stdout=subprocess.PIPE, stderr=terminal, check=True
+    )
+    os.close(terminal)
+    said = _read_all(control)
+    assert "of 3 documents" in said
+    assert "\r\x1b[K" in said
+    assert said.rstrip().splitlines()[-1].endswith("documents/s)")
+    assert len(done.stdout.splitlines()) == 3
+    assert b"\x1b" not in done.stdout
+
+
+def test_no_progress_in_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "1.xml").write_text("<a/>")
+    done = subprocess.run([*COMMAND, "match", "-q", "/a", str(tmp_path)], capture_output=True, check=True)
+    assert done.stderr.startswith(b"1 document, 1 match, 0 errors in ")
+    assert b"\r" not in done.stderr
+
+
+def _read_all(descriptor: int) -> str:
+    pieces = []
+    while True:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:  # what Linux answers once the other side is closed
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    os.close(descriptor)
+    return b"".join(pieces).decode()
+
+
+def test_progress_line() -> None:
+    assert progress_line(50, 100, 0, 2.0) == "[############............]  50%  50 of 100 documents  25/s  2 s left"
+    assert progress_line(1234, None, 3, 1.0) == "1,234 documents  1,234/s  3 bad"
+    assert progress_line(0, 10, 0, 0.0) == "[........................]   0%  0 of 10 documents  0/s"
