@@ -1,0 +1,130 @@
+"""One corpus, every engine, every way to build an index; lxml confirms what each case expects.
+
+A case in tests/cases/*.toml is
+
+    name           what it is about
+    document       the text; `encoding` (utf-8 unless given) makes it bytes
+    subscriptions  [id, query] or [id, query, {prefix = "uri"}]
+    expected       the ids that match, in the order of `subscriptions`
+    judge          id -> [query, {prefix = "uri"}], where plain XPath 1.0 spells the query differently
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+import treecast
+from treecast import engines
+
+DIRECTORY = Path(__file__).parent / "cases"
+DECOYS = ("/a", "/*", "//b", "//b/c", "/a/*/c", "//*//*", "//@x", "/a/text()", "/zebra//quagga", "//a | //b", "/r//c")
+
+Binding = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Subscription:
+    id: str
+    query: str
+    namespaces: Binding | None
+
+
+@dataclass(frozen=True)
+class Case:
+    topic: str
+    name: str
+    document: bytes
+    subscriptions: list[Subscription]
+    expected: list[str]
+    judge: dict[str, tuple[str, Binding | None]] = field(default_factory=dict)
+
+
+def load_cases() -> list[Case]:
+    cases = []
+    for path in sorted(DIRECTORY.glob("*.toml")):
+        for entry in tomllib.loads(path.read_text("utf-8"))["case"]:
+            assert entry.keys() <= {"name", "document", "encoding", "subscriptions", "expected", "judge"}, entry["name"]
+            subscriptions = [Subscription(row[0], row[1], *(row[2:] or [None])) for row in entry["subscriptions"]]
+            judge = {key: (row[0], row[1] if len(row) > 1 else None) for key, row in entry.get("judge", {}).items()}
+            data = entry["document"].encode(entry.get("encoding", "utf-8"))
+            cases.append(Case(path.stem, entry["name"], data, subscriptions, entry["expected"], judge))
+    return cases
+
+
+CASES = load_cases()
+
+
+def add_bulk(index: treecast.Index, case: Case) -> None:
+    """One call for each set of bindings that the case uses, so the order of a case's own ids may change."""
+    plain = [(s.id, s.query) for s in case.subscriptions if s.namespaces is None]
+    index.add_many(plain)
+    for s in case.subscriptions:
+        if s.namespaces is not None:
+            index.add(s.id, s.query, namespaces=s.namespaces)
+
+
+def add_singly(index: treecast.Index, case: Case) -> None:
+    for s in case.subscriptions:
+        index.add(s.id, s.query, namespaces=s.namespaces)
+
+
+def add_among_decoys(index: treecast.Index, case: Case) -> None:
+    """Add, match, remove and add again, with other subscriptions that come before, stay for a while and go."""
+    for number, query in enumerate(DECOYS):
+        index.add(f"decoy {number}", query)
+    add_singly(index, case)
+    index.match(case.document)
+    for number in range(0, len(DECOYS), 2):
+        index.remove(f"decoy {number}")
+    for s in reversed(case.subscriptions):
+        index.remove(s.id)
+    index.match(case.document)
+    for s in case.subscriptions:
+        index.add(s.id, s.query, namespaces=s.namespaces)
+    for number in range(1, len(DECOYS), 2):
+        index.remove(f"decoy {number}")
+
+
+BUILDERS: list[Callable[[treecast.Index, Case], None]] = [add_bulk, add_singly, add_among_decoys]
+
+
+@pytest.mark.parametrize("engine", engines.names())
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.topic}: {case.name}")
+def test_every_engine_agrees_with_the_case(case: Case, engine: str) -> None:
+    for build in BUILDERS:
+        index = treecast.Index(engine=engine)
+        build(index, case)
+        assert len(index) == len(case.subscriptions)
+        found = index.match(case.document)
+        assert sorted(found) == sorted(case.expected), build.__name__
+        if build is not add_bulk:
+            assert found == case.expected, build.__name__
+        table = index.match_many([case.document, case.document])
+        rows = sorted(zip(table["document"].to_pylist(), table["subscription"].to_pylist(), strict=True))
+        assert rows == sorted((row, id_) for row in (0, 1) for id_ in case.expected), build.__name__
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.topic}: {case.name}")
+def test_lxml_agrees_with_the_case(case: Case) -> None:
+    tree = etree.fromstring(case.document, etree.XMLParser(load_dtd=False, no_network=True)).getroottree()
+    found = []
+    for s in case.subscriptions:
+        query, namespaces = case.judge.get(s.id, (s.query, s.namespaces))
+        if tree.xpath(query, namespaces=namespaces):
+            found.append(s.id)
+    assert found == case.expected
+
+
+def test_the_corpus_is_whole() -> None:
+    assert len(CASES) >= 120
+    assert len({(case.topic, case.name) for case in CASES}) == len(CASES)
+    for case in CASES:
+        ids = [s.id for s in case.subscriptions]
+        assert len(set(ids)) == len(ids), case.name
+        assert set(case.judge) <= set(ids), case.name
