@@ -1,0 +1,119 @@
+"""The README, the guide and the examples say what is true: their code runs, and prints what they show.
+
+A ```python block runs after those above it in the same file, a ```sh block in a shell of its own; a block without a
+language that follows is what they print. A ```shell block is for a clone (git, make, pip): its make targets exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+PAGES = [ROOT / "README.md", *GUIDE]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FIRST_SCREEN_LINES = 40
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return FENCE.findall(page.read_text("utf-8"))
+
+
+def run_python(code: str, names: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "example", "exec"), names)
+    return printed.getvalue()
+
+
+def run_shell(code: str, directory: Path) -> str:
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": places}
+    command = ["bash", "-euc", code]
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    printed: str | None = None
+    for language, code in blocks(page):
+        if language == "python":
+            printed = run_python(code, names)
+        elif language == "sh":
+            printed = run_shell(code, tmp_path)
+        elif language == "" and printed is not None:
+            assert code == printed
+            printed = None
+
+
+def test_the_readme_shows_how_the_result_of_the_demo_begins() -> None:
+    language, shown = blocks(ROOT / "README.md")[1]
+    assert language == ""
+    directory = "src/treecast/sample"
+    command = f"treecast match --quiet -s {directory}/subscriptions.csv {directory}/documents"
+    assert run_shell(command, ROOT).startswith(shown)
+
+
+def test_a_result_is_on_the_first_screen() -> None:
+    top = "".join((ROOT / "README.md").read_text("utf-8").splitlines(keepends=True)[:FIRST_SCREEN_LINES])
+    assert "make demo" in top
+    assert "['goals', 'players']" in top
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        assert set(re.findall(r"\bmake ([a-z]+)\b(?=`|\n)", text)) <= targets, page
+
+
+def test_the_help_knows_every_option_of_the_guide() -> None:
+    from treecast.cli.entry import build_parser
+
+    verb = build_parser()._subparsers._group_actions[0].choices["match"]  # type: ignore[union-attr,index]
+    text = (ROOT / "docs" / "guide" / "cli.md").read_text("utf-8")
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    assert named == {flag for flag in verb._option_string_actions if flag.startswith("--")} - {"--help"}
+
+
+def test_example_route_directory(tmp_path: Path) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    (incoming / "a.xml").write_text("<trade><fx/></trade>")
+    (incoming / "b.xml").write_text("<trade><fx></trade>")
+    (tmp_path / "s.csv").write_text("id,query\nfx,//fx\nall,/trade\nnone,/memo\n")
+    command = [sys.executable, str(ROOT / "examples" / "route_directory.py"), "s.csv", "incoming", "routed"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 copies, 1 rejected\n"
+    made = sorted(str(path.relative_to(tmp_path / "routed")) for path in (tmp_path / "routed").rglob("*.*"))
+    assert made == ["all/a.xml", "fx/a.xml", "rejected/b.txt", "rejected/b.xml"]
+    assert "TC2" in (tmp_path / "routed" / "rejected" / "b.txt").read_text()
+
+
+def test_example_live_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "live_changes.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed == "2000 documents matched while subscriptions changed; 11 subscriptions are left\n"
+
+
+def test_example_match_arrow_table(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "match_arrow_table.py"), run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == [
+        "k1 all-trades",
+        "k1 fx",
+        "k2 all-trades",
+        "k2 swaps",
+        "k3 TC202 at byte 13",
+    ]
