@@ -315,8 +315,8 @@ void QueryParser::settle(const Steps& steps) {
 }
 
 void QueryParser::settle_axis(Step& step, bool below_document) {
-    // The document is no element, so below it `or-self` adds nothing.
-    if (below_document && step.axis == Axis::descendant_or_self) step.axis = Axis::descendant;
+    // The document is no element, so below it `or-self` adds nothing. (After `//` the step starts at elements too.)
+    if (below_document && !step.gap && step.axis == Axis::descendant_or_self) step.axis = Axis::descendant;
     if (step.positional || step.axis == Axis::attribute) return;
     bool or_self = step.axis == Axis::descendant_or_self || (step.axis == Axis::self && step.gap);
     if (or_self && !below_document) {

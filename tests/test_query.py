@@ -106,6 +106,7 @@ CANONICAL = [
     ("/descendant::a[1]", "/descendant::a[1]"),
     ("/descendant-or-self::a[1]", "/descendant::a[1]"),
     ("//descendant::a[1]", "//descendant::a[1]"),
+    ("//descendant-or-self::a[1]", "//descendant-or-self::a[1]"),
     ("/b/descendant-or-self::a[last()]", "/b/descendant-or-self::a[last()]"),
     ("//self::a[1]", "//self::a[1]"),
     ("/descendant::a/[2]", "/descendant::a[2]"),
