@@ -88,7 +88,8 @@ nb::tuple linear_paths(const Query& query) {
         for (const PathStep& step : path) {
             bool has_uri = step.test == Test::name || step.test == Test::any_namespace;
             bool has_local = step.test == Test::name || step.test == Test::any_local;
-            steps.append(nb::make_tuple(step.descendant, kind_name(step.kind), has_uri ? text_object(step.uri) : nb::none(),
+            steps.append(nb::make_tuple(step.descendant, kind_name(step.kind),
+                                        has_uri ? text_object(step.uri) : nb::none(),
                                         has_local ? text_object(step.local) : nb::none()));
         }
         made.append(nb::tuple(steps));
@@ -96,14 +97,17 @@ nb::tuple linear_paths(const Query& query) {
     return nb::tuple(made);
 }
 
-Query parse_bytes(nb::bytes text, const Bindings& bindings) {
+Query parse_bytes(nb::bytes text, const std::vector<std::pair<nb::bytes, nb::bytes>>& namespaces) {
     std::string_view view(text.c_str(), text.size());
+    Bindings bindings;
+    for (const auto& [prefix, uri] : namespaces)
+        bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
     Query query;
     try {
         check_bindings(bindings);
         parse_query(view, bindings, query);
     } catch (const Failure& failure) {
-        raise(failure, view);
+        raise(failure, view.substr(0, failure.position + failure.length + 512));   // as much as the excerpt may show
     }
     return query;
 }
@@ -133,7 +137,7 @@ void bind_query(nb::module_& m) {
         .def("text", &Query::text, "The canonical text.")
         .def("key", &Query::key, "The canonical text with expanded names: equal for equal queries.")
         .def("tree", [](const Query& query) { return TreeMaker(query).paths(query.branches()); })
-        .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step of each path.")
+        .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step.")
         .def("refuse_predicates", [](const Query& query) {
             try {
                 refuse_predicates(query);
@@ -141,7 +145,8 @@ void bind_query(nb::module_& m) {
                 raise(failure, query.written());
             }
         }, "Raise the QueryError for a query with predicates where only plain paths are matched.");
-    m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"), "UTF-8 and (prefix, URI) pairs to a Query.");
+    m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"),
+          "UTF-8 text and (prefix, URI) pairs to a Query.");
     m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
 }
 

@@ -132,13 +132,15 @@ void check_bindings(const Bindings& bindings) {
         throw failure;
     };
     for (const auto& [prefix, uri] : bindings) {
-        std::string shown(cut_text(prefix, 80));
         if (find_bad_character(prefix) != prefix.size() || find_bad_character(uri) != uri.size())
-            refuse("a namespace binding holds characters that XML does not have", "");
+            refuse("a namespace binding is not UTF-8, or holds a character that XML does not have", "");
+        std::string shown(cut_text(prefix, 80));
         if (!prefix.empty() && !is_ncname(prefix))
-            refuse("the prefix '" + shown + "' is not a name", "a prefix is an XML name without a colon; \"\" is for names without prefix");
+            refuse("the prefix '" + shown + "' is not a name",
+                   "a prefix is an XML name without a colon; \"\" is for names without prefix");
         if (!prefix.empty() && uri.empty())
-            refuse("the prefix '" + shown + "' is bound to an empty namespace", "names in no namespace are written without prefix");
+            refuse("the prefix '" + shown + "' is bound to an empty namespace",
+                   "names in no namespace are written without prefix");
         bool xml_uri = uri == "http://www.w3.org/XML/1998/namespace";
         if (prefix == "xmlns" || uri == "http://www.w3.org/2000/xmlns/" || (prefix == "xml") != xml_uri)
             refuse("the prefix '" + shown + "' cannot be bound to '" + std::string(cut_text(uri, 200)) + "'",

@@ -52,9 +52,9 @@ constexpr uint32_t no_entry = 0xFFFFFFFFu;
 
 enum class Axis : uint8_t { child, descendant, descendant_or_self, self, attribute };
 
-// A step as it is after reading: `.` and node() are gone, and where no predicate counts positions the axis has one spelling
-// (descendant::a, //a, //descendant::a are all gap + child; //self::a is descendant_or_self). With positions they differ:
-// gap + child numbers the a's of each parent, descendant numbers them all together.
+// A step as it is after reading: `.` and node() are gone, and where no predicate counts positions the axis has one
+// spelling (descendant::a, //a, //descendant::a are all gap + child; //self::a is descendant_or_self). With positions
+// they differ: gap + child numbers the a's of each parent, descendant numbers them all together.
 struct Step {
     Axis axis = Axis::child;
     bool gap = false;                 // written after `//`, that is after /descendant-or-self::node()/
@@ -107,13 +107,13 @@ struct Value {
     Slice text;                       // inside the quotes, or the digits as written without the sign
 };
 
-// Values are reused: parse_query clears and refills the arrays of the Query it is given. Copies are independent.
+// Its arrays are reused: parse_query clears and refills the Query it is given. Copies are independent.
 class Query {
 public:
     bool linear() const { return linear_; }         // no predicates: every branch is a plain path
     // The normal form of a linear query: its distinct plain paths, `self::` merged into the step before and
-    // `descendant-or-self::` spelt out. None where the query can never match (/a/self::b, /@x). The views live as long as
-    // the Query is neither destroyed nor refilled. `out` is refilled; the vectors in it are reused.
+    // `descendant-or-self::` spelt out. None where the query can never match (/a/self::b, /@x). The views live as long
+    // as the Query is neither destroyed nor refilled. `out` is refilled; the vectors in it are reused.
     void linear_paths(std::vector<Path>& out) const;
     std::string text() const;                       // canonical: parses to an equal Query under the same bindings
     std::string key() const;                        // canonical with expanded names: equal for equal queries
@@ -128,7 +128,7 @@ public:
     std::string_view uri(const Step& step) const { return {uris_.data() + step.uri.begin, step.uri.size}; }
     PathStep path_step(const Step& step, bool descendant) const;
 
-    // Calls `visit(index, entry)` for a chain: each_path from a PathEntry, each_step from a Step, each_expr from an Expr.
+    // Call `visit(index, entry)` along a chain, from its first PathEntry, Step or Expr on.
     template <class Visit> void each_path(uint32_t first, Visit&& visit) const { each(paths_, first, visit); }
     template <class Visit> void each_step(uint32_t first, Visit&& visit) const { each(steps_, first, visit); }
     template <class Visit> void each_expr(uint32_t first, Visit&& visit) const { each(exprs_, first, visit); }
@@ -140,7 +140,7 @@ private:
         for (; index != no_entry; index = entries[index].next) visit(index, entries[index]);
     }
     void clear();
-    // Without that limit, the number of paths may double with every step; it is checked once, while parsing.
+    // linear_paths for unions and self:: steps; refuses more than alternatives_max, which parsing has tried already.
     void expand(std::vector<Path>& out) const;
 
     std::vector<char> text_;          // as written, with a NUL behind; vectors, so that views survive a move
@@ -158,7 +158,7 @@ private:
 // Reads `text` into `out`. After a Failure `out` is empty or half full and must be refilled before it is used.
 void parse_query(std::string_view text, const Bindings& bindings, Query& out);
 
-// Refuses bindings that no query could use: prefixes that are not names, prefixes without URI, `xml` bound to another URI.
+// Refuses bindings that no query could use: prefixes that are not names or have no URI, `xml` bound to another URI.
 void check_bindings(const Bindings& bindings);
 
 // The Failure for a query with predicates where only plain paths are matched, at the first predicate.

@@ -1,6 +1,6 @@
-// What stands in brackets. XPath's expressions are read with XPath's precedence, and every operand says what it is; only
-// then is it decided whether the combination belongs to the language: a path against a literal or number, a position
-// against a number, and what `and`, `or` and `not()` make of those.
+// What stands in brackets. XPath's expressions are read with XPath's precedence, and every operand says what it is;
+// only then is it decided whether the combination belongs to the language: a path against a literal or number, a
+// position against a number, and what `and`, `or` and `not()` make of those.
 #include "query_parser.hpp"
 
 namespace treecast {
@@ -105,6 +105,7 @@ QueryParser::Operand QueryParser::read_comparison() {
     Operand right = read_union();
     check_arithmetic();
     Operand made = compare(left, relation, right);
+    scan_.skip_space();
     uint32_t at = scan_.at;
     if (read_relation(again))
         refuse("TC106", "a comparison cannot be compared again", since(at), "join two comparisons with 'and'");
@@ -188,7 +189,8 @@ QueryParser::Operand QueryParser::read_operand() {
     if (c == '"' || c == '\'') {
         Value value;
         if (!scan_.literal(value.text))
-            refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin}, std::string("end it with ") + c);
+            refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin},
+                   std::string("end it with ") + c);
         Slice source = since(begin);
         return {Is::literal, false, Relation::eq, append(query_.values_, value, source), source};
     }
@@ -204,7 +206,8 @@ QueryParser::Operand QueryParser::read_operand() {
     return read_inner_path();
 }
 
-// A path inside a predicate. After $msg a leading slash starts at the step (ONYX, section 2.1), elsewhere at the document.
+// A path inside a predicate. After $msg a leading slash starts at the step (as ONYX means it, section 2.1), elsewhere
+// at the document (as XPath says).
 QueryParser::Operand QueryParser::read_inner_path() {
     uint32_t begin = scan_.at;
     bool absolute = false, gap = false;
@@ -227,7 +230,7 @@ QueryParser::Operand QueryParser::read_inner_path() {
 
 QueryParser::Operand QueryParser::read_parenthesis() {
     uint32_t begin = scan_.at;
-    if (scan_.peek(1) == ':') refuse("TC105", "comments are not part of the language", {begin, 2}, "leave it out");
+    if (scan_.peek(1) == ':') refuse_comment(begin);
     Nesting nesting(*this, begin);
     ++scan_.at;
     Operand inside = read_disjunction();

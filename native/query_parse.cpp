@@ -1,5 +1,5 @@
-// Paths and steps. What the grammar calls a node test becomes a Step only if it can select an element, an attribute or a
-// text: `.`, self::node() and descendant-or-self::node() say how the steps beside them connect, and vanish into that.
+// Paths and steps. What the grammar calls a node test becomes a Step only if it can select an element, an attribute or
+// a text: `.`, self::node() and descendant-or-self::node() say how the steps beside them connect, and vanish into that.
 #include "query_parser.hpp"
 
 #include <algorithm>
@@ -133,7 +133,8 @@ void QueryParser::read_steps(Steps& steps) {
             }
             // x/[p] means x[p]: the predicates go to the step before.
             if (gap || steps.gap || steps.bare || steps.last == no_entry)
-                refuse("TC101", "there is no step before this predicate", {scan_.at, 1}, "write '*[…]' for any element");
+                refuse("TC101", "there is no step before this predicate", {scan_.at, 1},
+                       "write '*[…]' for any element");
             read_predicates(steps.last);
             end = scan_.at;
         }
@@ -202,7 +203,8 @@ void QueryParser::read_node_test(Steps& steps, Axis axis, uint32_t begin) {
     if (scan_.peek() == '*') {
         ++scan_.at;
         if (scan_.peek() == ':')
-            refuse("TC101", "'*:' is not XPath 1.0", {scan_.at - 1, 2}, "write *[local-name()='x'] for x in any namespace");
+            refuse("TC101", "'*:' is not XPath 1.0", {scan_.at - 1, 2},
+                   "write *[local-name()='x'] for x in any namespace");
     } else {
         Slice name = scan_.name();
         if (!name.size) refuse_here("a step");
@@ -228,7 +230,7 @@ void QueryParser::read_kind_test(Steps& steps, Axis axis, bool axis_written, Sli
         refuse_here("a step");
     }
     bool connects = kind == "node" && (axis == Axis::self || axis == Axis::descendant_or_self);
-    bool text = kind == "text" && axis != Axis::attribute && axis != Axis::self;
+    bool text = kind == "text" && (axis == Axis::child || axis == Axis::descendant);
     if (!connects && !text) refuse_kind_test(name, axis);
     ++scan_.at;
     scan_.skip_space();
@@ -236,15 +238,15 @@ void QueryParser::read_kind_test(Steps& steps, Axis axis, bool axis_written, Sli
     ++scan_.at;
     if (text) {
         Step step;
-        // Where a step may stand there is an element or the document, so a text is never `self`.
-        step.axis = axis == Axis::descendant_or_self ? Axis::descendant : axis;
+        step.axis = axis;
         step.kind = StepKind::text;
         step.source = since(begin);
         append_step(steps, step);
         return;
     }
     if (axis == Axis::descendant_or_self) {
-        if (steps.last != no_entry && query_.steps_[steps.last].kind != StepKind::element) refuse_everything(since(begin));
+        bool below_value = steps.last != no_entry && query_.steps_[steps.last].kind != StepKind::element;
+        if (below_value) refuse_everything(since(begin));
         steps.gap = true;
         steps.gap_source = since(begin);
     }
@@ -285,7 +287,8 @@ void QueryParser::append_step(Steps& steps, Step step) {
     }
     if (steps.last == no_entry && !query_.paths_[steps.path].absolute && context_ != StepKind::element) {
         const char* what = context_ == StepKind::text ? "text()" : "an attribute";
-        refuse("TC108", std::string("nothing lies below ") + what, step.source, "compare '.' instead, as in @a[. = \"x\"]");
+        refuse("TC108", std::string("nothing lies below ") + what, step.source,
+               "compare '.' instead, as in @a[. = \"x\"]");
     }
     PathEntry& path = query_.paths_[steps.path];
     if (++path.steps > query_limits.steps_max)

@@ -77,6 +77,7 @@ private:
     [[noreturn]] void refuse_axis(Slice name);
     [[noreturn]] void refuse_parent(uint32_t at);
     [[noreturn]] void refuse_function(Slice name);
+    [[noreturn]] void refuse_comment(uint32_t at);
     [[noreturn]] void refuse_kind_test(Slice name, Axis axis);
     [[noreturn]] void refuse_start();
     [[noreturn]] void refuse_rest();

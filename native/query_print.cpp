@@ -1,7 +1,7 @@
 // Canonical printing: one spelling for one meaning, as short as it can be without being read otherwise.
 //
-// The same walk prints two texts: text() with the prefixes as written, key() with each name expanded to {uri}local, which
-// is what equality and hashing compare.
+// The same walk prints two texts: text() with the prefixes as written, and key() with each name expanded to {uri}local,
+// which is what equality and hashing compare.
 #include "query.hpp"
 
 namespace treecast {

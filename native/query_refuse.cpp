@@ -1,8 +1,6 @@
 // The words for what is refused: what is wrong, where, and how to say it in the language where there is a way.
 #include "query_parser.hpp"
 
-#include <array>
-
 namespace treecast {
 
 namespace {
@@ -56,7 +54,8 @@ std::string find_advice(const Advice (&table)[n], std::string_view name) {
 }
 
 // The characters that word processors put in place of quotes.
-constexpr std::array<std::string_view, 6> typographic_quotes = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
+constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
+constexpr const char* absolute_hint = "a query is an absolute path such as /a/b or //b";
 
 }  // namespace
 
@@ -95,8 +94,9 @@ void QueryParser::refuse_here(const char* expected, std::string hint) {
         found = {found.begin, 1 + scan_.name().size};
         refuse_variable(found);
     }
-    if (word == "(" && next == ':') refuse("TC105", "comments are not part of the language", {found.begin, 2}, "leave it out");
-    if (word == "(") refuse("TC105", "parentheses cannot stand in place of a step", found, "write a/(b | c) as a/b | a/c");
+    if (word == "(" && next == ':') refuse_comment(found.begin);
+    if (word == "(")
+        refuse("TC105", "parentheses cannot stand in place of a step", found, "write a/(b | c) as a/b | a/c");
     for (std::string_view quote : typographic_quotes)
         if (word == quote) hint = "write literals in plain quotes, \"…\" or '…'";
     if (word == "&") hint = "write 'and'";
@@ -120,20 +120,27 @@ void QueryParser::refuse_axis(Slice name) {
 }
 
 void QueryParser::refuse_parent(uint32_t at) {
-    refuse("TC102", "unsupported axis: '..' cannot be matched on a stream", {at, 2}, find_advice(axis_advice, "parent"));
+    refuse("TC102", "unsupported axis: '..' cannot be matched on a stream", {at, 2},
+           find_advice(axis_advice, "parent"));
 }
 
 void QueryParser::refuse_function(Slice name) {
     scan_.at = name.end();
     scan_.skip_space();
+    if (scan_.peek(1) == ':') refuse_comment(scan_.at);
     Slice where{name.begin, scan_.at + 1 - name.begin};
     std::string_view function = scan_.view(name);
     for (std::string_view known : {"not", "contains", "starts-with", "position", "last", "local-name"})
         if (function == known)
-            refuse("TC103", shown(name) + "() cannot stand in place of a step", where, "write it as a predicate, in brackets");
+            refuse("TC103", shown(name) + "() cannot stand in place of a step", where,
+                   "write it as a predicate, in brackets");
     std::string hint = find_advice(function_advice, function);
     if (hint.empty()) hint = "the functions are not(), contains(), starts-with(), position(), last() and local-name()";
     refuse("TC103", "the function " + shown(name) + "() is not part of the language", where, hint);
+}
+
+void QueryParser::refuse_comment(uint32_t at) {
+    refuse("TC105", "comments are not part of the language", {at, 2}, "leave it out");
 }
 
 void QueryParser::refuse_kind_test(Slice name, Axis axis) {
@@ -142,34 +149,37 @@ void QueryParser::refuse_kind_test(Slice name, Axis axis) {
     Slice where{name.begin, scan_.at + 1 - name.begin};
     std::string_view kind = scan_.view(name);
     std::string hint = "paths select elements, attributes and text()";
-    if (kind == "node") hint = axis == Axis::attribute ? "write @*" : axis == Axis::descendant ? "write //*" : "write *, or text()";
-    if (kind == "text") hint = "text() stands below an element: a/text()";
+    if (kind == "node" && axis == Axis::attribute) hint = "write @*";
+    if (kind == "node" && axis == Axis::child) hint = "write *, or text()";
+    if (kind == "node" && axis == Axis::descendant) hint = "write //*";
+    if (kind == "text") hint = "text() stands below an element: a/text() or a//text()";
     refuse("TC103", "the test " + shown(name) + "() cannot be matched here", where, hint);
 }
 
 // A branch that does not start with '/'.
 void QueryParser::refuse_start() {
     uint32_t begin = scan_.at;
-    if (scan_.ended()) refuse("TC101", begin ? "expected a path, but the query ends here" : "the query is empty", {begin, 0},
-                              "a query is an absolute path such as /a/b or //b");
+    if (scan_.ended())
+        refuse("TC101", begin ? "expected a path, but the query ends here" : "the query is empty", {begin, 0},
+               absolute_hint);
     char c = scan_.peek();
     if (c == '(') {
-        if (scan_.peek(1) == ':') refuse_here("a path");
+        if (scan_.peek(1) == ':') refuse_comment(begin);
         refuse("TC105", "a path at the top level takes no parentheses", {begin, 1},
                "(//a)[1] is /descendant::a[1]; (/a | /b)/c is /a/c | /b/c");
     }
-    if (c == '<') refuse("TC105", "constructors are not paths", {begin, 1}, "a query is an absolute path such as /a/b or //b");
+    if (c == '<') refuse("TC105", "constructors are not paths", {begin, 1}, absolute_hint);
     bool dot = c == '.';
     if (dot && scan_.peek(1) == '.') refuse_parent(begin);
     Slice name = scan_.peek_name();
-    if (!name.size && !dot && c != '*' && c != '@') refuse_here("a path", "a query is an absolute path such as /a/b or //b");
+    if (!name.size && !dot && c != '*' && c != '@') refuse_here("a path", absolute_hint);
     if (name.size) {
         scan_.at = name.end();
         scan_.skip_space();
         std::string_view word = scan_.view(name);
         if (scan_.peek() == '(' && word != "text") refuse_function(name);
         if (word == "for" && scan_.peek() == '$')
-            refuse("TC105", "FLWR expressions are not paths", name, "a query is an absolute path such as /a/b or //b");
+            refuse("TC105", "FLWR expressions are not paths", name, absolute_hint);
         if (scan_.peek() == ':' && scan_.peek(1) == ':' && word != "child" && word != "descendant" && word != "self" &&
             word != "descendant-or-self" && word != "attribute")
             refuse_axis(name);
@@ -186,7 +196,8 @@ void QueryParser::refuse_start() {
     if (c == '@' || rest.substr(0, 4) == "text") hint = "write //" + own;
     if (own.empty() || own == ".") hint = "write /* for the root element, or //* for any";
     uint32_t end = begin;
-    while (end < scan_.size() && std::string_view("/[| \t\r\n").find(scan_.view(end, end + 1)) == std::string_view::npos) ++end;
+    constexpr std::string_view stops = "/[| \t\r\n";
+    while (end < scan_.size() && stops.find(scan_.view(end, end + 1)) == std::string_view::npos) ++end;
     refuse("TC104", "the path is relative, and there is nothing that it could start from", {begin, end - begin}, hint);
 }
 
@@ -196,12 +207,14 @@ void QueryParser::refuse_rest() {
     Slice word = scan_.peek_name();
     std::string_view text = scan_.view(word);
     if (c == '=' || c == '!' || c == '<' || c == '>')
-        refuse("TC106", "a path at the top level cannot be compared", {scan_.at, 1}, "write the comparison as a predicate: /a[. = \"x\"]");
+        refuse("TC106", "a path at the top level cannot be compared", {scan_.at, 1},
+               "write the comparison as a predicate: /a[. = \"x\"]");
     if (text == "and" || text == "or")
         refuse("TC105", "'" + shown(word) + "' cannot join paths at the top level", word,
                text == "or" ? "write '|'" : "write it as a predicate: /*[a and b]");
     check_arithmetic();
-    if (c == ']' || c == ')') refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1});
+    if (c == ']' || c == ')')
+        refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1});
     refuse_here("'/', '[', '|' or the end of the query");
 }
 
@@ -212,13 +225,16 @@ void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
     if (left.is == Is::paths && right.is == Is::paths)
         refuse("TC106", "a path is compared with a path", where, "one side of a comparison is a literal or a number");
     if (constant(left) && constant(right))
-        refuse("TC106", "two constants are compared", where, "leave out what is always true; never subscribe to what never is");
+        refuse("TC106", "two constants are compared", where,
+               "leave it out: it is the same for every document");
     if (has(Is::condition) || has(Is::name_test))
         refuse("TC106", "a condition is compared", where, "write the condition itself, or not(…)");
     if (has(Is::local_name))
         refuse("TC106", "local-name() is compared with = or != to a literal only", where, "write *[local-name()='x']");
-    if (has(Is::literal)) refuse("TC106", "a position is compared with a literal", where, "write the number without quotes");
-    refuse("TC106", "a position is compared with a number or with last() only", where, "as in [position() < 3]");
+    if (has(Is::literal))
+        refuse("TC106", "a position is compared with a literal", where, "write the number without quotes");
+    refuse("TC106", "a position is compared with a number or with last() only", where,
+           "write a number, as in [position() < 3]");
 }
 
 void QueryParser::refuse_constant(const Operand& operand) {

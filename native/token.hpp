@@ -1,7 +1,8 @@
 // The characters of a query: white space, names, literals, numbers, and the check that the text is fit to be read.
 //
-// There is no token list. XPath 1.0 tells `*` the wildcard from `*` the operator, and the element `and` from the operator
-// `and`, by what stands before; a parser that asks for a step or for an operator knows that already, so it scans in place.
+// There is no token list. XPath 1.0 tells `*` the wildcard from `*` the operator, and the element `and` from the
+// operator `and`, by what stands before; a parser that asks for a step or for an operator knows that already, so it
+// scans in place.
 #pragma once
 
 #include <cstddef>

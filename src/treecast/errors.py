@@ -132,14 +132,23 @@ def _excerpt(query: str, position: int, length: int) -> str:
     return f"  {before}{line}{after}\n  {' ' * (len(before) + position - begin)}{carets}"
 
 
+def _decode(data: bytes) -> str:
+    """UTF-8 to text with something in place of what is not, so that positions can be counted in any query."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+
+
 def _raise_native(
     family: str, limit: bool, code: str, message: str, hint: str, query: bytes, position: int, length: int, line: int
 ) -> TreecastError:
     """Build the exception for a native Failure; positions arrive as byte offsets."""
     if family == "query":
-        text = query.decode("utf-8", "replace")
-        start = len(query[:position].decode("utf-8", "replace"))
-        width = len(query[position : position + length].decode("utf-8", "replace"))
+        # A hostile query may be large: only what the excerpt can show is decoded.
+        text = _decode(query[: position + length + 4 * EXCERPT_CHARS_MAX])
+        start = len(_decode(query[:position]))
+        width = len(_decode(query[position : position + length]))
         kind = QueryLimitError if limit else UnknownIdError if code == "TC143" else QueryError
         return kind(message, code=code, hint=hint, query=text, position=start, length=width)
     if family == "document":

@@ -28,6 +28,10 @@ def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query:
     return Query(text, namespaces)
 
 
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 class Query:
     """A parsed query. Equal queries have the same canonical form and the same expanded names.
 
@@ -39,7 +43,8 @@ class Query:
     def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
         bindings = dict(namespaces or {})
         # Lone surrogates pass here, so that they are refused with their position like any other bad character.
-        self._native = _native.parse(text.encode("utf-8", "surrogatepass"), list(bindings.items()))
+        encoded = [(_encode(prefix), _encode(uri)) for prefix, uri in bindings.items()]
+        self._native = _native.parse(_encode(text), encoded)
         self._key: str = self._native.key()
         self._text = text
         self._namespaces = bindings
@@ -69,7 +74,7 @@ class Query:
 
         None stands for any URI or name. A query with predicates has none, nor has one that can never match.
         """
-        return self._native.linear_paths()  # type: ignore[no-any-return]
+        return self._native.linear_paths()
 
     def __str__(self) -> str:
         return self._native.text()

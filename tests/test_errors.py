@@ -1,0 +1,55 @@
+"""Golden errors: tests/errors holds, for each code, an input that is refused and the whole message beside it.
+
+TC104.query is refused with the text of TC104.txt. After a deliberate change of wording, TREECAST_GOLDEN=write makes the
+texts anew, to be read before they are committed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import treecast
+from treecast.errors import MESSAGE_CHARS_MAX
+
+ERRORS = Path(__file__).parent / "errors"
+NATIVE = Path(__file__).parent.parent / "native"
+
+
+def refuse_query(data: bytes) -> None:
+    """Parse a query; one that parses is refused for its predicates, where only plain paths are matched."""
+    treecast.parse(data.decode().removesuffix("\n"))._native.refuse_predicates()
+
+
+REFUSALS: dict[str, Callable[[bytes], None]] = {".query": refuse_query}
+INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
+
+
+@pytest.mark.parametrize("source", INPUTS, ids=lambda path: path.stem)
+def test_golden(source: Path) -> None:
+    with pytest.raises(treecast.TreecastError) as caught:
+        REFUSALS[source.suffix](source.read_bytes())
+    error = caught.value
+    golden = source.with_suffix(".txt")
+    if os.environ.get("TREECAST_GOLDEN") == "write":
+        golden.write_text(f"{error}\n")
+    assert f"{error}\n" == golden.read_text()
+    assert source.stem.startswith(error.code)
+    assert isinstance(error, treecast.LimitError) == error.code.startswith("TC3")
+    assert isinstance(error, treecast.QueryError) == (source.suffix == ".query")
+    assert len(str(error)) <= MESSAGE_CHARS_MAX
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.code, copy.hint) == (type(error), str(error), error.code, error.hint)
+
+
+def test_every_query_code_has_its_golden() -> None:
+    table = re.findall(r"^//   (TC\d+)  ", (NATIVE / "query.hpp").read_text(), re.MULTILINE)
+    sources = [*NATIVE.glob("query*.cpp"), *NATIVE.glob("query*.hpp")]
+    thrown = {code for source in sources for code in re.findall(r'"(TC\d+)"', source.read_text())}
+    assert sorted(table) == sorted({path.stem[:5] for path in INPUTS if path.suffix == ".query"})
+    assert sorted(table) == sorted(thrown)
