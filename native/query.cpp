@@ -111,7 +111,7 @@ void Query::expand(std::vector<Path>& out) const {
             }
             now.swap(later);
             if (out.size() + now.size() > branches + query_limits.alternatives_max) {
-                Failure failure(Family::query, "TC306",
+                Failure failure(Family::query, "TC326",
                                 "more than " + std::to_string(query_limits.alternatives_max) +
                                     " alternative paths that this query stands for, the limit (alternatives_max)",
                                 step.source.begin);

@@ -14,12 +14,13 @@
 //   TC110  not UTF-8, or a character that XML does not have
 //   TC111  predicates, where only plain paths are matched
 //
-//   TC301  text longer than query_limits.text_bytes_max
-//   TC302  brackets and parentheses nested deeper than depth_max
-//   TC303  more steps in one path than steps_max
-//   TC304  more entries (paths, steps, conditions, values) than entries_max
-//   TC305  more paths in one union than branches_max
-//   TC306  `descendant-or-self::` and `//self::` that stand for more paths than alternatives_max
+//   (TC14x belongs to the index, TC30x to documents.)
+//   TC321  text longer than query_limits.text_bytes_max
+//   TC322  brackets and parentheses nested deeper than depth_max
+//   TC323  more steps in one path than steps_max
+//   TC324  more entries (paths, steps, conditions, values) than entries_max
+//   TC325  more paths in one union than branches_max
+//   TC326  `descendant-or-self::` and `//self::` that stand for more paths than alternatives_max
 #pragma once
 
 #include "path.hpp"

@@ -176,7 +176,7 @@ QueryParser::Operand QueryParser::read_union() {
         to_end();
         left.source = since(left.source.begin);
         if (branches > query_limits.branches_max)
-            refuse_limit("TC305", "paths in one union", "branches_max", query_limits.branches_max, right.source);
+            refuse_limit("TC325", "paths in one union", "branches_max", query_limits.branches_max, right.source);
     }
 }
 
@@ -369,7 +369,10 @@ QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
     if (context_ != StepKind::element)
         refuse("TC103", "local-name() of an attribute or a text stands alone in its brackets", operand.source,
                "write @*[local-name()='x']");
-    // local-name() = "x" as a path: self::*[local-name()="x"].
+    // local-name() = "x" as a path: self::*[local-name()="x"], or not() of that. So it will be printed, and what is
+    // printed must not be nested too deeply to be read again.
+    uint32_t deeper = operand.relation == Relation::eq ? 2 : 3;
+    if (depth_ + deeper > query_limits.depth_max) refuse_depth(operand.source);
     Step step;
     step.axis = Axis::self;
     step.test = Test::any_local;

@@ -22,7 +22,7 @@ void QueryParser::parse(std::string_view text) {
     if (text.size() > query_limits.text_bytes_max) {
         query_.text_size_ = 0;
         Slice where{static_cast<uint32_t>(cut_text(text, query_limits.text_bytes_max).size()), 0};
-        refuse_limit("TC301", "bytes of text", "text_bytes_max", query_limits.text_bytes_max, where);
+        refuse_limit("TC321", "bytes of text", "text_bytes_max", query_limits.text_bytes_max, where);
     }
     query_.text_size_ = static_cast<uint32_t>(text.size());
     query_.text_.resize(text.size() + 1);
@@ -40,6 +40,9 @@ void QueryParser::parse(std::string_view text) {
         default_bound_ = true;
     }
     read_branches();
+    // The canonical text may be up to three times as long, and must be readable too.
+    if (text.size() > query_limits.text_bytes_max / 4 && query_.text().size() > query_limits.text_bytes_max)
+        refuse_limit("TC321", "bytes of canonical text", "text_bytes_max", query_limits.text_bytes_max, {});
     if (query_.linear_ && query_.alternatives_) {
         std::vector<Path> counted;
         query_.expand(counted);
@@ -54,7 +57,7 @@ void QueryParser::read_branches() {
         else query_.paths_[last].next = path;
         last = path;
         if (++branches > query_limits.branches_max)
-            refuse_limit("TC305", "paths in one union", "branches_max", query_limits.branches_max,
+            refuse_limit("TC325", "paths in one union", "branches_max", query_limits.branches_max,
                          query_.paths_[path].source);
         scan_.skip_space();
         if (scan_.ended()) return;
@@ -292,7 +295,7 @@ void QueryParser::append_step(Steps& steps, Step step) {
     }
     PathEntry& path = query_.paths_[steps.path];
     if (++path.steps > query_limits.steps_max)
-        refuse_limit("TC303", "steps in one path", "steps_max", query_limits.steps_max, step.source);
+        refuse_limit("TC323", "steps in one path", "steps_max", query_limits.steps_max, step.source);
     step.gap = steps.gap;
     steps.gap = false;
     uint32_t index = append(query_.steps_, step, step.source);
@@ -348,9 +351,7 @@ Slice QueryParser::store_uri(size_t binding, std::string_view uri) {
 }
 
 QueryParser::Nesting::Nesting(QueryParser& parser, uint32_t at) : parser_(parser) {
-    if (++parser_.depth_ > query_limits.depth_max)
-        parser_.refuse_limit("TC302", "brackets and parentheses inside each other", "depth_max", query_limits.depth_max,
-                             {at, 1});
+    if (++parser_.depth_ > query_limits.depth_max) parser_.refuse_depth({at, 1});
 }
 
 }  // namespace treecast

@@ -73,6 +73,7 @@ private:
     // query_refuse.cpp
     [[noreturn]] void refuse(const char* code, std::string message, Slice where, std::string hint = {});
     [[noreturn]] void refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where);
+    [[noreturn]] void refuse_depth(Slice where);
     [[noreturn]] void refuse_here(const char* expected, std::string hint = {});
     [[noreturn]] void refuse_axis(Slice name);
     [[noreturn]] void refuse_parent(uint32_t at);
@@ -100,7 +101,7 @@ private:
     template <class T>
     uint32_t append(std::vector<T>& entries, const T& entry, Slice where) {
         if (++entries_ > query_limits.entries_max)
-            refuse_limit("TC304", "entries in the query", "entries_max", query_limits.entries_max, where);
+            refuse_limit("TC324", "entries in the query", "entries_max", query_limits.entries_max, where);
         entries.push_back(entry);
         return static_cast<uint32_t>(entries.size() - 1);
     }

@@ -104,7 +104,10 @@ private:
                 out_ += ')';
                 break;
             case ExprKind::exists: paths(expr.first); break;
-            case ExprKind::compare: comparison(expr); break;
+            case ExprKind::compare:
+                paths(expr.first);   // a | b=1 is (a | b)=1: of the operators '|' binds closest
+                related("", expr);
+                break;
             case ExprKind::contains: call("contains(", expr); break;
             case ExprKind::starts_with: call("starts-with(", expr); break;
             case ExprKind::position: related("position()", expr); break;
@@ -121,15 +124,6 @@ private:
             condition(operand);
             if (weaker) out_ += ')';
         });
-    }
-
-    // XPath reads a | b = 1 as (a | b) = 1; people do not, so the parentheses stay.
-    void comparison(const Expr& expr) {
-        bool several = query_.path(expr.first).next != no_entry;
-        if (several) out_ += '(';
-        paths(expr.first);
-        if (several) out_ += ')';
-        related("", expr);
     }
 
     void call(const char* opening, const Expr& expr) {

@@ -80,6 +80,10 @@ void QueryParser::refuse_limit(const char* code, const char* what, const char* n
     throw failure;
 }
 
+void QueryParser::refuse_depth(Slice where) {
+    refuse_limit("TC322", "brackets and parentheses inside each other", "depth_max", query_limits.depth_max, where);
+}
+
 // Something else than `expected` stands here; the usual slips get their own hint.
 void QueryParser::refuse_here(const char* expected, std::string hint) {
     scan_.skip_space();

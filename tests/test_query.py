@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -76,8 +78,8 @@ CANONICAL = [
     ("/a[text() = 'x'][b/text()='y'][b/@c]", '/a[text()="x"][b/text()="y"][b/@c]'),
     ("/a[b[c[@d]/e = 3]/f]", "/a[b[c[@d]/e=3]/f]"),
     ("/a[b|c]", "/a[b | c]"),
-    ("/a[b|c = 1]", "/a[(b | c)=1]"),
-    ("/a[((b)|(c|d)) = 1]", "/a[(b | c | d)=1]"),
+    ("/a[b|c = 1]", "/a[b | c=1]"),
+    ("/a[((b)|(c|d)) = 1]", "/a[b | c | d=1]"),
     ("/a[.]", "/a[.]"),
     ("/a/@b[. = 'x']", '/a/@b[.="x"]'),
     ("/a/@b[. = 'x' or /c]", '/a/@b[.="x" or /c]'),
@@ -207,3 +209,34 @@ def test_object() -> None:
 
 def test_batch() -> None:
     assert _native.parse_count(["/a", "a", "/a[b]", "/a["]) == 2
+
+
+def test_guide() -> None:
+    """The tables of the guide: what is accepted there parses, what is refused there is refused with that code."""
+    guide = (Path(__file__).parent.parent / "docs" / "guide" / "language.md").read_text()
+    accepted, refused = guide.split("## Refused")
+    bound = {"p": "urn:p"}
+
+    def queries(text: str) -> list[str]:
+        found = [code.replace("\\|", "|") for code in re.findall(r"`([^`]+)`", text)]
+        return [("//a" + code if code.startswith("[") else code) for code in found if code.startswith(("/", "["))]
+
+    rows = [line.split(" | ")[0] for line in accepted.splitlines() if line.startswith("| `")]
+    written = queries(" ".join(rows))
+    assert len(written) >= 30
+    for text in written:
+        query = treecast.parse(text, namespaces=bound)
+        assert treecast.parse(str(query), namespaces=bound) == query
+    code, count = "", 0
+    for line in refused.splitlines():
+        if not line.startswith("| ") or line.startswith("| code"):
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        code = cells[0] or code
+        for text in queries(cells[1]) if code != "TC111" else []:
+            count += 1
+            with pytest.raises(treecast.QueryError, match=code):
+                treecast.parse(text)
+        for text in queries(cells[2]):
+            treecast.parse(text, namespaces=bound)
+    assert count > 20
