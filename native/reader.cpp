@@ -76,10 +76,12 @@ Failure document_too_long(const Limits& limits) {
 struct Reader::Impl : ReaderState {
     using ReaderState::ReaderState;
     std::optional<Failure> trouble;    // the first bad character, if any; `end` is there
+    bool in_prolog = true;
 
     void read(std::string_view bytes) {
         try {
             trouble.reset();
+            in_prolog = true;
             document.source = document.original = bytes;
             take(bytes);
             try {
@@ -89,6 +91,8 @@ struct Reader::Impl : ReaderState {
             }
             if (trouble) throw *trouble;
         } catch (Failure& failure) {
+            size_t dtd = in_prolog ? find_dtd(document.source) : std::string_view::npos;
+            if (dtd != std::string_view::npos) failure = brings_dtd(dtd);
             failure.line = line_of(document.source.substr(0, failure.position));
             failure.position = document.original_offset(static_cast<uint32_t>(failure.position));
             document.clear();
@@ -174,6 +178,7 @@ struct Reader::Impl : ReaderState {
 
     void parse() {
         const char* root = prolog();
+        in_prolog = false;
 #if TREECAST_X86
         epilog(simd_level() == Simd::avx2 ? level_avx2::read_content(*this, root) : level_scalar::read_content(*this, root));
 #else

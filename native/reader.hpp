@@ -13,7 +13,8 @@
 //   TC208  an attribute occurs twice
 //   TC209  the document is empty or ends too soon
 //
-// Errors come in document order: of two, the one at the lower offset is reported.
+// Errors come in document order: of two, the one at the lower offset is reported. Only TC205 goes before others in the
+// prolog, so that a document with a DTD in it is always called that.
 //
 // How it works. survey.cpp checks the characters and copies the text into a padded buffer. reader_pass.hpp walks it
 // once: tags, attributes and plain text by SIMD (compiled twice, for AVX2 and portably), with everything rare handed to

@@ -3,6 +3,7 @@
 
 #include "encoding.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace treecast {
@@ -121,10 +122,39 @@ const char* ReaderState::internal_subset(const char* at) {
         if (*at == '<' && at[1] == '?') at = instruction(at);
         else if (*at == '<' && at[1] == '!' && at[2] == '-') at = comment(at);
         else if (at == end) unexpected(end, "");
-        else
-            fail("TC205", at, "the document brings its own DTD, which is never processed",
-                 "remove the declarations between '[' and ']' of the DOCTYPE");
+        else throw brings_dtd(static_cast<size_t>(at - base));
     }
+}
+
+Failure brings_dtd(size_t offset) {
+    Failure failure(Family::document, "TC205", "the document brings its own DTD, which is never processed", offset);
+    failure.hint = "remove the declarations between '[' and ']' of the DOCTYPE";
+    return failure;
+}
+
+size_t find_dtd(std::string_view text) {
+    auto starts = [&](size_t at, std::string_view what) { return text.substr(at, what.size()) == what; };
+    auto behind = [&](size_t at, std::string_view what) {
+        size_t found = text.find(what, at);
+        return found == std::string_view::npos ? text.size() : found + what.size();
+    };
+    // The end of a comment or instruction, forgiving an XML declaration that ends in '>'; `at` if there is neither.
+    auto skip_note = [&](size_t at) {
+        if (starts(at, "<!--")) return behind(at, "-->");
+        return starts(at, "<?") ? behind(at, starts(at, "<?xml ") ? ">" : "?>") : at;
+    };
+    size_t at = text.find('<');
+    while (at < text.size() && skip_note(at) != at) at = text.find('<', skip_note(at));
+    if (at >= text.size() || !starts(at, "<!DOCTYPE")) return std::string_view::npos;
+    for (++at; at < text.size() && text[at] != '['; ++at) {
+        if (text[at] == '>') return std::string_view::npos;
+        if (text[at] == '"' || text[at] == '\'') at = std::min(text.find(text[at], at + 1), text.size());
+    }
+    for (++at; at < text.size(); at = skip_note(at)) {
+        while (at < text.size() && is_space(text[at])) ++at;
+        if (at < text.size() && skip_note(at) == at) break;
+    }
+    return at < text.size() && text[at] != ']' ? at : std::string_view::npos;
 }
 
 }  // namespace treecast

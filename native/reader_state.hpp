@@ -124,6 +124,11 @@ private:
     const char* expect(const char* at, std::string_view text, const char* message);
 };
 
+// The failure of a document with a DTD in it, and a look for one in a prolog that is broken otherwise: the offset of its
+// first declaration, or npos. To be told of the DTD is worth more than to be told of a typing error before it.
+Failure brings_dtd(size_t offset);
+size_t find_dtd(std::string_view text);
+
 // The pass: from the '<' of the root element to its end. Two builds of reader_pass.hpp.
 namespace level_scalar { const char* read_content(ReaderState& state, const char* root); }
 namespace level_avx2 { const char* read_content(ReaderState& state, const char* root); }
