@@ -1,8 +1,8 @@
 """Schema -> documents: random, well-formed, valid, of about the size asked for.
 
 How the size is met: every element gets a share of the bytes still wanted, and what it leaves unused goes to the parts
-that follow it. Repeated parts of a content model go on while more than an eighth of their share is left; when a share is
-used up, the rest is made as short as the content model allows. Depth is bounded the same way: near the limit only
+that follow it. Repeated parts of a content model go on while more than an eighth of their share is left; when a share
+is used up, the rest is made as short as the content model allows. Depth is bounded the same way: near the limit only
 parts that can be finished in time are chosen. A schema that cannot grow that far (or cannot stop that early) gives
 smaller (or larger) documents.
 

@@ -124,7 +124,7 @@ class Schema:
 
     def heights(self) -> dict[str, int]:
         """For each element the fewest levels below it that its content model allows; ENDLESS if there are none."""
-        heights = {name: ENDLESS for name in self.elements}
+        heights = dict.fromkeys(self.elements, ENDLESS)
         changed = True
         while changed:
             changed = False
