@@ -1,0 +1,43 @@
+"""A cache that is far too small: how much slower than no cache at all, on documents that keep bringing new paths."""
+
+from __future__ import annotations
+
+from bench.inputs import as_table, draw_documents, draw_queries, load_schema
+from bench.measure import Seconds, clock, finish, lxml_time, options_of, run
+from treecast import Index
+
+SIZES_MIB = (0, 1, 8, 64, 256)
+
+
+def main(arguments: list[str]) -> int:
+    options, report = options_of("thrash", __doc__.partition("\n")[0], arguments)
+    schema = load_schema(options.data, report)
+    before, counted = (100, 200) if options.quick else (300, 500)
+    documents = draw_documents(schema, before + counted, seed=3)
+    lxml = lxml_time(documents[before:], 3)
+    queries = draw_queries(schema, 1_000_000)
+    for count in (100_000,) if options.quick else (100_000, 1_000_000):
+        table = as_table(queries[:: len(queries) // count])
+        plain = Seconds(0, 0)
+        for size in SIZES_MIB:
+            index = Index(cache_bytes_max=size << 20)
+            index.add_many(table)
+            for start in range(0, before, 50):
+                index.match_many(documents[start : start + 50])
+            spent, rows = Seconds(0, 0), 0
+            for start in range(before, before + counted, 50):
+                batch = documents[start : start + 50]
+                spent += clock(lambda index=index, batch=batch: index.match_many(batch))  # type: ignore[misc]
+                rows += index.match_many(batch[:1]).num_rows
+            plain = spent if size == 0 else plain
+            name = f"{count // 1000:,}k queries, " + (f"cache of {size} MiB" if size else "no cache (plain NFA)")
+            report.ratio(name, spent, lxml, counted, rows / len(range(before, before + counted, 50)))
+            if size:
+                ratio = spent.cpu / plain.cpu
+                bar, met = ("<= 1.5x", ratio <= 1.5) if size == 1 else ("", None)
+                report.add(f"{name}: against no cache", f"{ratio:.2f}", "x plain NFA", bar=bar, met=met)
+    return finish(options, report)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,39 @@
+"""YFilter's 153,928 distinct queries on its 500 documents: reading and matching to ids, first pass and later ones.
+
+The first pass starts from an empty cache: a new Index each time, made ready by matching one document that has nothing
+in common with the others, so that building the machine is not part of the figure.
+"""
+
+from __future__ import annotations
+
+from bench.inputs import as_table, load_yfilter
+from bench.measure import clock, finish, lxml_time, median, options_of, run
+from treecast import Index
+
+
+def main(arguments: list[str]) -> int:
+    options, report = options_of("yfilter", __doc__.partition("\n")[0], arguments)
+    queries, documents = load_yfilter(options.data, report)
+    table = as_table(queries)
+    firsts, laters, builds, rows = [], [], [], 0
+    lxml = lxml_time(documents, 3 if options.quick else 7)
+    for _ in range(3 if options.quick else 7):
+        index = Index()
+        builds.append(clock(lambda index=index: index.add_many(table)))  # type: ignore[misc]
+        index.match(b"<unrelated/>")
+        firsts.append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
+        for _ in range(3):
+            laters.append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
+        rows = index.match_many(documents).num_rows
+    matches = rows / len(documents)
+    report.ratio("first pass, empty cache", median(firsts), lxml, len(documents), matches, bar=1)
+    report.ratio("later passes", median(laters), lxml, len(documents), matches, bar=0.5)
+    report.figure("build from an Arrow table", median(builds).cpu, "s")
+    stats = index.stats()
+    report.figure("memory", stats.bytes / len(queries), "bytes/query")
+    report.figure("cache", stats.cache_bytes / 1e6, "MB")
+    return finish(options, report)
+
+
+if __name__ == "__main__":
+    run(main)
