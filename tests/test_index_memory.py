@@ -1,0 +1,76 @@
+"""Index: what it holds. stats() counts, grows and shrinks; the cache keeps to its limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from treecast import Index
+from treecast.workload import DocumentSettings, Schema, generate_documents, generate_queries
+
+QUERIES = list(generate_queries(Schema.news(), 30_000, seed=1))
+DOCUMENTS = list(generate_documents(Schema.news(), 60, DocumentSettings(bytes_target=5000), seed=1))
+
+
+def big(cache_bytes_max: int | None = None) -> Index:
+    index = Index() if cache_bytes_max is None else Index(cache_bytes_max=cache_bytes_max)
+    index.add_many((f"s{place}", query) for place, query in enumerate(QUERIES))
+    return index
+
+
+def test_stats_of_an_empty_index() -> None:
+    stats = Index().stats()
+    assert stats.subscriptions == 0
+    assert stats.bytes < 2_000_000
+    assert stats.cache_bytes >= 0
+
+
+def test_bytes_are_few_and_shrink_to_nearly_nothing() -> None:
+    """The small twin of the million in bench/churn.py."""
+    index = big()
+    index.match_many(DOCUMENTS)
+    stats = index.stats()
+    assert stats.subscriptions == len(QUERIES)
+    assert stats.states > 0
+    assert stats.bytes / len(QUERIES) < 200
+    assert stats.cache_bytes > 0
+    for place in range(len(QUERIES)):
+        index.remove(f"s{place}")
+    index.match_many(DOCUMENTS[:1])
+    after = index.stats()
+    assert after.subscriptions == 0
+    assert after.bytes <= 0.05 * stats.bytes
+    assert index.match_many(DOCUMENTS).num_rows == 0
+
+
+def test_adding_and_removing_forever_does_not_grow() -> None:
+    index = big()
+    index.match_many(DOCUMENTS)
+    sizes = []
+    for turn in range(6):
+        for place in range(5000):
+            index.add(f"t{place}", QUERIES[(place + turn * 5000) % len(QUERIES)])
+        index.match_many(DOCUMENTS[:5])
+        for place in range(5000):
+            index.remove(f"t{place}")
+        index.match_many(DOCUMENTS[:5])
+        sizes.append(index.stats().bytes)
+    assert max(sizes[3:]) < 1.3 * max(sizes[:3])
+
+
+# What each thread's cache needs before it holds anything, and what the last entry may go beyond the limit.
+CACHE_BYTES_FIXED = 16_384
+
+
+@pytest.mark.parametrize("limit", [0, 4096, 100_000, 1 << 20])
+def test_the_cache_keeps_to_its_limit(limit: int) -> None:
+    index = big(limit)
+    expected = big().match_many(DOCUMENTS).num_rows
+    for _ in range(3):
+        assert index.match_many(DOCUMENTS).num_rows == expected
+        assert index.stats().cache_bytes <= limit + CACHE_BYTES_FIXED
+
+
+@pytest.mark.parametrize("limit", [-1, "1"])
+def test_a_wrong_limit_is_refused(limit: object) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Index(cache_bytes_max=limit)  # type: ignore[arg-type]
