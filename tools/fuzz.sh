@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash tools/setup.sh fuzzer || exit $?
 
+sources=(tests/fuzz/*.cpp)
 seconds=${FUZZ_SECONDS:-20}
 home=$PWD/build/fuzz
 log=$home/build.log
@@ -25,7 +26,7 @@ fi
 
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 status=0
-for source in tests/fuzz/*.cpp; do
+for source in "${sources[@]}"; do
     name=$(basename "$source" .cpp)
     corpus=("$home/$name")
     mkdir -p "${corpus[0]}"
@@ -34,7 +35,7 @@ for source in tests/fuzz/*.cpp; do
         -artifact_prefix="$home/crash-$name-")
     [ ! -f "tests/fuzz/$name.dict" ] || arguments+=(-dict="tests/fuzz/$name.dict")
     echo "treecast: fuzzing $name for $seconds s (log: build/fuzz/$name.log)"
-    if "$home/cmake/fuzz_$name" "${arguments[@]}" "${corpus[@]}" >"$home/$name.log" 2>&1; then
+    if "$home/cmake/$name" "${arguments[@]}" "${corpus[@]}" >"$home/$name.log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$home/$name.log")
         covered=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$home/$name.log" | tail -n 1)
         echo "treecast: $name: no finding in $runs inputs, $covered edges covered"
