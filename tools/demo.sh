@@ -4,8 +4,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sample=${1:-src/treecast/sample}
 mkdir -p results
-.venv/bin/python -m treecast match -s "$sample/subscriptions.csv" "$sample/documents" >results/matches.tsv
-printf '%d documents, %d subscriptions, %d matches: results/matches.tsv (document, subscription)\n' \
-    "$(find "$sample/documents" -name '*.xml' | wc -l)" "$(($(wc -l <"$sample/subscriptions.csv") - 1))" \
-    "$(wc -l <results/matches.tsv)"
+.venv/bin/python -m treecast match -s "$sample/subscriptions.csv" -o results/matches.tsv "$sample/documents"
+echo "The matches (document, subscription) are in results/matches.tsv, which begins:"
 head -n 8 results/matches.tsv
