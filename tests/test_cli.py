@@ -84,6 +84,17 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(("closed", "status"), [(">&-", 1), ("2>&-", 0), (">&- 2>&-", 1)])
+def test_closed_streams(tmp_path: Path, closed: str, status: int) -> None:
+    document = tmp_path / "a.xml"
+    document.write_text("<a/>")
+    command = f"'{sys.executable}' -m treecast match -q /a '{document}' {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ("" if status else f"{document}\t/a\n")
+
+
 def test_an_interrupt_is_130_and_one_line(tmp_path: Path) -> None:
     fifo = tmp_path / "subscriptions.csv"
     os.mkfifo(fifo)

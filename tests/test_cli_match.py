@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import stat
+import subprocess
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,6 +147,34 @@ def test_bad_documents_are_reported_and_the_rest_goes_on(treecast_match: Run) ->
     assert "TC290" in done.said
     assert "5 documents, 1 match, 7 errors" in done.said
     assert "Traceback" not in done.said
+
+
+def test_links_in_directories(treecast_match: Run) -> None:
+    Path("in").mkdir()
+    (Path("in") / "loop.xml").symlink_to("loop.xml")
+    (Path("in") / "circle").symlink_to(".")
+    (Path("in") / "link.xml").symlink_to(Path("news.xml").resolve())
+    (Path("in") / "gone.xml").symlink_to("nowhere.xml")
+    done = treecast_match("-q", "/news", "in")
+    assert done.status == 1
+    assert done.lines == ["in/link.xml\t/news"]
+    assert "in/loop.xml: TC290" in done.said
+    assert "in/gone.xml: TC290" in done.said
+    assert "2 errors" in done.said
+
+
+def test_deep_directories(treecast_match: Run) -> None:
+    names = ["in", *["d"] * 1_200]
+    here = Path.cwd()
+    try:
+        for name in names:
+            Path(name).mkdir()
+            os.chdir(name)
+        Path("news.xml").write_bytes(NEWS)
+        os.chdir(here)
+        assert treecast_match("-q", "/news", "in").lines == ["/".join([*names, "news.xml"]) + "\t/news"]
+    finally:
+        subprocess.run(["rm", "-rf", str(here / "in")], check=True)  # too deep for Python's own rmtree
 
 
 def test_an_empty_directory_is_bad_input(treecast_match: Run) -> None:

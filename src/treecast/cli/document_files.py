@@ -100,18 +100,28 @@ def _find_in(directory: str, report: ReportBad) -> Iterator[str]:
 
 def _walk(directory: str, report: ReportBad) -> Iterator[str]:
     """Files first, then sub-directories, each sorted by name; links to directories may form circles and are left."""
+    waiting = [directory]
+    while waiting:
+        here = waiting.pop()
+        try:
+            with os.scandir(here) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            report(here, _from_os_error(error))
+            continue
+        below = [entry for entry in listed if entry.is_dir(follow_symlinks=False)]
+        waiting += [entry.path for entry in reversed(below)]
+        for entry in listed:
+            if entry.name.endswith(SUFFIXES) and _is_file(entry):
+                yield entry.path
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """A file, or a link to one. A link that cannot be followed counts as one, too: reading it says what is wrong."""
     try:
-        with os.scandir(directory) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        report(directory, _from_os_error(error))
-        return
-    for entry in listed:
-        if entry.name.endswith(SUFFIXES) and entry.is_file():
-            yield entry.path
-    for entry in listed:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, report)
+        return entry.is_file() or (entry.is_symlink() and not entry.is_dir())
+    except OSError:
+        return True
 
 
 def read(name: str, document_bytes_max: int) -> bytes:

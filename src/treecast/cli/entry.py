@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
@@ -29,6 +30,11 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    if sys.stderr is None:  # closed by whoever started us
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open to the end)
+    if sys.stdout is None:
+        print("treecast: standard output is closed; send it to a file or to /dev/null", file=sys.stderr)
+        return 1
     try:
         options = build_parser().parse_args(arguments)
         status: int = options.run(options)

@@ -19,6 +19,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ FORMAT_OF_SUFFIX = {
 }
 COLUMNS = ("id", "query", "namespaces", "ordered", "deliver")
 FIELD_CHARS_MAX = 64 << 20
+RECORDS_AT_ONCE = 1 << 16
 STDIN = "-"
 
 Note = Callable[[str], None]
@@ -57,11 +59,13 @@ def read(path: str, form: str, note: Note) -> Any:
         message = f"{path}: cannot be read: {error.strerror or error}"
         raise QueryError(message, code="TC190", hint="check the name and the permissions") from None
     try:
-        text = data.decode("utf-8-sig")
+        data.decode()
     except UnicodeDecodeError as error:
         raise _broken(path, f"byte {error.start} is not UTF-8", "save the file as UTF-8") from None
+    # Divides at line ends alone: splitlines() would also do so at U+2028 and its like, which CSV and JSON may hold.
+    lines = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="")
     readers = {"csv": _read_csv, "jsonl": _read_json_lines, "lines": _read_lines}
-    return _table(readers[form](path, text, note))
+    return _table(readers[form](path, lines, note))
 
 
 def ad_hoc(queries: Iterable[str]) -> Any:
@@ -90,9 +94,9 @@ def parse_namespaces(text: str) -> dict[str, str]:
     return bindings
 
 
-def _read_csv(path: str, text: str, note: Note) -> Iterator[dict[str, Any]]:
+def _read_csv(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(FIELD_CHARS_MAX)
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows = csv.reader(lines, strict=True)
     hint = "quote fields that hold commas, quotes or line ends"
     try:
         header = [name.strip().lower() for name in next(rows, [])]
@@ -122,10 +126,9 @@ def _csv_record(path: str, line: int, fields: dict[str, str]) -> dict[str, Any]:
     return record
 
 
-def _read_json_lines(path: str, text: str, note: Note) -> Iterator[dict[str, Any]]:
+def _read_json_lines(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[str, Any]]:
     ignored: set[str] = set()
-    # Not splitlines(): JSON strings may hold U+2028 and its like.
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         place = f"line {number}"
@@ -165,8 +168,8 @@ def _is_bindings(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(uri, str) for uri in value.values())
 
 
-def _read_lines(path: str, text: str, note: Note) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(text.split("\n"), 1):
+def _read_lines(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
         query = line.strip()
         if query and not query.startswith("#"):
             yield {"id": str(number), "query": query}
@@ -203,19 +206,19 @@ def _with_column(table: Any, name: str, column: Any) -> Any:
 
 
 def _table(records: Iterable[dict[str, Any]]) -> Any:
-    """Only the columns that some record has: most sets have none but id and query."""
+    """Only the columns that some record has: most sets have none but id and query. A piece at a time becomes Arrow."""
     import pyarrow as pa
 
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for record in records:
-        for name, values in columns.items():
-            values.append(record.get(name))
-    types = {"ordered": pa.bool_(), "namespaces": pa.map_(pa.string(), pa.string())}
-    arrays = {}
-    for name, values in columns.items():
-        if name in ("id", "query") or any(value is not None for value in values):
-            arrays[name] = pa.array(values, types.get(name, pa.string()))
-    return pa.table(arrays)
+    types = {name: pa.string() for name in COLUMNS}
+    types |= {"ordered": pa.bool_(), "namespaces": pa.map_(pa.string(), pa.string())}
+    pieces = []
+    source = iter(records)
+    while piece := list(islice(source, RECORDS_AT_ONCE)):
+        columns = {name: [record.get(name) for record in piece] for name in COLUMNS}
+        pieces.append(pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}))
+    table = pa.concat_tables(pieces) if pieces else pa.table({name: pa.array([], kind) for name, kind in types.items()})
+    unused = [name for name in COLUMNS[2:] if table[name].null_count == len(table)]
+    return table.drop_columns(unused)
 
 
 def _check_columns(path: str, names: list[str], note: Note) -> None:
@@ -223,7 +226,8 @@ def _check_columns(path: str, names: list[str], note: Note) -> None:
     if missing:
         found = ", ".join(names[:10]) or "nothing"
         message = f"no column {' and no column '.join(missing)}; found {found}"
-        raise _broken(path, message, "name the columns id and query, or choose --subscriptions-format")
+        hint = "name the columns id and query (in CSV on the first line, with commas), or give --subscriptions-format"
+        raise _broken(path, message, hint)
     if len(set(names)) != len(names):
         raise _broken(path, "a column appears twice", "name each column once")
     _note_ignored(path, [name for name in names if name not in COLUMNS], note)
