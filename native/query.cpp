@@ -63,6 +63,7 @@ void Query::clear() {
     exprs_.clear();
     values_.clear();
     uris_.clear();
+    stored_.clear();
     branches_ = no_entry;
     linear_ = true;
     alternatives_ = false;

@@ -146,6 +146,7 @@ private:
 
     std::vector<char> text_;          // as written, with a NUL behind; vectors, so that views survive a move
     std::vector<char> uris_;
+    std::vector<std::pair<size_t, Slice>> stored_;   // the bindings used -> where in uris_ their URI is
     std::vector<PathEntry> paths_;
     std::vector<Step> steps_;
     std::vector<Expr> exprs_;

@@ -342,11 +342,11 @@ Slice QueryParser::bind(std::string_view prefix, Slice source) {
 }
 
 Slice QueryParser::store_uri(size_t binding, std::string_view uri) {
-    for (const auto& [stored, slice] : stored_)
+    for (const auto& [stored, slice] : query_.stored_)
         if (stored == binding) return slice;
     Slice slice{static_cast<uint32_t>(query_.uris_.size()), static_cast<uint32_t>(uri.size())};
     query_.uris_.insert(query_.uris_.end(), uri.begin(), uri.end());
-    stored_.emplace_back(binding, slice);
+    query_.stored_.emplace_back(binding, slice);
     return slice;
 }
 

@@ -117,7 +117,6 @@ private:
     bool in_branch_ = false;                 // not inside a predicate
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;
-    std::vector<std::pair<size_t, Slice>> stored_;   // bindings used so far -> where their URI is
 };
 
 }  // namespace treecast
