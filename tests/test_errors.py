@@ -1,7 +1,7 @@
 """Golden errors: tests/errors holds, for each code, an input that is refused and the whole message beside it.
 
-TC104.query is refused with the text of TC104.txt. After a deliberate change of wording, TREECAST_GOLDEN=write makes the
-texts anew, to be read before they are committed.
+TC104.query is refused with the text of TC104.txt; documents are read with the small limits below. After a deliberate
+change of wording, TREECAST_GOLDEN=write makes the texts anew, to be read before they are committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ def refuse_query(data: bytes) -> None:
     treecast.parse(data.decode().removesuffix("\n"))._native.refuse_predicates()
 
 
-REFUSALS: dict[str, Callable[[bytes], None]] = {".query": refuse_query}
+def refuse_document(data: bytes) -> None:
+    """Read a document."""
+    treecast.read(data, limits=SMALL)
+
+
+SMALL = treecast.Limits(
+    document_bytes_max=1024, depth_max=8, attributes_max=4, name_bytes_max=32, attribute_bytes_max=64
+)
+REFUSALS: dict[str, Callable[[bytes], None]] = {".query": refuse_query, ".xml": refuse_document}
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
 
@@ -47,9 +55,11 @@ def test_golden(source: Path) -> None:
     assert (type(copy), str(copy), copy.code, copy.hint) == (type(error), str(error), error.code, error.hint)
 
 
-def test_every_query_code_has_its_golden() -> None:
-    table = re.findall(r"^//   (TC\d+)  ", (NATIVE / "query.hpp").read_text(), re.MULTILINE)
-    sources = [*NATIVE.glob("query*.cpp"), *NATIVE.glob("query*.hpp")]
-    thrown = {code for source in sources for code in re.findall(r'"(TC\d+)"', source.read_text())}
-    assert sorted(table) == sorted({path.stem[:5] for path in INPUTS if path.suffix == ".query"})
-    assert sorted(table) == sorted(thrown)
+@pytest.mark.parametrize(("stem", "suffix"), [("query", ".query"), ("reader", ".xml")])
+def test_every_code_has_its_golden(stem: str, suffix: str) -> None:
+    """The table at the top of the header, what the sources throw, and the files are the same codes."""
+    comment = (NATIVE / f"{stem}.hpp").read_text().split("#pragma once")[0]
+    table = re.findall(r"\b(TC\d+)  \S", comment)
+    thrown = {code for source in NATIVE.glob(f"{stem}*") for code in re.findall(r'"(TC\d+)"', source.read_text())}
+    assert sorted(table) == sorted({path.stem[:5] for path in INPUTS if path.suffix == suffix})
+    assert thrown <= set(table)

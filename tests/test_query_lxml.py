@@ -234,6 +234,16 @@ def test_normal_form_selects_the_same(text: str, trees: list[etree._ElementTree]
         assert found == selected(tree, text)
 
 
+def test_slashes_after_msg() -> None:
+    """ONYX starts a path inside a predicate at its step, XPath at the document; below the root they differ."""
+    tree = etree.ElementTree(etree.fromstring(b"<a><c/><b/><b><x><c/></x></b></a>"))
+    assert selected(tree, str(treecast.parse("$msg//b[//c]"))) == {("/a/b[2]",)}
+    assert selected(tree, str(treecast.parse("//b[//c]"))) == {("/a/b[1]",), ("/a/b[2]",)}
+    assert selected(tree, str(treecast.parse("$msg//b[/x]"))) == {("/a/b[2]",)}
+    assert selected(tree, str(treecast.parse("//b[/x]"))) == set()
+    assert selected(tree, str(treecast.parse("$msg//b[$msg/a/c]"))) == {("/a/b[1]",), ("/a/b[2]",)}
+
+
 @pytest.mark.long
 @settings(max_examples=20_000)
 @given(queries(depth=3), st.lists(documents(), min_size=5, max_size=5))
