@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from treecast import _native
+from treecast.query.cover import covers
 from treecast.query.tree import Path, build_paths
 
 __all__ = ["Query", "parse"]
@@ -75,6 +76,14 @@ class Query:
         None stands for any URI or name. A query with predicates has none, nor has one that can never match.
         """
         return self._native.linear_paths()
+
+    def covers(self, other: Query) -> bool:
+        """Whether every document that matches `other` matches this query; False may mean that it is not known.
+
+        Exact for queries of `/`, `//` and `[…]` without `*`, and for `/`, `*` and `[…]` without `//`, where the
+        brackets hold paths: docs/guide/covering.md.
+        """
+        return self == other or covers(self.tree, other.tree)
 
     def __str__(self) -> str:
         return self._native.text()

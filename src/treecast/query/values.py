@@ -1,0 +1,151 @@
+"""What a few comparisons tell about one string value, and what follows from them. Covering asks; nothing else needs it.
+
+A *test* is an operator and a value: a comparison as XPath 1.0 does it (`=` and `!=` with a string compare strings, all
+others numbers), `contains` or `starts-with`. `implies` answers only what is certain: True means that every string that
+passes the known tests passes the asked one, False may mean that nobody knows.
+
+    >>> implies((("=", "1"),), ("=", 1.0)), implies((("=", 1.0),), ("=", "1"))
+    (True, False)
+    >>> implies(((">", 3.0), ("<=", "5")), ("!=", 7.0))
+    True
+    >>> impossible(((">", 3.0), ("<", 3.0)))
+    True
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+Test: TypeAlias = tuple[str, str | float]
+
+_NUMBER = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))[ \t\r\n]*")
+_COMPARE: dict[str, Callable[[object, object], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,  # type: ignore[dict-item]  # reached with two numbers only
+    "<=": operator.le,  # type: ignore[dict-item]
+    ">": operator.gt,  # type: ignore[dict-item]
+    ">=": operator.ge,  # type: ignore[dict-item]
+}
+
+
+def number(text: str) -> float:
+    """XPath's number(): digits with an optional sign and point, white space round them; anything else is NaN."""
+    found = _NUMBER.fullmatch(text)
+    return float(found[1]) if found else math.nan
+
+
+def passes(text: str, test: Test) -> bool:
+    """Whether a string passes a test."""
+    relation, value = test
+    if relation == "contains":
+        return str(value) in text
+    if relation == "starts-with":
+        return text.startswith(str(value))
+    if isinstance(value, str) and relation in ("=", "!="):
+        return _COMPARE[relation](text, value)
+    return _COMPARE[relation](number(text), number(value) if isinstance(value, str) else value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The numbers that remain; `numeric` says that the string is a number at all. `holes` are numbers it is not."""
+
+    numeric: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+    holes: frozenset[float] = frozenset()
+
+    @property
+    def empty(self) -> bool:
+        return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
+
+    def holds(self, value: float) -> bool:
+        if value in self.holes or value < self.low or value > self.high:
+            return False
+        return not (value == self.low and self.low_open) and not (value == self.high and self.high_open)
+
+
+@lru_cache(maxsize=4096)
+def _range(tests: tuple[Test, ...]) -> _Range | None:
+    """The range that the numeric tests leave; None where one of them compares with something that is no number."""
+    numeric, low, high, low_open, high_open = False, -math.inf, math.inf, False, False
+    holes: set[float] = set()
+    for relation, value in tests:
+        if relation in ("contains", "starts-with") or (isinstance(value, str) and relation in ("=", "!=")):
+            continue
+        bound = number(value) if isinstance(value, str) else value
+        if math.isnan(bound):
+            return None
+        if relation == "!=":
+            holes.add(bound)
+            continue
+        numeric = True
+        if relation in ("=", ">", ">=") and (bound, relation == ">") > (low, low_open):
+            low, low_open = bound, relation == ">"
+        if relation in ("=", "<", "<=") and (-bound, relation == "<") > (-high, high_open):
+            high, high_open = bound, relation == "<"
+    return _Range(numeric, low, high, low_open or low in holes, high_open or high in holes, frozenset(holes))
+
+
+def _known_text(tests: tuple[Test, ...]) -> str | None:
+    return next((value for relation, value in tests if relation == "=" and isinstance(value, str)), None)
+
+
+def impossible(tests: tuple[Test, ...]) -> bool:
+    """Whether it is certain that no string passes all of the tests."""
+    if not tests:
+        return False
+    text = _known_text(tests)
+    if text is not None:
+        return not all(passes(text, test) for test in tests)
+    left = _range(tests)
+    if left is None or (left.numeric and left.empty):
+        return True
+    starts = [str(value) for relation, value in tests if relation == "starts-with"]
+    longest = max(starts, key=len, default="")
+    return not all(longest.startswith(start) for start in starts)
+
+
+def implies(tests: tuple[Test, ...], asked: Test) -> bool:
+    """Whether it is certain that a string that passes all of the tests passes the asked one."""
+    if asked in tests or impossible(tests):
+        return True
+    text = _known_text(tests)
+    if text is not None:
+        return passes(text, asked)
+    relation, value = asked
+    if relation in ("contains", "starts-with"):
+        return _implies_part(tests, relation, str(value))
+    if isinstance(value, str) and relation in ("=", "!="):
+        # Nothing but the string itself settles `=`; `!=` follows where that string fails one of the tests.
+        return relation == "!=" and not all(passes(value, test) for test in tests)
+    bound = number(value) if isinstance(value, str) else value
+    left = _range(tests)
+    if left is None:
+        return True
+    if relation == "!=":
+        return bound in left.holes or (left.numeric and not left.holds(bound))
+    if math.isnan(bound) or not left.numeric:
+        return False
+    if relation == "=":
+        return left.low == left.high == bound
+    if relation in ("<", "<="):
+        return left.high < bound or (left.high == bound and (relation == "<=" or left.high_open))
+    return left.low > bound or (left.low == bound and (relation == ">=" or left.low_open))
+
+
+def _implies_part(tests: tuple[Test, ...], relation: str, part: str) -> bool:
+    if not part:
+        return True
+    if relation == "starts-with":
+        return any(known == "starts-with" and str(value).startswith(part) for known, value in tests)
+    return any(known in ("contains", "starts-with") and part in str(value) for known, value in tests)
