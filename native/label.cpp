@@ -24,8 +24,8 @@ std::string LabelTable::key(StepKind kind, Test test, std::string_view uri, std:
 uint32_t LabelTable::intern(const PathStep& step) {
     if (step.kind == StepKind::text) return label_text;
     if (step.test == Test::any) return step.kind == StepKind::element ? label_element_any : label_attribute_any;
-    std::string_view uri = step.test == Test::any_namespace ? std::string_view() : step.uri;
-    std::string_view local = step.test == Test::any_local ? std::string_view() : step.local;
+    std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
+    std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
     std::string k = key(step.kind, step.test, uri, local);
     {
         std::shared_lock lock(mutex_);
@@ -50,8 +50,8 @@ NameLabels LabelTable::resolve(std::string_view uri, std::string_view local) con
     for (StepKind kind : {StepKind::element, StepKind::attribute}) {
         uint32_t* out = kind == StepKind::element ? labels.element : labels.attribute;
         out[0] = find(kind, Test::name, uri, local);
-        out[1] = find(kind, Test::any_local, uri, "");
-        out[2] = find(kind, Test::any_namespace, "", local);
+        out[1] = find(kind, Test::any_namespace, uri, "");
+        out[2] = find(kind, Test::any_local, "", local);
     }
     labels.resolved_at = static_cast<uint32_t>(entries_.size());
     return labels;

@@ -8,7 +8,7 @@
 namespace treecast {
 
 enum class StepKind : uint8_t { element, attribute, text };
-enum class Test : uint8_t { name, any, any_local, any_namespace };   // q:a, *, q:*, *[local-name()='a']
+enum class Test : uint8_t { name, any, any_local, any_namespace };   // q:a, *, *[local-name()='a'], q:*
 
 struct PathStep {
     bool descendant = false;          // reached by '//' rather than '/'
