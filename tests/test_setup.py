@@ -18,8 +18,8 @@ import pytest
 pytestmark = pytest.mark.house
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = """bash cat chmod chown cp cut dirname env find flock head id ln ls mkdir mv readlink rm sed sha256sum sleep
-    sort stat tail touch xargs"""
+TOOLS = """bash cat chmod chown cp cut dirname env find flock head id ln ls mkdir mktemp mv readlink rm sed sha256sum
+    sleep sort stat tail touch xargs"""
 SOMEONE = 65534  # a user who owns nothing here
 GIGABYTES_4 = 'echo "1048576 4096"'
 PYTHON_COMPLETE = 'case "$*" in *-c*) echo "3.11 venv headers";; esac'
@@ -38,12 +38,17 @@ class Machine:
         path.write_text(f"#!/bin/bash\n{body}\n")
         path.chmod(0o755)
 
-    def setup(self, user: int | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    def start(self, *extra: str, user: int | None = None, **settings: str) -> subprocess.Popen[str]:
         script = self.checkout / "tools" / "setup.sh"
         environment = {"PATH": str(self.programs), "HOME": str(self.checkout.parent), **settings}
-        return subprocess.run(
-            ["/bin/bash", str(script)], env=environment, user=user, capture_output=True, text=True, check=False
-        )
+        command = ["/bin/bash", str(script), *extra]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, user=user, stdout=pipe, stderr=pipe, text=True)
+
+    def setup(self, *extra: str, user: int | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*extra, user=user, **settings)
+        out, error = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
     def created(self) -> set[str]:
         return {path.name for path in self.checkout.iterdir()} - {
@@ -91,9 +96,9 @@ def python_that(answers: str) -> str:
     return f'echo "{answers}"'
 
 
-def refusal(machine: Machine, **settings: str) -> str:
+def refusal(machine: Machine, *extra: str, **settings: str) -> str:
     """The one line, having checked that it is one, that the status is 2 and that nothing was created."""
-    result = machine.setup(None, **settings)
+    result = machine.setup(*extra, user=None, **settings)
     assert result.returncode == 2, result
     assert result.stdout == ""
     lines = result.stderr.splitlines()
@@ -277,6 +282,26 @@ def test_moved_checkout_gets_its_own_venv(machine: Machine, tmp_path: Path) -> N
     moved = Machine(machine.checkout.rename(tmp_path / "elsewhere"), machine.programs)
     assert moved.setup(TREECAST_PYTHON="python3").returncode == 0
     assert not (moved.checkout / ".venv" / "of the old place").exists()
+
+
+def test_two_at_once_make_one_venv(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    first, second = (machine.start(TREECAST_PYTHON="python3") for _ in range(2))
+    first.communicate()
+    second.communicate()
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert len(pip_log(machine)) == 2
+
+
+def test_extra_wish_is_checked_beside_a_finished_venv(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.setup(TREECAST_PYTHON="python3")
+    before = machine.created()
+    result = machine.setup("fuzzer", TREECAST_PYTHON="python3")
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "missing: clang with libFuzzer; run as root: apt-get install" in line
+    assert machine.created() == before
 
 
 def test_system_pip_is_never_called(machine: Machine) -> None:

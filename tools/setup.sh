@@ -130,9 +130,12 @@ check_compiler() {
 }
 
 check_fuzzer() {
+    local version probe found=no
+    probe=$(mktemp)    # linking is the test: the compiler may be there without the library
     printf '#include <cstddef>\nextern "C" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) { return 0; }\n' |
-        clang++ -std=c++20 -fsanitize=fuzzer,address -x c++ - -o /dev/null >/dev/null 2>&1 && return
-    local version
+        clang++ -std=c++20 -fsanitize=fuzzer,address -x c++ - -o "$probe" >/dev/null 2>&1 && found=yes
+    rm -f "$probe"
+    [ $found = no ] || return 0
     version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
     lack "clang with libFuzzer" clang g++ "libclang-rt-${version:-14}-dev"
 }
