@@ -68,6 +68,9 @@ apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|ForceIPv4|Retries
     >"$world/etc/apt/apt.conf.d/90this-machine" || true
 cp -L /etc/resolv.conf /etc/hosts "$world/etc/"
 mount -t proc proc "$world/proc"
+mkdir -p "$world/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$world/dev/pts"    # a Debian that runs has it, minimal or not
+ln -sf pts/ptmx "$world/dev/ptmx"
 
 mapfile -t settings < <(env | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE=|CURL_CA_BUNDLE=|GIT_SSL_|(https?|no|HTTPS?|NO)_(proxy|PROXY)=)')
 configuration=$(.venv/bin/python -m pip config list | grep -v '^:env:' || true)
@@ -123,7 +126,7 @@ try() {    # try USER EXPECTED-STATUS command…
         printf '\n## %d. As %s: `%s`\n\nStatus %d after %d s: %s\n\n```\n' \
             $number "$user" "$*" $status $((SECONDS - began)) "$verdict"
         # The lines that tell, without the many that a test run prints between them.
-        grep -E '^(treecast|make: |=+ .* in )|^[0-9]+ passed|results/|^FAILED|^ERROR' "$log" | tail -n 12
+        grep -E '^(treecast|make: |=+ .* in )|^[0-9]+ passed|results/|^FAILED|^ERROR' "$log" | grep -v ' … [0-9]* s$' | tail -n 12
         printf '```\n'
     } >>"$record"
     [ "$verdict" = ok ] || { tail -n 30 "$log" >&2; }
