@@ -245,7 +245,6 @@ def test_slashes_after_msg() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=20_000)
 @given(queries(depth=3), st.lists(documents(), min_size=5, max_size=5))
 def test_canonical_selects_the_same_at_length(text: str, trees: list[etree._ElementTree]) -> None:
     canonical = str(treecast.parse(text, namespaces=NAMESPACES))
