@@ -27,7 +27,7 @@ def load_schema(data: str | None, report: Report) -> Schema:
     if data and path.exists():
         report.note("schema: NITF 2.5")
         return Schema.from_dtd(path)
-    report.note("schema: the built-in news schema (no data directory with the NITF DTD was given)")
+    report.stand_in("schema: the built-in news schema, for no data directory with the NITF DTD was given")
     return Schema.news()
 
 
@@ -41,9 +41,9 @@ def load_yfilter(data: str | None, report: Report) -> tuple[list[str], list[byte
         report.note(f"input: {len(texts):,} queries and {len(files)} documents of the YFilter release")
         return texts, [file.read_bytes() for file in files]
     schema = Schema.news()
-    report.note(
-        f"input: {YFILTER_COUNT:,} queries and 500 documents drawn from the built-in news schema "
-        "(no data directory with the YFilter release was given)"
+    report.stand_in(
+        f"input: {YFILTER_COUNT:,} queries and 500 documents drawn from the built-in news schema, "
+        "for no data directory with the YFilter release was given"
     )
     texts = list(generate_queries(schema, YFILTER_COUNT, QuerySettings(depth_max=6), seed=1))
     return texts, list(generate_documents(schema, 500, DocumentSettings(bytes_target=3800, depth_max=8), seed=1))

@@ -76,10 +76,16 @@ class Report:
     arguments: list[str]
     notes: list[str] = field(default_factory=list)
     rows: list[tuple[str, ...]] = field(default_factory=list)
+    barred: bool = True
 
     def note(self, text: str) -> None:
         self.notes.append(text)
         print(f"# {text}", flush=True)
+
+    def stand_in(self, text: str) -> None:
+        """Note that other inputs were used than those that the bars were set for, and drop the bars."""
+        self.barred = False
+        self.note(f"{text}; the bars are for the real inputs, and left out")
 
     def ratio(
         self, figure: str, ours: Seconds, lxml: Seconds, documents: int, matches: float, bar: float | None = None
@@ -124,6 +130,8 @@ class Report:
         bar: str = "",
         met: bool | None = None,
     ) -> None:
+        if not self.barred:
+            bar, met = "", None
         verdict = "" if met is None else "met" if met else "MISSED"
         row = (figure, value, unit, lxml, cpu, wall, matches, bar, verdict)
         if not self.rows:
