@@ -133,15 +133,18 @@ class Vocabulary:
             return local, f"{self.judge_prefixes[uri]}:{local}" if uri else local
         for prefix, bound in self.prefixes:
             if prefix and bound == uri:
-                return f"{prefix}:{local}", f"{self.judge_prefixes[uri]}:{local}"
-        return "*", "*"
+                test = random.choice((local, local, "*"))
+                return f"{prefix}:{test}", f"{self.judge_prefixes[uri]}:{test}"
+        any_namespace = f"*[local-name()='{local}']"
+        return any_namespace, any_namespace
 
     def attribute(self, random: Random, uri: str, local: str) -> tuple[str, str]:
         if not uri:
             return local, local
         for prefix, bound in self.prefixes:
             if prefix and bound == uri:
-                return f"{prefix}:{local}", f"{self.judge_prefixes[uri]}:{local}"
+                test = random.choice((local, "*"))
+                return f"{prefix}:{test}", f"{self.judge_prefixes[uri]}:{test}"
         return "*", "*"
 
 

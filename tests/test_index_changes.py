@@ -325,6 +325,16 @@ def test_namespaces_of_the_index_and_of_the_subscription() -> None:
         index.add("unbound", "//z:b")
 
 
+def test_any_name_of_a_namespace_and_any_namespace_of_a_name() -> None:
+    index = Index(namespaces={"p": "urn:1"})
+    index.add_many([("all", "//p:*"), ("at", "//@p:*"), ("local", "//*[local-name()='b']")])
+    assert index.match(b"<r xmlns:q='urn:1'><q:z/></r>") == ["all"]
+    assert index.match(b"<r xmlns:q='urn:1' q:z='1'/>") == ["at"]
+    assert index.match(b"<r><b xmlns='urn:2'/></r>") == ["local"]
+    assert index.match(b"<b/>") == ["local"]
+    assert index.match(b"<r xmlns='urn:2' z='1'/>") == []
+
+
 def test_xml_is_predefined() -> None:
     index = Index()
     index.add("x", "//@xml:lang")

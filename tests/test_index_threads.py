@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Self
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from treecast import Index, QueryError
@@ -80,6 +82,43 @@ def test_one_call_sees_one_set() -> None:
             if number >= 5:
                 index.remove(f"s{number - 5}")
     assert len(index) == 6
+
+
+def add_and_remove(index: Index, place: int) -> None:
+    index.add(f"n{place}", "//b")
+    index.remove(f"n{place}")
+
+
+CHANGES: dict[str, Callable[[Index, int], None]] = {
+    "replace": lambda index, place: index.replace(f"s{place}", "/nothing"),
+    "add": lambda index, place: index.add(f"n{place}", f"//b | //n{place}"),
+    "add and remove": add_and_remove,
+    "drop caches": lambda index, _: index.drop_caches(),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_a_long_call_sees_the_set_it_began_with(change: str, threads: int) -> None:
+    """Hundreds of changes while one call works through thousands of documents: all of them see the same set."""
+    document = b"<a>" + b"<b/>" * 40 + b"</a>"
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            index = Index()
+            index.add("steady", "/a")
+            index.add_many((f"s{place}", ("//b", "/a/b", "/a")[place % 3]) for place in range(300))
+            started = threading.Event()
+
+            def call(index: Index = index, started: threading.Event = started) -> pa.Table:
+                started.set()
+                return index.match_many([document] * 3000, threads=threads)
+
+            future = pool.submit(call)
+            started.wait()
+            for place in range(300):
+                CHANGES[change](index, place)
+            counts = pc.value_counts(future.result()["document"]).field("counts").unique().to_pylist()
+            assert len(counts) == 1, f"documents of one call saw {counts} subscriptions"
 
 
 def test_replace_leaves_no_gap() -> None:
