@@ -173,13 +173,15 @@ def vary(random: Random, parts: Parts, dialect: Dialect) -> Parts:
 
 
 def draw_pair(random: Random, dialect: Dialect) -> tuple[treecast.Query, treecast.Query]:
-    """(a, b), both readable; a is drawn near b, or at random."""
+    """(a, b), both readable; a is mostly a more general relative of b, sometimes the other way round or unrelated."""
     while True:
         parts = draw_parts(random, dialect)
         near = parts if random.random() < 0.85 else draw_parts(random, dialect)
         for _ in range(random.randint(1, 3)):
             near = vary(random, near, dialect)
         texts = [show(near), show(parts)]
+        if random.random() < 0.2:
+            texts.reverse()
         for which in (0, 1):
             if random.random() < dialect.choices / 2:
                 texts[which] += " | " + show(draw_parts(random, dialect))
@@ -354,6 +356,18 @@ class Judge:
 
     def matches(self, document: Any) -> bool:
         return bool(self.evaluate(document))
+
+
+def is_contained(a: treecast.Query, b: treecast.Query, gap_max: int, documents_max: int) -> bool | None:
+    """Whether a matches the canonical documents of b; None where there are too many of them to tell."""
+    judge_a, judge_b = Judge(a), Judge(b)
+    for count, document in enumerate(canonical(b, gap_max)):
+        assert judge_b.matches(document), f"{b}: {etree.tostring(document).decode()}"
+        if not judge_a.matches(document):
+            return False
+        if count == documents_max:
+            return None
+    return True
 
 
 def count_triples(random: Random, dialect: Dialect, triples: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from covering import ALL, DESCEND, MIXED, NAMESPACES, WILD, Dialect, Judge, canonical, count_triples, draw_pair
+from covering import ALL, DESCEND, MIXED, NAMESPACES, WILD, Dialect, count_triples, draw_pair, is_contained
 from lxml import etree
 
 import treecast
@@ -103,6 +103,8 @@ YES = [
     ("/a/b[1]", "/a/b"),
     ("/a/b[last()]", "//x[/a/b/c]"),
     ("//b[position() >= 1]", "/a/b"),
+    ("/a/b[position() != 0]", "/a/b"),
+    ("/a/b[not(position() < 1)]/c", "/a/b/c"),
     ("//a[b][2]", "//a[b][2][c]/d"),
     # what can never match is covered by anything
     ("/q", "/a/self::b"),
@@ -129,6 +131,12 @@ NO = [
     ("/a[b/d][b/e]", "/a[b/d]"),
     ("/a/b[d][e]", "/a[b/d][b/e]"),
     ("/a//*/b", "/a//b"),
+    ("/a/*/b", "/a//*/b"),
+    ("/a/b | /a/*/b", "/a//b"),
+    ("/a/b | /a/*/b | /a/*/*/*//b", "/a//b"),
+    ("/q", "/a[@* = 1][@* = 2]"),
+    ("/q", "/a[@p:* = 1][@p:* = 2]"),
+    ("/q", "/a[b = 1][b = 2]"),
     ("/a[b]", "/a[b or c]"),
     ("/a/@x", "/a/x"),
     ("/a/text()", "/a"),
@@ -145,12 +153,16 @@ NO = [
     ("/a[. = 'x']", "/a[text() = 'x']"),
     ("/a[contains(b, 'x')]", "/a[b = 'x']"),
     ("/a[contains(b, 'x')]", "/a"),
+    ("/a[contains(., 'x')]", "/a[@b = 'x']"),
     ("/a[b]", "/a[contains(b, '')]"),
     ("/a[not(b)]", "/a[not(b[c])]"),
     ("/a[not(@x = 1)]", "/a[@x != '1']"),
     ("/a[@x != 1]", "/a[not(@x = 1)]"),
     ("/a[. >= 5]", "/a[not(. < 5)]"),
     ("/a/b[2]", "/a/b"),
+    ("/a/c[2]", "/a/b/c[2]"),
+    ("/a/b[position() != 1]", "/a/b"),
+    ("/a/b[not(position() < 2)]/c", "/a/b/c"),
     ("/a/b[1]/c", "/a/b/c"),
     ("/a/b[2]", "/a/b[3]"),
     ("//a[2]", "/descendant::a[2]"),
@@ -196,9 +208,6 @@ def test_reflexive_and_transitive(dialect: Dialect) -> None:
         chains += a.covers(b)
 
 
-CANONICAL_MAX = 300  # pairs with more canonical documents are left out
-
-
 @pytest.mark.parametrize(("dialect", "gap_max"), [(DESCEND, 1), (WILD, 0)])
 def test_complete_for_two_fragments(dialect: Dialect, gap_max: int) -> None:
     """By Miklau and Suciu a covers b if and only if a matches all canonical documents of b; lxml tells whether."""
@@ -206,21 +215,25 @@ def test_complete_for_two_fragments(dialect: Dialect, gap_max: int) -> None:
     answers = {True: 0, False: 0}
     for _ in range(3_000):
         a, b = draw_pair(random, dialect)
-        judge_a, judge_b = Judge(a), Judge(b)
-        expected = True
-        for count, document in enumerate(canonical(b, gap_max)):
-            assert judge_b.matches(document), f"{b}: {etree.tostring(document).decode()}"
-            if count == CANONICAL_MAX:
-                break
-            if not judge_a.matches(document):
-                expected = False
-                break
-        else:
-            count = 0
-        if count < CANONICAL_MAX:
-            assert a.covers(b) == expected, f"{a} covers {b}: {expected}"
-            answers[expected] += 1
+        contained = is_contained(a, b, gap_max, documents_max=300)
+        if contained is not None:
+            assert a.covers(b) == contained, f"{a} covers {b}: {contained}"
+            answers[contained] += 1
     assert min(answers.values()) > 400
+
+
+def test_certain_with_wildcards_and_gaps_together() -> None:
+    random = Random("mixed")
+    unknown = known = 0
+    for _ in range(1_500):
+        a, b = draw_pair(random, MIXED)
+        contained = is_contained(a, b, gap_max=2, documents_max=100)
+        if contained is not None:
+            known += contained and a.covers(b)
+            unknown += contained and not a.covers(b)
+            assert contained or not a.covers(b), f"{a} does not cover {b}"
+    assert known > 300
+    assert unknown < known / 50
 
 
 def test_never_contradicts_matching() -> None:
@@ -229,7 +242,7 @@ def test_never_contradicts_matching() -> None:
     assert matched > 12_000
     assert pairs > 5_000
     for dialect in (DESCEND, WILD, MIXED):
-        count_triples(Random("triples"), dialect, 2_000)
+        count_triples(Random("triples"), dialect, 1_500)
 
 
 def test_work_is_bounded() -> None:
