@@ -38,4 +38,5 @@ NB_MODULE(_native, m) {
     bind_document(m);
     bind_query(m);
     bind_index(m);
+    bind_explain(m);
 }

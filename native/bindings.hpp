@@ -28,5 +28,6 @@ nb::object to_python(const Failure& failure, std::string_view query = {});
 void bind_document(nb::module_& m);   // bindings_document.cpp
 void bind_query(nb::module_& m);      // bindings_query.cpp
 void bind_index(nb::module_& m);      // bindings_index.cpp
+void bind_explain(nb::module_& m);    // bindings_explain.cpp
 
 }  // namespace treecast

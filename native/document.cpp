@@ -1,6 +1,7 @@
 #include "document.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 namespace treecast {
 
@@ -25,7 +26,16 @@ void StringArena::reset() {
     room_ = bytes_ = 0;
 }
 
-NameTable::NameTable() { intern_uri(""); }
+namespace {
+
+uint64_t next_generation() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+}  // namespace
+
+NameTable::NameTable() : generation_(next_generation()) { intern_uri(""); }
 
 uint32_t NameTable::intern_uri(std::string_view uri) {
     uint64_t hash = hash_bytes(uri);
@@ -48,6 +58,18 @@ uint32_t NameTable::intern(uint32_t uri_id, std::string_view local) {
     return id;
 }
 
+uint32_t NameTable::find_uri(std::string_view uri) const {
+    return uri_slots_.find(hash_bytes(uri), [&](uint32_t other) { return uris_[other] == uri; });
+}
+
+uint32_t NameTable::find(std::string_view uri, std::string_view local) const {
+    uint32_t uri_id = find_uri(uri);
+    if (uri_id == none) return none;
+    return slots_.find(hash_bytes(local, uri_id + 1), [&](uint32_t other) {
+        return entries_[other].uri == uri_id && entries_[other].local == local;
+    });
+}
+
 size_t NameTable::bytes() const {
     return strings_.bytes() + entries_.capacity() * sizeof(Entry) + uris_.capacity() * sizeof(std::string_view) +
            (uri_slots_.mask() + slots_.mask() + 2) * sizeof(uint32_t);
@@ -60,7 +82,7 @@ void NameTable::reset() {
     uri_slots_.reset();
     slots_.reset();
     intern_uri("");
-    ++generation_;
+    generation_ = next_generation();
 }
 
 namespace {

@@ -70,13 +70,16 @@ private:
 };
 
 // An expanded name: namespace URI ("" for none) and local part. Ids are dense and stay valid until `generation` changes:
-// a table is shared by all documents that one Reader reads, and starts afresh when it has grown past its limit.
+// a table is shared by all documents that one Reader reads, and starts afresh when it has grown past its limit. No two
+// tables of a process ever have the same generation, so whoever keeps ids need not fear a new table at an old address.
 class NameTable {
 public:
     NameTable();
     uint32_t intern(std::string_view uri, std::string_view local) { return intern(intern_uri(uri), local); }
     uint32_t intern(uint32_t uri_id, std::string_view local);
     uint32_t intern_uri(std::string_view uri);                      // "" has 0
+    uint32_t find(std::string_view uri, std::string_view local) const;   // `none` where no document had it
+    uint32_t find_uri(std::string_view uri) const;
     std::string_view uri(uint32_t id) const { return uris_[entries_[id].uri]; }
     std::string_view local(uint32_t id) const { return entries_[id].local; }
     uint32_t uri_id(uint32_t id) const { return entries_[id].uri; }
@@ -92,7 +95,7 @@ private:
     std::vector<std::string_view> uris_;
     StringArena strings_;
     IdSlots uri_slots_, slots_;
-    uint64_t generation_ = 1;
+    uint64_t generation_;
 };
 
 // A string value: a slice of `source`, or of `decoded` where references, CDATA or line ends made it differ from the source.

@@ -13,6 +13,7 @@
 //   TC109  a prefix without a namespace, or a binding that cannot be
 //   TC110  not UTF-8, or a character that XML does not have
 //   TC111  predicates, where only plain paths are matched
+//   TC112  or, not(), positions and other things that have no place in an ordered pattern
 //
 //   (TC14x belongs to the index, TC30x to documents.)
 //   TC321  text longer than query_limits.text_bytes_max
@@ -165,5 +166,8 @@ void check_bindings(const Bindings& bindings);
 
 // The Failure for a query with predicates where only plain paths are matched, at the first predicate.
 [[noreturn]] void refuse_predicates(const Query& query);
+
+// Throws a Failure (TC112) where a query is no ordered pattern: all its conditions must hold, and its branches go down.
+void check_ordered(const Query& query);
 
 }  // namespace treecast

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import treecast
+from treecast import _native
 from treecast.errors import MESSAGE_CHARS_MAX
 
 ERRORS = Path(__file__).parent / "errors"
@@ -22,8 +23,10 @@ NATIVE = Path(__file__).parent.parent / "native"
 
 
 def refuse_query(data: bytes) -> None:
-    """Parse a query; one that parses is refused for its predicates, where only plain paths are matched."""
-    treecast.parse(data.decode().removesuffix("\n"))._native.refuse_predicates()
+    """Parse a query; one that parses is no ordered pattern, or has predicates where only plain paths are matched."""
+    query = treecast.parse(data.decode().removesuffix("\n"))._native
+    _native.check_ordered(query)
+    query.refuse_predicates()
 
 
 def refuse_document(data: bytes) -> None:

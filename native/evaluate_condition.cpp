@@ -1,0 +1,150 @@
+// What stands in brackets, on one item: truth, comparison, string and number values.
+#include "evaluate.hpp"
+#include "number.hpp"
+
+#include <limits>
+
+namespace treecast {
+
+namespace {
+
+template <class T>
+bool related(Relation relation, const T& left, const T& right) {
+    switch (relation) {
+        case Relation::eq: return left == right;
+        case Relation::ne: return left != right;   // true where one is NaN
+        case Relation::lt: return left < right;
+        case Relation::le: return left <= right;
+        case Relation::gt: return left > right;
+        case Relation::ge: return left >= right;
+    }
+    return false;
+}
+
+}  // namespace
+
+bool Evaluator::check_predicates(const Step& step, Item item) {
+    for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next)
+        if (!check_kept(expr, item)) return false;
+    return true;
+}
+
+bool Evaluator::check_kept(uint32_t expr, Item item) {
+    uint32_t slot = expr_plans_[expr].slot;
+    if (slot == none) return check(expr, item, 1, 1);
+    Verdict known = verdict(slot, item.index);
+    if (known != Verdict::unknown) return known == Verdict::yes;
+    bool value = check(expr, item, 1, 1);
+    keep(slot, item.index, value);
+    return value;
+}
+
+bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t last) {
+    const Expr& expr = query_->expr(index);
+    switch (expr.kind) {
+        case ExprKind::conjunction:
+            for (uint32_t operand = expr.first; operand != no_entry; operand = query_->expr(operand).next)
+                if (!check(operand, item, position, last)) return false;
+            return true;
+        case ExprKind::disjunction:
+            for (uint32_t operand = expr.first; operand != no_entry; operand = query_->expr(operand).next)
+                if (check(operand, item, position, last)) return true;
+            return false;
+        case ExprKind::negation: return !check(expr.first, item, position, last);
+        case ExprKind::exists:
+        case ExprKind::compare: return check_paths(index, item);
+        case ExprKind::contains:
+        case ExprKind::starts_with: return check_first(expr, item);
+        case ExprKind::position: return related<double>(expr.relation, position, query_->value(expr.value).number);
+        case ExprKind::position_last: return related(expr.relation, position, last);
+        case ExprKind::last: return related<double>(expr.relation, last, query_->value(expr.value).number);
+    }
+    return false;
+}
+
+// exists, compare: whether one of the paths leads to something that passes.
+bool Evaluator::check_paths(uint32_t index, Item item) {
+    const Expr& expr = query_->expr(index);
+    uint32_t goal = expr.kind == ExprKind::compare ? index : no_entry;
+    for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
+        const PathEntry& path = query_->path(at);
+        if (path.absolute) {
+            if (path_verdicts_[at] == Verdict::unknown)
+                path_verdicts_[at] = reaches(path.first, none, goal) ? Verdict::yes : Verdict::no;
+            if (path_verdicts_[at] == Verdict::yes) return true;
+        } else if (path.first == no_entry) {
+            if (goal == no_entry || compare(expr, item)) return true;
+        } else if (reaches(path.first, item.index, goal)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// contains, starts-with: of the first item, in document order; of no item, the empty string.
+bool Evaluator::check_first(const Expr& expr, Item item) {
+    const PathEntry& path = query_->path(expr.first);
+    if (!path.absolute) return check_first_text(expr, first_item(path, item));
+    Verdict& known = path_verdicts_[expr.first];
+    if (known == Verdict::unknown) {
+        bool value = check_first_text(expr, first_item(path, item));
+        path_verdicts_[expr.first] = value ? Verdict::yes : Verdict::no;
+        return value;
+    }
+    return known == Verdict::yes;
+}
+
+bool Evaluator::check_first_text(const Expr& expr, Item first) {
+    std::string_view wanted = query_->view(query_->value(expr.value).text);
+    std::string_view text = first.index == none ? std::string_view() : text_of(first);
+    return expr.kind == ExprKind::contains ? text.find(wanted) != std::string_view::npos : text.starts_with(wanted);
+}
+
+bool Evaluator::compare(const Expr& expr, Item item) {
+    const Value& value = query_->value(expr.value);
+    bool equality = expr.relation == Relation::eq || expr.relation == Relation::ne;
+    if (equality && !value.is_number)
+        return text_equals(item, query_->view(value.text)) == (expr.relation == Relation::eq);
+    // Against a literal, an order is one of numbers too.
+    double right = value.is_number ? value.number : to_number(query_->view(value.text));
+    return related(expr.relation, number_of(item), right);
+}
+
+bool Evaluator::text_equals(Item item, std::string_view text) const {
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]) == text;
+    if (item.kind == StepKind::text) return d.value(d.text[item.index]) == text;
+    Range texts = texts_of(item.index);
+    for (uint32_t at = texts.begin; at < texts.end; ++at) {
+        std::string_view piece = d.value(d.text[at]);
+        if (!text.starts_with(piece)) return false;
+        text.remove_prefix(piece.size());
+    }
+    return text.empty();
+}
+
+// The view lives until the next call.
+std::string_view Evaluator::text_of(Item item) {
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]);
+    if (item.kind == StepKind::text) return d.value(d.text[item.index]);
+    Range texts = texts_of(item.index);
+    if (texts.empty()) return {};
+    if (texts.end - texts.begin == 1) return d.value(d.text[texts.begin]);
+    buffer_.clear();
+    for (uint32_t at = texts.begin; at < texts.end; ++at) buffer_ += d.value(d.text[at]);
+    return buffer_;
+}
+
+double Evaluator::number_of(Item item) {
+    if (item.kind == StepKind::element) {
+        // PERF: most elements with much text are no numbers, and the first letter tells.
+        Range texts = texts_of(item.index);
+        for (uint32_t at = texts.begin; at < texts.end; ++at)
+            for (char c : document_->value(document_->text[at]))
+                if (!in_number(c)) return std::numeric_limits<double>::quiet_NaN();
+    }
+    return to_number(text_of(item));
+}
+
+}  // namespace treecast
