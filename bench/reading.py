@@ -21,17 +21,21 @@ from lxml import etree
 from treecast import DocumentError, _native
 from treecast.document import Limits, read
 
-WORDS = (
-    "market shares rose after the central bank said it would keep rates low until spring while analysts in Zürich warned "
-    "of slower growth and a weak currency the minister declined to comment on the report that was published on Monday"
-).split()
+PROSE = (
+    "market shares rose after the central bank said it would keep rates low until spring while analysts in Zürich "
+    "warned of slower growth and a weak currency the minister declined to comment on the report published on Monday"
+)
+WORDS = PROSE.split()
 INLINE = ("em", "person", "location", "org", "chron", "money")
 
 
 def news_document(bytes_wanted: int, seed: int) -> bytes:
-    """A document in the manner of NITF: a head of metadata, then blocks of paragraphs with inline markup and a table."""
+    """A document in the manner of NITF: a head of metadata, then paragraphs with inline markup, and tables."""
     rng = random.Random(seed)
-    sentence = lambda low, high: " ".join(rng.choice(WORDS) for _ in range(rng.randint(low, high)))  # noqa: E731
+
+    def sentence(low: int, high: int) -> str:
+        return " ".join(rng.choice(WORDS) for _ in range(rng.randint(low, high)))
+
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<!DOCTYPE nitf SYSTEM "nitf.dtd">',

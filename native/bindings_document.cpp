@@ -147,20 +147,23 @@ void bind_document(nb::module_& m) {
              nb::arg("entities").none() = nb::none())
         .def("__len__", [](const HeldDocument& held) { return held->elements(); })
         .def_prop_ro("data", [](const HeldDocument& held) { return held.data(); })
-        .def("names", &element_names)
-        .def("parents", [](nb::handle self) { return column<uint32_t, int32_t>(self, nb::cast<HeldDocument&>(self)->parent); })
-        .def("depths", [](nb::handle self) { return column(self, nb::cast<HeldDocument&>(self)->depth); })
-        .def("sizes", [](nb::handle self) { return column(self, nb::cast<HeldDocument&>(self)->size); })
+        .def("names", &element_names, nb::sig("def names(self) -> list[tuple[str, str]]"))
+        .def("parents", [](nb::handle self) { return column<uint32_t, int32_t>(self, nb::cast<HeldDocument&>(self)->parent); },
+             nb::sig("def parents(self) -> memoryview"))
+        .def("depths", [](nb::handle self) { return column(self, nb::cast<HeldDocument&>(self)->depth); },
+             nb::sig("def depths(self) -> memoryview"))
+        .def("sizes", [](nb::handle self) { return column(self, nb::cast<HeldDocument&>(self)->size); },
+             nb::sig("def sizes(self) -> memoryview"))
         .def("starts", [](nb::handle self) {
             auto& held = nb::cast<HeldDocument&>(self);
             return offsets(self, *held, held->start);
-        })
+        }, nb::sig("def starts(self) -> memoryview"))
         .def("ends", [](nb::handle self) {
             auto& held = nb::cast<HeldDocument&>(self);
             return offsets(self, *held, held->end);
-        })
-        .def("attributes", &all_attributes)
-        .def("texts", &all_texts)
+        }, nb::sig("def ends(self) -> memoryview"))
+        .def("attributes", &all_attributes, nb::sig("def attributes(self) -> list[tuple[int, tuple[str, str], str]]"))
+        .def("texts", &all_texts, nb::sig("def texts(self) -> list[tuple[int, str]]"))
         .def("string_value", &string_value, nb::arg("element"))
         .def("slice", &element_bytes, nb::arg("element"));
     m.def("read_many", &read_many, nb::arg("documents"), nb::arg("limits"), nb::arg("entities").none() = nb::none(),

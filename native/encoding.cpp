@@ -33,7 +33,12 @@ struct DeclarationParser {
     }
     // The quoted value of the pseudo-attribute `name`, if that is what comes next.
     bool value(std::string_view name, std::string_view& out, size_t& offset) {
-        if (text.substr(at, name.size()) != name) return false;
+        std::string_view next = text.substr(at, name.size());
+        if (next != name) {
+            if (next.empty() || next.size() == name.size() || next != name.substr(0, next.size())) return false;
+            at = text.size();
+            broken("");
+        }
         at += name.size();
         spaces();
         if (at >= text.size() || text[at] != '=') broken("expected '=' in the XML declaration");
@@ -112,11 +117,11 @@ Encoding sniff_encoding(std::string_view bytes, bool& marked) {
 
 Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, bool marked) {
     bool utf16 = sniffed != Encoding::utf8;
-    std::string name(declaration.encoding);
-    for (char& c : name)
-        if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+    std::string name;                       // as people vary it: UTF-8, utf_8, UTF8
+    for (char c : declaration.encoding)
+        if (c != '-' && c != '_') name += c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
     size_t offset = declaration.encoding_offset;
-    if (name.empty()) {
+    if (declaration.encoding.empty()) {
         if (utf16 && !marked)
             fail("TC204", 0, "UTF-16 without a byte order mark must be declared", convert_hint);
         return sniffed;
@@ -126,17 +131,16 @@ Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, 
                                   " but the document is in " + actual, "declare the encoding that the bytes are in");
     };
     static const struct { const char* name; Encoding encoding; } known[] = {
-        {"utf-8", Encoding::utf8},          {"utf8", Encoding::utf8},          {"utf-16", Encoding::utf16_le},
-        {"utf-16le", Encoding::utf16_le},   {"utf-16be", Encoding::utf16_be},  {"us-ascii", Encoding::ascii},
-        {"ascii", Encoding::ascii},         {"iso-8859-1", Encoding::latin1},  {"iso_8859-1", Encoding::latin1},
-        {"latin1", Encoding::latin1},       {"latin-1", Encoding::latin1},     {"windows-1252", Encoding::windows1252},
+        {"utf8", Encoding::utf8},        {"utf16", Encoding::utf16_le},   {"utf16le", Encoding::utf16_le},
+        {"utf16be", Encoding::utf16_be}, {"usascii", Encoding::ascii},    {"ascii", Encoding::ascii},
+        {"iso88591", Encoding::latin1},  {"latin1", Encoding::latin1},    {"windows1252", Encoding::windows1252},
         {"cp1252", Encoding::windows1252},
     };
     for (auto& [label, encoding] : known) {
         if (name != label) continue;
         bool says_utf16 = encoding == Encoding::utf16_le || encoding == Encoding::utf16_be;
         if (utf16) {
-            if (!says_utf16 || (name != "utf-16" && encoding != sniffed)) mismatch(encoding_label(sniffed));
+            if (!says_utf16 || (name != "utf16" && encoding != sniffed)) mismatch(encoding_label(sniffed));
             return sniffed;
         }
         if (says_utf16) mismatch("an encoding of single bytes");

@@ -36,13 +36,17 @@ TREECAST_INLINE uint32_t bits(Bytes matches) { return static_cast<uint32_t>(_mm2
 
 struct Scan {
     static TREECAST_INLINE const char* find_text_stop(const char* at) {
-        const Bytes table = stop_table(0, 0, '&', 0, 0, 0, '<', ']', 0, 0);
-        for (;; at += 32) {
-            Bytes block = load(at);
-            Bytes stops = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, block), block);
-            uint32_t found = bits(_mm256_or_si256(stops, _mm256_cmpeq_epi8(block, _mm256_set1_epi8('\r'))));
-            if (found) return at + __builtin_ctz(found);
+        // PERF: 64 bytes a turn, because most texts are shorter and whether the loop ends is then well predicted
+        // (bench/reading.py).
+        for (;; at += 64) {
+            uint64_t found = text_stops(load(at)) | static_cast<uint64_t>(text_stops(load(at + 32))) << 32;
+            if (found) return at + __builtin_ctzll(found);
         }
+    }
+    static TREECAST_INLINE uint32_t text_stops(Bytes block) {
+        const Bytes table = stop_table(0, 0, '&', 0, 0, 0, '<', ']', 0, 0);
+        Bytes stops = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, block), block);
+        return bits(_mm256_or_si256(stops, _mm256_cmpeq_epi8(block, _mm256_set1_epi8('\r'))));
     }
     static TREECAST_INLINE const char* find_value_stop(const char* at, char quote) {
         const Bytes table = stop_table(0, '"', '&', '\'', '\t', '\n', '<', '\r', 0, 0);

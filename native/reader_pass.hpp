@@ -23,8 +23,10 @@ struct Pass {
 
     uint32_t offset(const char* pointer) const { return static_cast<uint32_t>(pointer - base); }
 
-    TREECAST_INLINE QName* find_name(const char* name, NamePlace place) {
-        uint32_t length = Scan::name_length(name);
+    // PERF: `length` comes from the scan, not from the entry, so that reading on need not wait for the look-up
+    // (bench/reading.py).
+    TREECAST_INLINE QName* find_name(const char* name, NamePlace place, uint32_t& length) {
+        length = Scan::name_length(name);
         if (__builtin_expect(length - 1 < short_name_bytes - 1, 1)) {
             QName* const* slots = state.qnames.slots();
             size_t mask = state.qnames.slot_mask();
@@ -35,7 +37,9 @@ struct Pass {
                 if (__builtin_expect(key.equals(entry->bytes), 1)) return entry;
             }
         }
-        return state.learn_name(name, place);
+        QName* learnt = state.learn_name(name, place);
+        length = learnt->length;
+        return learnt;
     }
 
     TREECAST_INLINE void put_text(uint32_t begin, uint32_t end, bool in_decoded) {
@@ -79,18 +83,15 @@ struct Pass {
         }
     }
 
-    // An attribute value with references or white space to be normalised. Returns the closing quote.
-    TREECAST_NOINLINE const char* read_value(const char* value, char quote, Span& span) {
+    // An attribute value with references or white space to be normalised: from here on its text is the end of `decoded`.
+    // Returns the closing quote.
+    TREECAST_NOINLINE const char* read_value(const char* value, char quote) {
         std::string& out = state.document.decoded;
-        span = Span{static_cast<uint32_t>(out.size()), 0, true};
         for (const char* from = value;;) {
             const char* stop = Scan::find_value_stop(from, quote);
-            out.append(from, stop);
+            out.append(from, static_cast<size_t>(stop - from));
             from = stop + 1;
-            if (*stop == quote) {
-                span.end = static_cast<uint32_t>(out.size());
-                return stop;
-            }
+            if (*stop == quote) return stop;
             switch (*stop) {
             case '&':
                 from = state.reference(stop, out, true);
@@ -111,7 +112,7 @@ struct Pass {
         }
     }
 
-    TREECAST_INLINE void put_attribute(QName& name, const char* name_at, const Span& value) {
+    TREECAST_INLINE void put_attribute(QName& name, const char* name_at, Span value) {
         Document& d = state.document;
         if (__builtin_expect(attributes == d.attribute_name.capacity(), 0)) {
             d.attribute_name.set_size(attributes);
@@ -145,8 +146,9 @@ struct Pass {
             while (is_space(*at));
             if (*at == '>' || *at == '/') continue;
             const char* name_at = at;
-            QName* name = find_name(at, NamePlace::attribute);
-            at += name->length;
+            uint32_t length;
+            QName* name = find_name(at, NamePlace::attribute, length);
+            at += length;
             if (*at == '=' && (at[1] == '"' || at[1] == '\'')) ++at;
             else at = state.equals_sign(at);
             if (++count > state.limits.attributes_max) state.too_many_attributes(name_at);
@@ -154,10 +156,15 @@ struct Pass {
             name->stamp = state.stamp;
             char quote = *at++;
             const char* stop = Scan::find_value_stop(at, quote);
-            Span value{offset(at), offset(stop), false};
-            if (__builtin_expect(*stop != quote, 0)) stop = read_value(at, quote, value);
+            uint32_t begin = offset(at), end = offset(stop);
+            bool decoded = *stop != quote;
+            if (__builtin_expect(decoded, 0)) {
+                begin = static_cast<uint32_t>(state.document.decoded.size());
+                stop = read_value(at, quote);
+                end = static_cast<uint32_t>(state.document.decoded.size());
+            }
             if (static_cast<size_t>(stop - at) > state.limits.attribute_bytes_max) state.value_too_long(at);
-            put_attribute(*name, name_at, value);
+            put_attribute(*name, name_at, Span{begin, end, decoded});
             at = stop + 1;
         }
     }
@@ -165,8 +172,9 @@ struct Pass {
     TREECAST_INLINE void start_tag() {
         Document& d = state.document;
         const char* tag = at;
-        QName* name = find_name(at + 1, NamePlace::element);
-        at += 1 + name->length;
+        uint32_t length;
+        QName* name = find_name(at + 1, NamePlace::element, length);
+        at += 1 + length;
         if (__builtin_expect(depth >= state.limits.depth_max, 0)) state.too_deep(tag);
         uint32_t element = elements++;
         d.start[element] = offset(tag);
@@ -195,7 +203,7 @@ struct Pass {
             if (__builtin_expect(state.hidden.size() != scope, 0)) state.restore_bindings(scope);
             return;
         }
-        state.open[depth++] = OpenElement{element, name->length, scope};
+        state.open[depth++] = OpenElement{element, length, scope};
         current = element;
     }
 

@@ -28,7 +28,7 @@ const char* ReaderState::prolog() {
         } else if (at[1] == '!' && at[2] == '-') {
             at = comment(at);
         } else if (at[1] == '!') {
-            if (seen_doctype) unexpected(at, "a document may have one DOCTYPE only");
+            if (seen_doctype) unexpected(at + 2 == end ? end : at, "a document may have one DOCTYPE only");
             at = doctype(at);
             seen_doctype = true;
         } else {
@@ -115,13 +115,18 @@ const char* ReaderState::literal(const char* at, bool pubid) {
     return stop + 1;
 }
 
+namespace {
+// Whether the text ends where a comment or instruction may have been about to begin.
+bool cut_note(std::string_view rest) { return rest == "" || rest == "<" || rest == "<!" || rest == "<!-"; }
+}  // namespace
+
 const char* ReaderState::internal_subset(const char* at) {
     for (;;) {
         at = skip_spaces(at);
         if (*at == ']') return at + 1;
         if (*at == '<' && at[1] == '?') at = instruction(at);
         else if (*at == '<' && at[1] == '!' && at[2] == '-') at = comment(at);
-        else if (at == end) unexpected(end, "");
+        else if (cut_note({at, static_cast<size_t>(end - at)})) unexpected(end, "");
         else throw brings_dtd(static_cast<size_t>(at - base));
     }
 }
@@ -154,7 +159,7 @@ size_t find_dtd(std::string_view text) {
         while (at < text.size() && is_space(text[at])) ++at;
         if (at < text.size() && skip_note(at) == at) break;
     }
-    return at < text.size() && text[at] != ']' ? at : std::string_view::npos;
+    return at < text.size() && text[at] != ']' && !cut_note(text.substr(at)) ? at : std::string_view::npos;
 }
 
 }  // namespace treecast

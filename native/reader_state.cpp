@@ -126,7 +126,7 @@ uint32_t ReaderState::plain_attribute(QName& name) {
     return name.attribute_id = names.intern(0u, name.text());
 }
 
-void ReaderState::attribute_met(QName& name, const char* at, const Span& value, uint32_t attribute) {
+void ReaderState::attribute_met(QName& name, const char* at, Span value, uint32_t attribute) {
     if (name.attribute_uri == declaration) declarations.push_back({name.attribute_id, at, value});
     else prefixed.push_back({attribute, &name, at});
 }

@@ -37,13 +37,13 @@ struct TextBuilder {
         } else if (!in_decoded && end == b) {
             end = e;
         } else {
-            text().append(from, to);
+            text().append(from, static_cast<size_t>(to - from));
         }
     }
     std::string& text() {              // where decoded characters go
         if (!in_decoded) {
             auto at = static_cast<uint32_t>(decoded.size());
-            decoded.append(base + begin, base + end);
+            decoded.append(base + begin, end - begin);
             begin = at;
             in_decoded = true;
         }
@@ -96,7 +96,7 @@ struct ReaderState {
     const char* cdata(const char* at, TextBuilder& text);
     const char* equals_sign(const char* at);                // returns the opening quote
     const char* end_tag(const char* at, uint32_t element, uint32_t name_length);
-    void attribute_met(QName& name, const char* at, const Span& value, uint32_t attribute);
+    void attribute_met(QName& name, const char* at, Span value, uint32_t attribute);
     uint32_t plain_attribute(QName& name);
     void resolve_attributes(uint32_t* attribute_names);
     uint32_t element_name(QName& name, const char* at);
