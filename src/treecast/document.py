@@ -19,6 +19,7 @@ windows-1252. A DTD is never processed and nothing is ever fetched.
 
 from __future__ import annotations
 
+import atexit
 import html.entities
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
@@ -69,6 +70,7 @@ def native_entities(entities: EntityTexts) -> _native.Entities | None:
 
 @lru_cache(maxsize=1)
 def _html_entities() -> _native.Entities:
+    atexit.register(_html_entities.cache_clear)  # nothing native may outlive the module
     texts = {name.removesuffix(";"): text for name, text in html.entities.html5.items() if name.endswith(";")}
     return _native.Entities(texts)
 
