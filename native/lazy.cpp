@@ -59,13 +59,6 @@ uint64_t SetPool::bytes() const {
     return sets_.capacity() * sizeof(Set) + table_.capacity() * 4 + indexes_.bytes() + masks_.bytes();
 }
 
-void AcceptBits::resize(uint32_t accepts) {
-    size_t words = (accepts + 63) / 64;
-    if (words_.size() == words) return;
-    words_.assign(words, 0);
-    touched_.assign((words + 63) / 64, 0);
-}
-
 Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)) {
     resolve({}, none, true);                    // symbol 0: fires nothing
     if (machine_->has_text()) text_symbol_ = resolve({}, label_text, false);

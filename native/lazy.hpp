@@ -12,6 +12,7 @@
 // One Lazy belongs to one thread at a time.
 #pragma once
 
+#include "accept_bits.hpp"
 #include "document.hpp"
 #include "machine.hpp"
 #include "words.hpp"
@@ -76,39 +77,6 @@ private:
     std::vector<uint32_t> table_;
     Arena<uint32_t> indexes_;
     Arena<uint64_t> masks_;
-};
-
-// A bitmap of accept ids with a second level that says which words were touched.
-class AcceptBits {
-public:
-    void resize(uint32_t accepts);
-    void add(WordsView words) {
-        for (uint32_t i = 0; i < words.size; ++i) {
-            uint32_t word = words.index[i];
-            words_[word] |= words.mask[i];
-            touched_[word >> 6] |= 1ull << (word & 63);
-        }
-    }
-    // Calls f(word, mask) for every touched word, ascending, and clears the set.
-    template <class F>
-    void drain(F&& f) {
-        for (size_t t = 0; t < touched_.size(); ++t) {
-            uint64_t rest = touched_[t];
-            if (!rest) continue;
-            touched_[t] = 0;
-            for (; rest; rest &= rest - 1) {
-                uint32_t word = static_cast<uint32_t>(t * 64 + __builtin_ctzll(rest));
-                uint64_t mask = words_[word];
-                words_[word] = 0;
-                f(word, mask);
-            }
-        }
-    }
-    void clear() { drain([](uint32_t, uint64_t) {}); }
-    uint64_t bytes() const { return (words_.capacity() + touched_.capacity()) * 8; }
-
-private:
-    std::vector<uint64_t> words_, touched_;
 };
 
 // What a Lazy asks about the names of a document.

@@ -15,6 +15,7 @@
 // The machine never changes once built; see store.hpp for how additions and removals live beside it.
 #pragma once
 
+#include "directory.hpp"
 #include "label.hpp"
 #include "words.hpp"
 
@@ -47,6 +48,7 @@ public:
 
     // `paths[i]` is accepted with the accept id accept_of[i] (filled in). Paths must be distinct.
     Machine(std::span<const Labels> paths, const LabelTable& table, std::vector<uint32_t>& accept_of);
+    Machine();                  // empty, to be filled by parts()
 
     uint32_t accepts() const { return accepts_; }
     uint32_t states() const { return states_; }
@@ -54,6 +56,13 @@ public:
     bool has_attributes() const { return has_attributes_; }
     uint64_t bytes() const;
     uint64_t serial() const { return serial_; }
+
+    // All that a saved machine consists of, in a fixed order: `visit` takes arrays and plain values.
+    template <class Visit>
+    void parts(Visit&& visit) {
+        visit(labels_), directories_.arrays(visit), visit(word_table_);
+        visit(root_), visit(states_), visit(accepts_), visit(has_text_), visit(has_attributes_);
+    }
 
     // The machine's number for a label, or `none`. Numbers ascend with labels.
     uint32_t local(uint32_t label) const;
@@ -67,26 +76,14 @@ public:
               Words& out_descend, std::vector<uint64_t>& scratch) const;
 
 private:
-    struct Directory {          // finds the Record of a word for one label
-        uint32_t records = 0, record_count = 0;
-        uint32_t place = 0;     // into bits_/ranks_ (wide), or into words_ (narrow: sorted word numbers)
-        bool wide = false;
-    };
     template <class Pext>
     void step_with(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh,
                    Words& out_accept, Words& out_descend, std::vector<uint64_t>& scratch) const;
-    template <class Pext>
-    void cross(WordsView sources, const Directory& directory, Words& out_fresh, Words& out_accept,
-               std::vector<uint64_t>& scratch) const;
     friend class MachineBuilder;
 
-    std::vector<uint32_t> labels_;       // sorted global labels; the position is the local number
-    std::vector<Directory> directories_; // by local number
-    std::vector<Record> records_;
-    std::vector<uint64_t> bits_;
-    std::vector<uint32_t> ranks_;
-    std::vector<uint32_t> words_;
-    std::vector<Word> word_table_;
+    Array<uint32_t> labels_;                 // sorted global labels; the position is the local number
+    Directories<Record> directories_;        // by local number
+    Array<Word> word_table_;
     uint32_t root_ = 0, states_ = 0, accepts_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;

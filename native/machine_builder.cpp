@@ -1,6 +1,8 @@
 // Builds a Machine from its paths: trie, order by reversed path, blocks, records.
 #include "machine.hpp"
 
+#include "order.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -9,26 +11,6 @@ namespace treecast {
 namespace {
 
 std::atomic<uint64_t> machine_serial{1};
-
-struct Keyed {
-    uint64_t key;
-    uint32_t value;
-};
-
-// Least significant digit first, over the bits that keys really use.
-void radix_sort(std::vector<Keyed>& items) {
-    uint64_t used = 0;
-    for (const Keyed& item : items) used |= item.key;
-    std::vector<Keyed> other(items.size());
-    for (int shift = 0; shift < 64 && (used >> shift); shift += 11) {
-        if (((used >> shift) & 2047) == 0) continue;
-        size_t counts[2049] = {};
-        for (const Keyed& item : items) ++counts[((item.key >> shift) & 2047) + 1];
-        for (int i = 0; i < 2048; ++i) counts[i + 1] += counts[i];
-        for (const Keyed& item : items) other[counts[(item.key >> shift) & 2047]++] = item;
-        items.swap(other);
-    }
-}
 
 }  // namespace
 
@@ -97,44 +79,25 @@ private:
         std::vector<uint32_t>().swap(table_);
     }
 
-    // Sorts inner entries by reversed path, by prefix doubling: ranks by the last 1, 2, 4, ... labels until all differ.
+    // Sorts inner entries by reversed path.
     void order_states() {
         std::vector<uint32_t> entries;
         for (uint32_t e = 0; e < parent_.size(); ++e)
             if (inner_[e]) entries.push_back(e);
+        entries = order_by_chains(entries, {label_.begin(), label_.end()}, parent_);
         size_t count = entries.size();
-        std::vector<uint32_t> rank(parent_.size(), 0), next_rank(parent_.size(), 0), ancestor(parent_), next_ancestor(parent_);
-        for (uint32_t e : entries) rank[e] = label_[e] + 1;
-        std::vector<Keyed> keyed(count);
-        for (;;) {
-            for (size_t i = 0; i < count; ++i) {
-                uint32_t e = entries[i];
-                uint64_t above = ancestor[e] == none ? 0 : rank[ancestor[e]];
-                keyed[i] = {uint64_t(rank[e]) << 32 | above, e};
-            }
-            radix_sort(keyed);
-            uint32_t distinct = 0;
-            for (size_t i = 0; i < count; ++i) {
-                if (i == 0 || keyed[i].key != keyed[i - 1].key) ++distinct;
-                next_rank[keyed[i].value] = distinct;
-            }
-            rank.swap(next_rank);
-            if (distinct == count) break;
-            for (uint32_t e : entries) next_ancestor[e] = ancestor[e] == none ? none : ancestor[ancestor[e]];
-            ancestor.swap(next_ancestor);
-        }
         uint32_t descends = 0;
         for (uint32_t e : entries) descends += label_[e] == label_descend;
         uint32_t pad = (64 - (descends & 63)) & 63;
         position_.assign(parent_.size(), none);
-        for (const Keyed& k : keyed) {
-            uint32_t r = rank[k.value] - 1;
-            position_[k.value] = r < descends ? r : r + pad;
-            if (k.value) children_.push_back({position_[k.value], k.value});
+        for (uint32_t r = 0; r < count; ++r) {
+            uint32_t e = entries[r];
+            position_[e] = r < descends ? r : r + pad;
+            if (e) children_.push_back({position_[e], e});
         }
         m_.root_ = position_[0];
         m_.states_ = static_cast<uint32_t>(count);
-        m_.word_table_.resize((count + pad + 63) / 64);
+        m_.word_table_.resize((count + pad + 63) / 64, {});
     }
 
     void number_accepts() {
@@ -174,14 +137,11 @@ private:
     void fill_records() {
         size_t c = 0, l = 0;
         while (c < children_.size() && label_[children_[c].value] == label_descend) ++c;
-        uint32_t wide_words = static_cast<uint32_t>((m_.word_table_.size() + 63) / 64);
         while (c < children_.size() || l < leaves_.size()) {
             uint32_t label = none;
             if (c < children_.size()) label = label_[children_[c].value];
             if (l < leaves_.size()) label = std::min(label, label_[leaves_[l].value]);
-            Machine::Directory directory;
-            directory.records = static_cast<uint32_t>(m_.records_.size());
-            std::vector<uint32_t> words;
+            m_.directories_.open();
             for (;;) {
                 uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
                                         ? position_[parent_[children_[c].value]] : none;
@@ -189,11 +149,7 @@ private:
                                        ? position_[parent_[leaves_[l].value]] : none;
                 uint32_t above = std::min(child_at, leaf_at);
                 if (above == none) break;
-                if (words.empty() || words.back() != above >> 6) {
-                    words.push_back(above >> 6);
-                    m_.records_.emplace_back();
-                }
-                Machine::Record& record = m_.records_.back();
+                Machine::Record& record = m_.directories_.add(above >> 6);
                 uint64_t bit = 1ull << (above & 63);
                 if (child_at == above) {
                     if (!record.inner) record.target = position_[children_[c].value];
@@ -205,37 +161,14 @@ private:
                     ++l;
                 }
             }
-            directory.record_count = static_cast<uint32_t>(words.size());
-            index_words(directory, words, wide_words);
-            m_.labels_.push_back(label);
-            m_.directories_.push_back(directory);
+            m_.directories_.close(static_cast<uint32_t>(m_.word_table_.size()));
+            m_.labels_.push(label);
         }
-        m_.records_.shrink_to_fit();
-        m_.bits_.shrink_to_fit();
-        m_.ranks_.shrink_to_fit();
-        m_.words_.shrink_to_fit();
-    }
-
-    // A bitmap over all words with ranks where that is not much larger than the plain list of words.
-    void index_words(Machine::Directory& directory, const std::vector<uint32_t>& words, uint32_t wide_words) {
-        directory.wide = words.size() * 16 >= wide_words;
-        if (!directory.wide) {
-            directory.place = static_cast<uint32_t>(m_.words_.size());
-            m_.words_.insert(m_.words_.end(), words.begin(), words.end());
-            return;
-        }
-        directory.place = static_cast<uint32_t>(m_.bits_.size());
-        m_.bits_.resize(m_.bits_.size() + wide_words, 0);
-        m_.ranks_.resize(m_.ranks_.size() + wide_words, 0);
-        uint64_t* bits = m_.bits_.data() + directory.place;
-        for (uint32_t word : words) bits[word >> 6] |= 1ull << (word & 63);
-        uint32_t rank = 0;
-        for (uint32_t i = 0; i < wide_words; ++i) {
-            m_.ranks_[directory.place + i] = rank;
-            rank += std::popcount(bits[i]);
-        }
+        m_.directories_.shrink();
     }
 };
+
+Machine::Machine() : serial_(machine_serial++) {}
 
 Machine::Machine(std::span<const Labels> paths, const LabelTable& table, std::vector<uint32_t>& accept_of)
     : serial_(machine_serial++) {

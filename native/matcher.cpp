@@ -17,7 +17,8 @@ const NameLabels& Matcher::labels(uint32_t name) {
 
 uint64_t Matcher::cache_bytes() const {
     uint64_t total = 0;
-    for (const Cached& cached : lazies_) total += cached.lazy->bytes();
+    for (const Cached& cached : lazies_)
+        if (cached.lazy) total += cached.lazy->bytes();
     return total;
 }
 
@@ -33,28 +34,34 @@ void Matcher::adopt(const View& view) {
     for (const auto& placed : view.places) {
         if (!placed) continue;
         cached(placed).used = true;
-        states += placed->machine->states();
+        if (!placed->machine) continue;
+        states += placed->states();
         ++machines;
     }
     std::erase_if(lazies_, [](const Cached& c) { return !c.used; });
     for (Cached& c : lazies_) {
+        if (!c.lazy) continue;
         double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
         c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max_ * share));
     }
 }
 
 Matcher::Cached& Matcher::cached(const std::shared_ptr<Placed>& placed) {
-    uint64_t serial = placed->machine->serial();
     for (Cached& c : lazies_)
-        if (c.serial == serial) return c;
-    lazies_.push_back({serial, std::make_unique<Lazy>(placed->machine), {}, true});
-    lazies_.back().bits.resize(placed->machine->accepts());
-    return lazies_.back();
+        if (c.serial == placed->serial() && (c.lazy != nullptr) == (placed->machine != nullptr)) return c;
+    Cached& c = lazies_.emplace_back();
+    c.serial = placed->serial();
+    if (placed->machine)
+        c.lazy = std::make_unique<Lazy>(placed->machine);
+    else
+        c.tree = std::make_unique<TreeRun>(placed->tree);
+    c.bits.resize(placed->accepts());
+    return c;
 }
 
 void Matcher::find_texts(const View& view, const Document& document) {
     bool wanted = view.delta->has_text();
-    for (const auto& placed : view.places) wanted |= placed && placed->machine->has_text();
+    for (const auto& placed : view.places) wanted |= placed && placed->machine && placed->machine->has_text();
     if (!wanted) return;
     has_text_.assign(document.elements(), 0);
     for (size_t t = 0; t < document.text_parent.size(); ++t) has_text_[document.text_parent[t]] = 1;
@@ -78,35 +85,40 @@ void Matcher::run(const View& view, const Document& document, Output<int32_t>& o
         names_ = document.names;
         names_generation_ = names_->generation();
         name_labels_.clear();
-        for (Cached& c : lazies_) c.lazy->forget_names();
+        for (Cached& c : lazies_) c.lazy ? c.lazy->forget_names() : c.tree->forget_names();
     }
     find_texts(view, document);
+    document_ = nullptr;
     for (const auto& placed : view.places) {
         if (!placed) continue;
         Cached& c = cached(placed);
-        c.lazy->run(document, has_text_, *this, c.bits);
-        emit(view, *placed, c.bits, out);
+        if (c.lazy)
+            c.lazy->run(document, has_text_, *this, c.bits);
+        else
+            c.tree->run(document, *this, c.bits);
+        emit(view, document, *placed, c.bits, out);
     }
     view.delta->run(document, has_text_, *this, delta_run_);
-    for (uint32_t path : delta_run_.found) emit_path(view, path, out);
+    for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
     for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
     seen_slots_.clear();
 }
 
-void Matcher::emit(const View& view, const Placed& placed, AcceptBits& bits, Output<int32_t>& out) {
+void Matcher::emit(const View& view, const Document& document, const Placed& placed, AcceptBits& bits, Output<int32_t>& out) {
     const uint32_t* slot_of = placed.slot_of.data();
     bits.drain([&](uint32_t word, uint64_t mask) {
-        uint64_t dirty = mask & placed.dirty[word].load(std::memory_order_relaxed);
+        uint64_t dirty = mask & placed.dirty_in(word);
         const uint32_t* slots = slot_of + size_t(word) * 64;
         int32_t* room = out.room(64);
         int32_t* at = room;
         for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) *at++ = static_cast<int32_t>(slots[std::countr_zero(rest)]);
         out.added(at - room);
-        for (; dirty; dirty &= dirty - 1) emit_path(view, placed.path_of[size_t(word) * 64 + std::countr_zero(dirty)], out);
+        for (; dirty; dirty &= dirty - 1)
+            emit_path(view, document, placed.path_of[size_t(word) * 64 + std::countr_zero(dirty)], out);
     });
 }
 
-void Matcher::emit_path(const View& view, uint32_t path, Output<int32_t>& out) {
+void Matcher::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
     view.subscribers(path, [&](uint32_t slot, bool several) {
         if (several) {
             if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
@@ -114,10 +126,21 @@ void Matcher::emit_path(const View& view, uint32_t path, Output<int32_t>& out) {
             if (seen_[slot >> 6] & bit) return;
             seen_[slot >> 6] |= bit;
             seen_slots_.push_back(slot);
+            if (view.judged[slot] && !judge(view, document, slot)) return;
         }
         *out.room(1) = static_cast<int32_t>(slot);
         out.added(1);
     });
+}
+
+bool Matcher::judge(const View& view, const Document& document, uint32_t slot) {
+    if (document_ != &document) {
+        document_ = &document;
+        evaluator_.begin(document);
+    }
+    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
+    parse_query(view.text(slot), settings.bindings, query_);
+    return evaluator_.satisfies(query_, settings.ordered);
 }
 
 }  // namespace treecast

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "delta.hpp"
+#include "evaluate.hpp"
 #include "lazy.hpp"
 #include "output.hpp"
 #include "reader.hpp"
 #include "store.hpp"
+#include "tree_run.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -32,7 +34,8 @@ public:
 private:
     struct Cached {
         uint64_t serial;
-        std::unique_ptr<Lazy> lazy;
+        std::unique_ptr<Lazy> lazy;          // for a Machine
+        std::unique_ptr<TreeRun> tree;       // for a TreeMachine
         AcceptBits bits;
         bool used;
     };
@@ -40,8 +43,9 @@ private:
     Cached& cached(const std::shared_ptr<Placed>& placed);
     void run(const View& view, const Document& document, Output<int32_t>& out);
     void find_texts(const View& view, const Document& document);
-    void emit(const View& view, const Placed& placed, AcceptBits& bits, Output<int32_t>& out);
-    void emit_path(const View& view, uint32_t path, Output<int32_t>& out);
+    void emit(const View& view, const Document& document, const Placed& placed, AcceptBits& bits, Output<int32_t>& out);
+    void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
+    bool judge(const View& view, const Document& document, uint32_t slot);
 
     Reader reader_;
     uint64_t cache_bytes_max_ = 256ull << 20;
@@ -56,6 +60,9 @@ private:
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
+    Evaluator evaluator_;                       // judges what patterns cannot say
+    const Document* document_ = nullptr;        // the one it was told of
+    Query query_;
 };
 
 }  // namespace treecast

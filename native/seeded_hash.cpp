@@ -13,8 +13,7 @@ const HashSeeds& hash_seeds() {
     return seeds;
 }
 
-uint64_t hash_bytes(std::string_view bytes, uint64_t salt) {
-    const HashSeeds& seeds = hash_seeds();
+uint64_t hash_bytes(std::string_view bytes, uint64_t salt, const HashSeeds& seeds) {
     uint64_t hash = hash_fold(salt ^ seeds.c, bytes.size() ^ seeds.a);
     while (!bytes.empty()) {
         uint64_t words[2] = {0, 0};

@@ -28,8 +28,8 @@ inline uint64_t hash_words(const HashSeeds& seeds, uint64_t w0, uint64_t w1, uin
     return hash_fold(hash_words(seeds, w0, w1) ^ w2, w3 ^ seeds.c);
 }
 
-// Any length; `salt` tells apart keys that share their bytes.
-uint64_t hash_bytes(std::string_view bytes, uint64_t salt = 0);
+// Any length; `salt` tells apart keys that share their bytes. A saved table keeps the seeds it was made with.
+uint64_t hash_bytes(std::string_view bytes, uint64_t salt = 0, const HashSeeds& seeds = hash_seeds());
 
 // An open-addressing index from hashes to dense ids; the owner keeps the keys. Deletes nothing, grows at 1/2 full.
 class IdSlots {

@@ -1,6 +1,8 @@
 // Subscriptions in and out: ids, slots, chains, views. Where paths live is in store_places.cpp.
 #include "store.hpp"
 
+#include "evaluate.hpp"
+#include "path_key.hpp"
 #include "seeded_hash.hpp"
 
 #include <algorithm>
@@ -28,11 +30,22 @@ std::string shown(std::string_view id) {
 
 }  // namespace
 
-Store::Store() : body_(std::make_unique<Body>()) {
-    body_->id_ends.push(0);
-    body_->text_ends.push(0);
-    publish();
+Store::Body::Body() {
+    id_ends.push(0);
+    text_ends.push(0);
+    path_ends.push(0);
 }
+
+// The paths of a slot.
+std::span<const uint32_t> Store::Body::paths_of(uint32_t slot) const {
+    uint32_t packed = slot_paths[slot];
+    if (packed == none) return {};
+    if (!(packed & several_bit)) return {&slot_paths[slot], 1};
+    const uint32_t* list = &lists[packed & ~several_bit];
+    return {list + 1, *list};
+}
+
+Store::Store() : body_(std::make_unique<Body>()) { publish(); }
 
 void Store::check_id(std::string_view id) {
     if (id.empty()) throw id_failure("TC142", "a subscription needs an id that is not empty", "give it any string of up to 1 KiB");
@@ -43,46 +56,64 @@ void Store::check_id(std::string_view id) {
 
 uint32_t Store::settings(const Settings& settings) {
     std::lock_guard lock(write_mutex_);
-    auto found = std::find(settings_.begin(), settings_.end(), settings);
-    if (found == settings_.end()) found = settings_.insert(settings_.end(), settings);
-    return static_cast<uint32_t>(found - settings_.begin());
+    auto found = std::find(settings_->begin(), settings_->end(), settings);
+    uint32_t number = static_cast<uint32_t>(found - settings_->begin());
+    if (found == settings_->end()) {
+        auto more = std::make_shared<std::vector<Settings>>(*settings_);     // readers have the old one
+        more->push_back(settings);
+        settings_ = std::move(more);
+    }
+    return number;
 }
 
 Settings Store::settings_of(uint32_t number) const {
     std::lock_guard lock(write_mutex_);
-    return settings_[number];
+    return (*settings_)[number];
 }
 
-Labels Store::Parsed::path(size_t p) const {
+std::string_view Store::Parsed::path(size_t p) const {
     size_t begin = p ? path_ends[p - 1] : 0;
-    return {labels.data() + begin, path_ends[p] - begin};
+    return {bytes.data() + begin, path_ends[p] - begin};
 }
 
 void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refusal>& refused) {
     std::vector<Path> paths;
     for (size_t i = 0; i < items.size(); ++i) {
+        bool judged = false;
         try {
             check_id(items[i].id);
-            parse_query(items[i].text, settings_[items[i].settings].bindings, query_);
-            if (!query_.linear()) refuse_predicates(query_);
-            paths.clear();
-            query_.linear_paths(paths);
-            for (const Path& path : paths) {
-                for (const PathStep& step : path) {
-                    if (step.descendant) parsed.labels.push_back(label_descend);
-                    parsed.labels.push_back(body_->labels->intern(step));
+            const Settings& settings = (*settings_)[items[i].settings];
+            parse_query(items[i].text, settings.bindings, query_);
+            if (query_.linear()) {
+                query_.linear_paths(paths);
+                for (const Path& path : paths) {
+                    parsed.bytes.push_back(plain_key);
+                    for (const PathStep& step : path) {
+                        if (step.descendant) put_varint(parsed.bytes, label_descend);
+                        put_varint(parsed.bytes, body_->labels->intern(step));
+                    }
+                    parsed.path_ends.push_back(parsed.bytes.size());
                 }
-                parsed.path_ends.push_back(parsed.labels.size());
+            } else {
+                if (settings.ordered) check_ordered(query_);
+                Patterns patterns = to_patterns(query_, settings.ordered, *body_->labels);
+                for (const std::string& pattern : patterns.patterns) {
+                    parsed.bytes.push_back(tree_key);
+                    parsed.bytes += pattern;
+                    parsed.path_ends.push_back(parsed.bytes.size());
+                }
+                judged = !patterns.exact;
             }
         } catch (const Failure& failure) {
             refused.push_back({i, failure});
         }
         parsed.item_ends.push_back(parsed.path_ends.size());
+        parsed.judged.push_back(judged);
     }
 }
 
 size_t Store::id_place(const Body& body, std::string_view id) const {
-    size_t mask = body.id_table.size() - 1, at = hash_bytes(id) & mask;
+    size_t mask = body.id_table.size() - 1, at = hash_bytes(id, 0, body.seeds) & mask;
     while (body.id_table[at] != none) {
         uint32_t slot = body.id_table[at];
         if (slot != tomb) {
@@ -103,8 +134,9 @@ void Store::enter_id(Body& body, uint32_t slot) {
     if (4 * (used + 1) > 3 * body.id_table.size()) {
         size_t size = 64;
         while (2 * size < 3 * (size_t(body.live) + 1)) size *= 2;
-        std::vector<uint32_t> old(size, none);
-        old.swap(body.id_table);
+        Array<uint32_t> old;
+        old.assign(size, none);
+        std::swap(old, body.id_table);
         body.tombs = 0;
         for (uint32_t s : old)
             if (s < tomb) {
@@ -117,7 +149,7 @@ void Store::enter_id(Body& body, uint32_t slot) {
     ++body.live;
 }
 
-uint32_t Store::add_slot(Body& body, const Item& item) {
+uint32_t Store::add_slot(Body& body, const Item& item, bool judged) {
     uint32_t slot = static_cast<uint32_t>(body.deaths.size());
     if (slot >= slots_limit || body.id_bytes.size() + item.id.size() > 0x7FFFFFF0u) {
         Failure failure(Family::query, "TC307", "this index is full: ids take more than 2 GiB");
@@ -132,15 +164,16 @@ uint32_t Store::add_slot(Body& body, const Item& item) {
     body.deaths.push(0);
     body.next.push(none);
     if (body.order.size()) body.order.push(slot);
-    body.slot_paths.push_back(none);
-    body.slot_settings.push_back(item.settings);
+    body.slot_paths.push(none);
+    body.slot_settings.push(item.settings);
+    body.judged.push(judged);
     return slot;
 }
 
 // Puts the slot into the chains of its paths.
 void Store::link(Body& body, uint32_t slot, std::span<const uint32_t> paths) {
     auto head = [&](uint32_t path) { return std::atomic_ref<uint32_t>(body.heads[path]); };
-    if (paths.size() == 1) {
+    if (paths.size() == 1 && !body.judged[slot]) {
         body.slot_paths[slot] = paths[0];
         body.next[slot] = head(paths[0]).load(std::memory_order_relaxed);
         head(paths[0]).store(slot, std::memory_order_release);
@@ -148,7 +181,8 @@ void Store::link(Body& body, uint32_t slot, std::span<const uint32_t> paths) {
         return;
     }
     body.slot_paths[slot] = several_bit | static_cast<uint32_t>(body.lists.size());
-    body.lists.emplace_back(paths.begin(), paths.end());
+    body.lists.push(static_cast<uint32_t>(paths.size()));
+    body.lists.append(paths.data(), paths.size());
     for (uint32_t path : paths) {
         uint32_t extra = static_cast<uint32_t>(body.extras.size());
         body.extras.push({slot, head(path).load(std::memory_order_relaxed)});
@@ -164,7 +198,7 @@ void Store::commit(Body& body, std::span<const Item> items, const Parsed& parsed
     size_t several = 0;
     for (size_t i = 0; i < items.size(); ++i) {
         size_t count = parsed.item_ends[i] - (i ? parsed.item_ends[i - 1] : 0);
-        several += count > 1 ? count : 0;
+        several += count > 1 || parsed.judged[i] ? count : 0;
     }
     body.next.reserve(body.next.size() + items.size());
     body.extras.reserve(body.extras.size() + several);
@@ -172,7 +206,7 @@ void Store::commit(Body& body, std::span<const Item> items, const Parsed& parsed
     std::vector<uint32_t> fresh, paths;
     size_t p = 0;
     for (size_t i = 0; i < items.size(); ++i) {
-        uint32_t slot = add_slot(body, items[i]);
+        uint32_t slot = add_slot(body, items[i], parsed.judged[i]);
         enter_id(body, slot);
         paths.clear();
         for (; p < parsed.item_ends[i]; ++p) paths.push_back(add_path(body, parsed.path(p), fresh));
@@ -250,16 +284,12 @@ void Store::kill(Body& body, uint32_t slot, bool unlink) {
     --body.live;
     ++body.version;
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
-    uint32_t packed = body.slot_paths[slot];
-    if (packed == none) return;
-    std::span<const uint32_t> paths = packed & several_bit ? std::span<const uint32_t>(body.lists[packed & ~several_bit])
-                                                           : std::span<const uint32_t>(&packed, 1);
     std::unique_lock<std::mutex> hold(view_mutex_, std::defer_lock);
     if (unlink) {
         hold.lock();
         unlink = view_.use_count() == 1;
     }
-    for (uint32_t path : paths) {
+    for (uint32_t path : body.paths_of(slot)) {
         mark_dirty(body, path);
         if (!unlink) continue;
         for (uint32_t* at = &body.heads[path]; *at != none;) {
@@ -318,27 +348,20 @@ std::vector<Store::Subscription> Store::all() const {
 void Store::compact() {
     auto body = std::make_unique<Body>();
     body->generation = body_->generation + 1;
-    body->id_ends.push(0);
-    body->text_ends.push(0);
     std::vector<Item> items;
     Parsed parsed;
-    std::vector<uint32_t> labels;
+    auto relabelled = [&](uint32_t label) {
+        return label < label_first ? label : body->labels->intern(body_->labels->step_of(label));
+    };
     for (uint32_t s : live_slots(*body_)) {
         size_t id = body_->id_ends[s], text = body_->text_ends[s];
         items.push_back({{body_->id_bytes.data() + id, size_t(body_->id_ends[s + 1] - id)},
                          {body_->text_bytes.data() + text, size_t(body_->text_ends[s + 1] - text)}, body_->slot_settings[s]});
-        uint32_t packed = body_->slot_paths[s];
-        std::span<const uint32_t> paths;
-        if (packed != none)
-            paths = packed & several_bit ? std::span<const uint32_t>(body_->lists[packed & ~several_bit])
-                                         : std::span<const uint32_t>(&packed, 1);
-        for (uint32_t path : paths) {
-            labels.clear();
-            decode(*body_, path, labels);
-            for (uint32_t label : labels)
-                parsed.labels.push_back(label < label_first ? label : body->labels->intern(body_->labels->step_of(label)));
-            parsed.path_ends.push_back(parsed.labels.size());
+        for (uint32_t path : body_->paths_of(s)) {
+            parsed.bytes += relabel_key(key_of(*body_, path), relabelled);
+            parsed.path_ends.push_back(parsed.bytes.size());
         }
+        parsed.judged.push_back(body_->judged[s]);
         parsed.item_ends.push_back(parsed.path_ends.size());
     }
     commit(*body, items, parsed);
@@ -359,6 +382,11 @@ void Store::publish() {
     view->extras = body.extras.share();
     view->id_ends = body.id_ends.share();
     view->id_bytes = body.id_bytes.share();
+    view->text_bytes = body.text_bytes.share();
+    view->text_ends = body.text_ends.share();
+    view->slot_settings = body.slot_settings.share();
+    view->judged = body.judged.share();
+    view->settings = settings_;
     view->slots = static_cast<uint32_t>(body.deaths.size());
     view->version = body.version;
     view->generation = body.generation;

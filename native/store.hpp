@@ -1,11 +1,12 @@
 // The subscriptions of an index, and how they change while others match.
 //
 // Theory of operation. A subscription is a *slot*; slots are numbered in the order of addition and never reused. Its query is
-// one or more *paths*; equal paths are stored once, and a path has a chain of the subscriptions that ask for it. Paths live in
-// one of several places, as in a log-structured merge tree:
-//   - the Delta: a handful, added in a microsecond;
-//   - up to `places_max` Machines, each at least `merge_ratio` times larger than what was added after it. A full Delta is merged
-//     with all machines that are not much larger, so a path is rebuilt O(log n) times in its life.
+// one or more *paths*: plain ones, or tree patterns where it has predicates. Equal paths are stored once, and a path has a
+// chain of the subscriptions that ask for it. Paths live in one of several places, as in a log-structured merge tree:
+//   - the Delta: a handful of plain ones, added in a microsecond;
+//   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` times larger than what was added after
+//     it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt O(log n) times in its life.
+// A subscription whose patterns say less than its query (pattern.hpp) is flagged: the query itself is judged where they hold.
 // Adding a subscription to a known path, or removing one, changes no machine: it changes the path's chain, and marks the
 // path's accept id as *dirty*, so that its chain is walked when it matches. All other accept ids lead straight to one slot.
 //
@@ -14,11 +15,14 @@
 // without a lock, while a writer goes on. Memory that a View needs stays alive with it.
 #pragma once
 
+#include "array.hpp"
 #include "delta.hpp"
 #include "failure.hpp"
 #include "label.hpp"
 #include "machine.hpp"
 #include "query.hpp"
+#include "seeded_hash.hpp"
+#include "tree_machine.hpp"
 
 #include <array>
 #include <atomic>
@@ -31,41 +35,6 @@
 #include <vector>
 
 namespace treecast {
-
-// An array that readers share while one writer appends. Growing moves it; readers keep the memory they hold.
-template <class T>
-class Grow {
-public:
-    size_t size() const { return size_; }
-    T* data() { return data_.get(); }
-    const T* data() const { return data_.get(); }
-    T& operator[](size_t i) { return data_[i]; }
-    const T& operator[](size_t i) const { return data_[i]; }
-    std::shared_ptr<T[]> share() const { return data_; }
-    void push(T value) { append(&value, 1); }
-    void append(const T* values, size_t count) {
-        reserve(size_ + count);
-        std::copy(values, values + count, data_.get() + size_);
-        size_ += count;
-    }
-    void reserve(size_t wanted) {
-        if (wanted <= capacity_) return;
-        // A quarter more at a time: a copy is cheap beside what an index holds otherwise, and half-empty arrays are not.
-        relocate(std::max<size_t>(wanted, capacity_ + capacity_ / 4 + 16));
-    }
-    void move() { relocate(capacity_); }      // to memory that no reader has seen
-    uint64_t bytes() const { return capacity_ * sizeof(T); }
-
-private:
-    void relocate(size_t capacity) {
-        std::shared_ptr<T[]> other(new T[capacity]);
-        std::copy(data_.get(), data_.get() + size_, other.get());
-        data_ = std::move(other);
-        capacity_ = capacity;
-    }
-    std::shared_ptr<T[]> data_;
-    size_t size_ = 0, capacity_ = 0;
-};
 
 struct Settings {
     Bindings bindings;
@@ -90,31 +59,48 @@ struct Extra {
     uint32_t slot, next;
 };
 
-// A machine with what its accept ids stand for.
+// A machine of either kind, with what its accept ids stand for.
 struct Placed {
     std::shared_ptr<const Machine> machine;
-    std::vector<uint32_t> path_of, slot_of;           // by accept id; slot_of only where not dirty
-    std::vector<std::atomic<uint64_t>> dirty;         // by word of accept ids
+    std::shared_ptr<const TreeMachine> tree;
+    uint32_t accepts() const { return machine ? machine->accepts() : tree->accepts(); }
+    uint32_t states() const { return machine ? machine->states() : tree->entries(); }
+    uint64_t serial() const { return machine ? machine->serial() : tree->serial(); }
+    Array<uint32_t> path_of, slot_of;                 // by accept id; slot_of only where not dirty
+    Array<uint64_t> dirty;                            // by word of accept ids; changed and read atomically
+    uint64_t dirty_in(uint32_t word) const {
+        return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(dirty[word])).load(std::memory_order_relaxed);
+    }
+    void mark(uint32_t accept) {
+        std::atomic_ref<uint64_t>(dirty[accept >> 6]).fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+    }
     uint64_t bytes() const;
 };
 
 struct View {
-    static constexpr size_t places_max = 8;
+    static constexpr size_t places_max = 16;                   // the first half for plain paths, the second for patterns
     std::shared_ptr<const LabelTable> labels;
     std::array<std::shared_ptr<Placed>, places_max> places;
     std::shared_ptr<const Delta> delta;
     std::shared_ptr<uint32_t[]> heads, next, deaths, order;    // order: empty unless something was replaced
     std::shared_ptr<Extra[]> extras;
     std::shared_ptr<int32_t[]> id_ends;                        // Arrow offsets: slots + 1 of them
-    std::shared_ptr<char[]> id_bytes;
+    std::shared_ptr<char[]> id_bytes, text_bytes;
+    std::shared_ptr<uint64_t[]> text_ends;
+    std::shared_ptr<uint32_t[]> slot_settings;
+    std::shared_ptr<uint8_t[]> judged;                         // by slot: its patterns say less than its query
+    std::shared_ptr<const std::vector<Settings>> settings;
     uint32_t slots = 0, version = 0;
     uint64_t generation = 0;                                   // another one after slots were renumbered
 
     std::string_view id(uint32_t slot) const {
         return {id_bytes.get() + id_ends[slot], size_t(id_ends[slot + 1] - id_ends[slot])};
     }
+    std::string_view text(uint32_t slot) const {
+        return {text_bytes.get() + text_ends[slot], text_ends[slot + 1] - text_ends[slot]};
+    }
     uint32_t order_of(uint32_t slot) const { return order ? order[slot] : slot; }
-    // Calls f(slot, several) for every live subscription of a path; `several`: it has other paths too.
+    // Calls f(slot, several) for every live subscription of a path; `several`: it has other paths too, or must be judged.
     template <class F>
     void subscribers(uint32_t path, F&& f) const {
         uint32_t link = std::atomic_ref<uint32_t>(heads[path]).load(std::memory_order_acquire);
@@ -162,32 +148,38 @@ private:
     struct Body {
         std::shared_ptr<LabelTable> labels = std::make_shared<LabelTable>();
         // slots
-        Grow<int32_t> id_ends;
-        Grow<char> id_bytes, text_bytes;
-        Grow<uint64_t> text_ends;
-        Grow<uint32_t> deaths, next, order;
-        std::vector<uint32_t> slot_paths, slot_settings;        // a path, or several_bit | index into lists
-        std::vector<std::vector<uint32_t>> lists;
-        std::vector<uint32_t> id_table;
+        Array<int32_t> id_ends;
+        Array<char> id_bytes, text_bytes;
+        Array<uint64_t> text_ends;
+        Array<uint32_t> deaths, next, order;
+        Array<uint32_t> slot_settings;
+        Array<uint8_t> judged;
+        Array<uint32_t> slot_paths;                             // a path, or several_bit | index into lists
+        Array<uint32_t> lists;                                  // a count, and so many paths
+        Array<uint32_t> id_table;
         uint32_t tombs = 0, live = 0;
-        Grow<Extra> extras;
+        Array<Extra> extras;
         // paths
-        std::vector<uint8_t> path_bytes;
-        std::vector<uint64_t> path_ends{0};
-        Grow<uint32_t> heads;
-        std::vector<uint32_t> accept_of;
-        std::vector<uint8_t> place_of;
-        std::vector<uint32_t> path_table;
+        Array<char> path_bytes;                                 // keys: see path_key.hpp
+        Array<uint64_t> path_ends;
+        Array<uint32_t> heads;
+        Array<uint32_t> accept_of;
+        Array<uint8_t> place_of;
+        Array<uint32_t> path_table;
         std::array<std::shared_ptr<Placed>, View::places_max> places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
         uint32_t version = 0;
         uint64_t generation = 0;
+        HashSeeds seeds = hash_seeds();                         // of the two tables
+        Body();
+        std::span<const uint32_t> paths_of(uint32_t slot) const;
     };
     struct Parsed {                        // the paths of a batch, before it is committed
-        std::vector<uint32_t> labels;      // all labels, one path after the other
-        std::vector<size_t> path_ends;     // in `labels`
+        std::string bytes;                 // all paths, one after the other
+        std::vector<size_t> path_ends;     // in `bytes`
         std::vector<size_t> item_ends;     // in `path_ends`
-        Labels path(size_t p) const;
+        std::vector<uint8_t> judged;       // by item
+        std::string_view path(size_t p) const;
     };
 
     void parse(std::span<const Item> items, Parsed& parsed, std::vector<Refusal>& refused);
@@ -195,16 +187,16 @@ private:
     uint32_t find_slot(const Body& body, std::string_view id) const;           // none if absent
     size_t id_place(const Body& body, std::string_view id) const;
     void enter_id(Body& body, uint32_t slot);
-    uint32_t add_slot(Body& body, const Item& item);
-    uint32_t add_path(Body& body, Labels labels, std::vector<uint32_t>& fresh);
+    uint32_t add_slot(Body& body, const Item& item, bool judged);
+    uint32_t add_path(Body& body, std::string_view key, std::vector<uint32_t>& fresh);
     void link(Body& body, uint32_t slot, std::span<const uint32_t> paths);
     void commit(Body& body, std::span<const Item> items, const Parsed& parsed);
     void kill(Body& body, uint32_t slot, bool unlink);
     void mark_dirty(Body& body, uint32_t path);
     void place(Body& body, std::vector<uint32_t>& fresh);
-    void build(Body& body, std::vector<uint32_t>& paths);
+    void build(Body& body, std::vector<uint32_t>& paths, bool trees);
     bool path_lives(const Body& body, uint32_t path) const;
-    void decode(const Body& body, uint32_t path, std::vector<uint32_t>& labels) const;
+    static std::string_view key_of(const Body& body, uint32_t path);
     std::vector<uint32_t> live_slots(const Body& body) const;                  // in order
     void compact();
     void publish();
@@ -213,9 +205,8 @@ private:
     mutable std::mutex view_mutex_;          // only to copy or exchange the pointer
     std::unique_ptr<Body> body_;
     std::shared_ptr<View> view_;
-    std::vector<Settings> settings_{Settings{}};
+    std::shared_ptr<const std::vector<Settings>> settings_ = std::make_shared<std::vector<Settings>>(1);
     Query query_;                            // reused from parse to parse
-    std::vector<uint8_t> encoded_;
 };
 
 }  // namespace treecast

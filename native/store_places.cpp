@@ -1,65 +1,38 @@
 // Where the paths of a Store live: the delta, the machines, and how one becomes the other.
 #include "store.hpp"
 
+#include "path_key.hpp"
 #include "seeded_hash.hpp"
 
 #include <algorithm>
 
 namespace treecast {
 
-namespace {
-
-void encode(Labels labels, std::vector<uint8_t>& out) {
-    out.clear();
-    for (uint32_t label : labels) {
-        while (label >= 128) {
-            out.push_back(static_cast<uint8_t>(label | 128));
-            label >>= 7;
-        }
-        out.push_back(static_cast<uint8_t>(label));
-    }
-}
-
-}  // namespace
-
 uint64_t Placed::bytes() const {
-    return machine->bytes() + (path_of.capacity() + slot_of.capacity()) * 4 + dirty.capacity() * 8;
+    return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
 }
 
-void Store::decode(const Body& body, uint32_t path, std::vector<uint32_t>& labels) const {
-    const uint8_t* at = body.path_bytes.data() + body.path_ends[path];
-    const uint8_t* end = body.path_bytes.data() + body.path_ends[path + 1];
-    while (at < end) {
-        uint32_t label = 0;
-        int shift = 0;
-        for (; *at & 128; ++at, shift += 7) label |= uint32_t(*at & 127) << shift;
-        labels.push_back(label | uint32_t(*at++) << shift);
-    }
+std::string_view Store::key_of(const Body& body, uint32_t path) {
+    return {body.path_bytes.data() + body.path_ends[path], body.path_ends[path + 1] - body.path_ends[path]};
 }
 
 // The number of a path; new ones, and known ones that live nowhere at present, are added to `fresh`.
-uint32_t Store::add_path(Body& body, Labels labels, std::vector<uint32_t>& fresh) {
-    auto bytes_of = [&](uint32_t path) {
-        return std::string_view(reinterpret_cast<const char*>(body.path_bytes.data()) + body.path_ends[path],
-                                body.path_ends[path + 1] - body.path_ends[path]);
-    };
+uint32_t Store::add_path(Body& body, std::string_view key, std::vector<uint32_t>& fresh) {
     size_t count = body.accept_of.size();
     if (4 * (count + 1) > 3 * body.path_table.size()) {
         size_t size = 64;
         while (2 * size < 3 * (count + 1)) size *= 2;
         body.path_table.assign(size, none);
         for (uint32_t p = 0; p < count; ++p) {
-            size_t at = hash_bytes(bytes_of(p)) & (size - 1);
+            size_t at = hash_bytes(key_of(body, p), 0, body.seeds) & (size - 1);
             while (body.path_table[at] != none) at = (at + 1) & (size - 1);
             body.path_table[at] = p;
         }
     }
-    encode(labels, encoded_);
-    std::string_view key(reinterpret_cast<const char*>(encoded_.data()), encoded_.size());
-    size_t at = hash_bytes(key) & (body.path_table.size() - 1);
+    size_t at = hash_bytes(key, 0, body.seeds) & (body.path_table.size() - 1);
     for (; body.path_table[at] != none; at = (at + 1) & (body.path_table.size() - 1)) {
         uint32_t path = body.path_table[at];
-        if (bytes_of(path) != key) continue;
+        if (key_of(body, path) != key) continue;
         if (body.place_of[path] == nowhere) {
             body.place_of[path] = pending;
             fresh.push_back(path);
@@ -68,11 +41,11 @@ uint32_t Store::add_path(Body& body, Labels labels, std::vector<uint32_t>& fresh
     }
     uint32_t path = static_cast<uint32_t>(count);
     body.path_table[at] = path;
-    body.path_bytes.insert(body.path_bytes.end(), encoded_.begin(), encoded_.end());
-    body.path_ends.push_back(body.path_bytes.size());
+    body.path_bytes.append(key.data(), key.size());
+    body.path_ends.push(body.path_bytes.size());
     body.heads.push(none);
-    body.accept_of.push_back(none);
-    body.place_of.push_back(pending);
+    body.accept_of.push(none);
+    body.place_of.push(pending);
     fresh.push_back(path);
     return path;
 }
@@ -80,8 +53,7 @@ uint32_t Store::add_path(Body& body, Labels labels, std::vector<uint32_t>& fresh
 void Store::mark_dirty(Body& body, uint32_t path) {
     uint8_t place = body.place_of[path];
     if (place >= View::places_max) return;
-    uint32_t accept = body.accept_of[path];
-    body.places[place]->dirty[accept >> 6].fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+    body.places[place]->mark(body.accept_of[path]);
 }
 
 bool Store::path_lives(const Body& body, uint32_t path) const {
@@ -96,11 +68,15 @@ bool Store::path_lives(const Body& body, uint32_t path) const {
 
 // Finds a home for new paths: the delta while there is room, otherwise a machine.
 void Store::place(Body& body, std::vector<uint32_t>& fresh) {
+    auto first_tree = std::stable_partition(fresh.begin(), fresh.end(), [&](uint32_t path) { return !is_tree(key_of(body, path)); });
+    std::vector<uint32_t> trees(first_tree, fresh.end());
+    fresh.erase(first_tree, fresh.end());
+    if (!trees.empty()) build(body, trees, true);
     if (fresh.empty()) return;
     std::vector<uint32_t> labels;
     auto fits = [&](Delta& delta, uint32_t path) {
         labels.clear();
-        decode(body, path, labels);
+        plain_labels(key_of(body, path), labels);
         if (!delta.add(path, labels, *body.labels)) return false;
         body.place_of[path] = in_delta;
         return true;
@@ -124,44 +100,68 @@ void Store::place(Body& body, std::vector<uint32_t>& fresh) {
         fresh.erase(fresh.begin(), fresh.begin() + done);
     }
     body.delta = std::move(renewed);
-    if (!fresh.empty()) build(body, fresh);
+    if (!fresh.empty()) build(body, fresh, false);
 }
 
-// Builds a machine of `paths` and of all machines that are not much larger than what is merged already.
-void Store::build(Body& body, std::vector<uint32_t>& paths) {
+namespace {
+
+std::shared_ptr<const Machine> build_machine(std::span<const std::string_view> keys, const LabelTable& table,
+                                             std::vector<uint32_t>& accept_of) {
+    std::vector<uint32_t> labels;
+    std::vector<size_t> ends;
+    for (std::string_view key : keys) {
+        plain_labels(key, labels);
+        ends.push_back(labels.size());
+    }
+    std::vector<Labels> paths;
+    paths.reserve(keys.size());
+    for (size_t i = 0, begin = 0; i < keys.size(); begin = ends[i++]) paths.emplace_back(labels.data() + begin, ends[i] - begin);
+    return std::make_shared<Machine>(paths, table, accept_of);
+}
+
+std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> keys, const LabelTable& table,
+                                              std::vector<uint32_t>& accept_of) {
+    std::vector<std::string_view> patterns;
+    patterns.reserve(keys.size());
+    for (std::string_view key : keys) patterns.push_back(key.substr(1));
+    return std::make_shared<TreeMachine>(patterns, table, accept_of);
+}
+
+}  // namespace
+
+// Builds a machine of `paths` and of all machines of its kind that are not much larger than what is merged already.
+void Store::build(Body& body, std::vector<uint32_t>& paths, bool trees) {
+    uint8_t begin = trees ? View::places_max / 2 : 0, end = begin + View::places_max / 2;
     for (;;) {
         uint8_t smallest = nowhere, vacant = nowhere;
-        for (uint8_t p = 0; p < View::places_max; ++p) {
+        for (uint8_t p = begin; p < end; ++p) {
             if (!body.places[p])
                 vacant = p;
-            else if (smallest == nowhere || body.places[p]->machine->accepts() < body.places[smallest]->machine->accepts())
+            else if (smallest == nowhere || body.places[p]->accepts() < body.places[smallest]->accepts())
                 smallest = p;
         }
         if (smallest == nowhere) break;
-        if (vacant != nowhere && body.places[smallest]->machine->accepts() > merge_ratio * paths.size()) break;
+        if (vacant != nowhere && body.places[smallest]->accepts() > merge_ratio * paths.size()) break;
         for (uint32_t path : body.places[smallest]->path_of) {
             body.place_of[path] = path_lives(body, path) ? pending : nowhere;
             if (body.place_of[path] == pending) paths.push_back(path);
         }
         body.places[smallest] = nullptr;
     }
-    uint8_t home = 0;
+    uint8_t home = begin;
     while (body.places[home]) ++home;
-    std::vector<uint32_t> labels;
-    std::vector<size_t> ends;
-    for (uint32_t path : paths) {
-        decode(body, path, labels);
-        ends.push_back(labels.size());
-    }
-    std::vector<Labels> spans;
-    spans.reserve(paths.size());
-    for (size_t i = 0, begin = 0; i < paths.size(); begin = ends[i++]) spans.emplace_back(labels.data() + begin, ends[i] - begin);
+    std::vector<std::string_view> keys;
+    keys.reserve(paths.size());
+    for (uint32_t path : paths) keys.push_back(key_of(body, path));
     auto placed = std::make_shared<Placed>();
     std::vector<uint32_t> accept_of;
-    placed->machine = std::make_shared<Machine>(spans, *body.labels, accept_of);
-    placed->path_of.resize(paths.size());
+    if (trees)
+        placed->tree = build_tree(keys, *body.labels, accept_of);
+    else
+        placed->machine = build_machine(keys, *body.labels, accept_of);
+    placed->path_of.assign(paths.size(), none);
     placed->slot_of.assign(paths.size(), none);
-    placed->dirty = std::vector<std::atomic<uint64_t>>((paths.size() + 63) / 64);
+    placed->dirty.assign((paths.size() + 63) / 64, 0);
     for (size_t i = 0; i < paths.size(); ++i) {
         uint32_t path = paths[i], accept = accept_of[i], head = body.heads[path];
         placed->path_of[accept] = path;
@@ -171,7 +171,7 @@ void Store::build(Body& body, std::vector<uint32_t>& paths) {
         if (plain)
             placed->slot_of[accept] = head;
         else
-            placed->dirty[accept >> 6].fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+            placed->mark(accept);
     }
     body.places[home] = std::move(placed);
 }
@@ -183,15 +183,13 @@ StoreStats Store::stats() const {
     stats.subscriptions = b.live;
     stats.paths = b.accept_of.size();
     stats.bytes = b.labels->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.text_bytes.bytes() + b.text_ends.bytes() +
-                  b.deaths.bytes() + b.next.bytes() + b.order.bytes() + b.extras.bytes() + b.heads.bytes() +
-                  4 * (b.slot_paths.capacity() + b.slot_settings.capacity() + b.id_table.capacity() + b.accept_of.capacity() +
-                       b.path_table.capacity()) +
-                  b.place_of.capacity() + b.path_bytes.capacity() + 8 * b.path_ends.capacity() + b.delta->bytes();
-    for (const auto& list : b.lists) stats.bytes += sizeof(list) + 4 * list.capacity();
+                  b.deaths.bytes() + b.next.bytes() + b.order.bytes() + b.extras.bytes() + b.heads.bytes() + b.slot_settings.bytes() +
+                  b.judged.bytes() + b.slot_paths.bytes() + b.lists.bytes() + b.id_table.bytes() + b.accept_of.bytes() +
+                  b.path_table.bytes() + b.place_of.bytes() + b.path_bytes.bytes() + b.path_ends.bytes() + b.delta->bytes();
     for (const auto& placed : b.places) {
         if (!placed) continue;
         stats.bytes += placed->bytes();
-        stats.states += placed->machine->states();
+        stats.states += placed->states();
         ++stats.machines;
     }
     return stats;

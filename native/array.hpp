@@ -1,0 +1,83 @@
+// The arrays that an index is made of: plain numbers in a row, so that a saved index *is* these arrays.
+//
+// An Array owns its memory or looks into a mapped file. Readers may share the memory while one writer appends: growing moves
+// the array and leaves the old memory to those who hold it. A mapped file is mapped privately, so writing into an element
+// copies a page, and growing copies the array out of the file.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace treecast {
+
+template <class T>
+class Array {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+    using value_type = T;
+    Array() = default;
+    Array(const std::vector<T>& items) { append(items.data(), items.size()); }
+
+    size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    T* data() { return data_.get(); }
+    const T* data() const { return data_.get(); }
+    T& operator[](size_t i) { return data_[i]; }
+    const T& operator[](size_t i) const { return data_[i]; }
+    T& back() { return data_[size_ - 1]; }
+    const T* begin() const { return data(); }
+    const T* end() const { return data() + size_; }
+    T* begin() { return data(); }
+    T* end() { return data() + size_; }
+
+    void push(const T& value) {
+        T copy = value;             // it may lie in this array
+        append(&copy, 1);
+    }
+    void append(const T* values, size_t count) {
+        reserve(size_ + count);
+        std::copy(values, values + count, data_.get() + size_);
+        size_ += count;
+    }
+    void resize(size_t size, const T& value) {
+        reserve(size);
+        if (size > size_) std::fill(data_.get() + size_, data_.get() + size, value);
+        size_ = size;
+    }
+    void assign(size_t size, const T& value) {
+        *this = {};
+        resize(size, value);
+    }
+    void reserve(size_t wanted) {
+        // A quarter more at a time: a copy is cheap beside what an index holds otherwise, and half-empty arrays are not.
+        if (wanted > capacity_) relocate(std::max<size_t>(wanted, capacity_ + capacity_ / 4 + 16));
+    }
+    void shrink() {
+        if (capacity_ > size_) relocate(size_);
+    }
+    void move() { relocate(capacity_); }      // to memory that no reader has seen
+
+    std::shared_ptr<T[]> share() const { return data_; }
+    void map(std::shared_ptr<T[]> memory, size_t size) {      // into a file; the pointer keeps it open
+        data_ = std::move(memory);
+        size_ = capacity_ = size;
+    }
+    uint64_t bytes() const { return capacity_ * sizeof(T); }
+
+private:
+    void relocate(size_t capacity) {
+        std::shared_ptr<T[]> other(capacity ? new T[capacity] : nullptr);
+        std::copy(data_.get(), data_.get() + size_, other.get());
+        data_ = std::move(other);
+        capacity_ = capacity;
+    }
+    std::shared_ptr<T[]> data_;
+    size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace treecast

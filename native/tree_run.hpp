@@ -1,0 +1,70 @@
+// Matches documents on a TreeMachine, bottom-up. One TreeRun belongs to one thread at a time.
+#pragma once
+
+#include "accept_bits.hpp"
+#include "document.hpp"
+#include "lazy.hpp"
+#include "tree_machine.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace treecast {
+
+class TreeRun {
+public:
+    explicit TreeRun(std::shared_ptr<const TreeMachine> machine);
+
+    const TreeMachine& machine() const { return *machine_; }
+    void forget_names();
+    // Adds the accept ids of all patterns that the document satisfies to `out`.
+    void run(const Document& document, NameResolver& names, AcceptBits& out);
+
+private:
+    using Locals = std::array<uint32_t, 5>;                 // count, then local labels
+    using Pairs = std::vector<std::pair<uint32_t, uint64_t>>;
+    struct Level {                                          // what holds at the children and below an open element
+        Pairs child, descend;
+        size_t child_max = 1024, descend_max = 1024;        // lengths at which duplicates are taken out
+    };
+
+    template <class Pext>
+    void run_with(const Document& document, NameResolver& names, AcceptBits& out);
+    template <class Pext>
+    void close(const Document& document, uint32_t element, NameResolver& names);
+    template <class Pext>
+    void texts(const Document& document, uint32_t until);
+    // The entries that hold for something with these labels, given the sets in child_list_, descend_list_ and fact_list_.
+    template <class Pext, class Emit>
+    void apply(const Locals& labels, Emit&& emit);
+    template <class Pext>
+    void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
+    void emit(Level& into, uint32_t position, uint64_t bits);
+    bool holds(const TreeMachine::Candidate* candidate) const;
+    void load(Level& level);
+    void find_facts(const Locals& labels, std::string_view value);
+    void find_facts(const Locals& labels, const Document& document, uint32_t element);
+    void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
+    void unload();
+    const Locals& element_labels(uint32_t name, NameResolver& names);
+    const Locals& attribute_labels(uint32_t name, NameResolver& names);
+    Locals localize(const uint32_t* labels, uint32_t any) const;
+
+    std::shared_ptr<const TreeMachine> machine_;
+    std::vector<Locals> element_labels_, attribute_labels_;  // by name; a count of none: not looked up yet
+    Locals text_labels_{}, root_labels_{};
+    std::vector<Level> levels_;                             // by depth; 0 is the document
+    std::vector<uint32_t> open_;
+    uint32_t next_text_ = 0;
+    AcceptBits child_bits_, descend_bits_, fact_bits_;
+    Words child_list_, descend_list_, fact_list_;
+    std::vector<uint64_t> scratch_;
+    std::string value_;
+};
+
+}  // namespace treecast

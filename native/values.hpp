@@ -1,0 +1,144 @@
+// Facts about values, looked up: which of many conditions on a string hold, at a cost that follows those that do.
+//
+// Facts are grouped by the label of what has the value (an element, an attribute, a text). Equality is one look-up in a hash
+// table, as a string and as a number; bounds are sorted, so that those that hold are one run of neighbouring fact numbers;
+// prefixes are one look-up for each length that occurs; substrings are found together by one automaton for the label
+// (Aho and Corasick).
+#pragma once
+
+#include "array.hpp"
+#include "document.hpp"
+#include "pattern.hpp"
+#include "seeded_hash.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+double xpath_number(std::string_view text);      // XPath's number() of a string
+
+class Values {
+public:
+    struct Condition {
+        uint32_t label;
+        Fact fact;
+        std::string_view value;
+    };
+    // Takes conditions sorted by label, fact and value (bounds by number); condition i is fact i.
+    void build(const std::vector<Condition>& conditions);
+    bool wanted(uint32_t label) const { return group(label) != nullptr; }
+    // How the value of something with this label must be known: its length is enough beyond `text_bytes_max`, unless `whole`.
+    struct Need {
+        uint64_t text_bytes_max;
+        bool whole;
+    };
+    Need need(uint32_t label) const;
+    // Calls one(fact) or run(begin, end) for the facts of the label that hold for the value; some more than once.
+    template <class One, class Run>
+    void collect(uint32_t label, std::string_view value, One&& one, Run&& run) const {
+        const Group* found = group(label);
+        if (!found) return;
+        collect_texts(*found, value, one);
+        if (found->numbers) collect_numbers(*found, value, one, run);
+        if (found->automaton) collect_substrings(*found, value, one);
+    }
+    template <class Visit>
+    void parts(Visit&& visit) {
+        visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(facts_), visit(table_);
+        visit(bounds_), visit(states_), visit(edges_), visit(also_), visit(seeds_);
+    }
+    uint64_t bytes() const;
+
+private:
+    struct Group {
+        uint32_t label = 0;
+        uint32_t begin[8] = {}, end[8] = {};        // facts by kind
+        uint32_t prefixes = 0, prefixes_end = 0;    // in prefix_sizes_
+        uint32_t automaton = 0;                     // the first of its states; 0: none
+        uint32_t text_bytes_max = 0;                // of the strings compared with
+        uint32_t numbers = 0;
+        bool has(Fact fact) const { return end[static_cast<int>(fact)] != 0; }
+    };
+    struct State {                                  // of an automaton
+        uint32_t fact = none;                       // the first of those that end here; the others by also_
+        uint32_t fallback = 0;                      // the longest proper suffix that is a state
+        uint32_t shorter = 0;                       // the longest proper suffix that ends a fact; 0: none
+    };
+    struct Edge {
+        uint32_t from = 0, to = 0;                  // to == 0: an empty place of the table
+        uint32_t byte = 0;
+    };
+
+    const Group* group(uint32_t label) const {
+        auto found = std::lower_bound(groups_.begin(), groups_.end(), label, [](const Group& g, uint32_t l) { return g.label < l; });
+        return found != groups_.end() && found->label == label ? found : nullptr;
+    }
+    std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
+    uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
+    void add_text(uint32_t fact);
+    uint32_t edge(uint32_t from, unsigned char byte) const;          // 0: none
+    void add_edge(uint32_t from, unsigned char byte, uint32_t to);
+    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
+    void build_automaton(Group& group);
+
+    template <class One>
+    void collect_texts(const Group& group, std::string_view value, One&& one) const {
+        auto look_up = [&](Fact fact, std::string_view key) {
+            if (uint32_t i = find(group.label, fact, key); i != none) one(i);
+        };
+        if (group.has(Fact::equal_text)) look_up(Fact::equal_text, value);
+        for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p)
+            if (prefix_sizes_[p] <= value.size()) look_up(Fact::starts_with, value.substr(0, prefix_sizes_[p]));
+    }
+    template <class One, class Run>
+    void collect_numbers(const Group& group, std::string_view value, One&& one, Run&& run) const {
+        double number = xpath_number(value);
+        if (std::isnan(number)) return;
+        if (group.has(Fact::equal_number)) {
+            double key = number == 0 ? 0 : number;
+            uint32_t i = find(group.label, Fact::equal_number, {reinterpret_cast<const char*>(&key), sizeof key});
+            if (i != none) one(i);
+        }
+        auto split = [&](Fact fact, bool after_equal, bool above) {     // bounds ascend
+            uint32_t begin = group.begin[static_cast<int>(fact)], end = group.end[static_cast<int>(fact)];
+            const double *from = bounds_.data() + begin, *to = bounds_.data() + end;
+            const double* at = after_equal ? std::upper_bound(from, to, number) : std::lower_bound(from, to, number);
+            uint32_t middle = static_cast<uint32_t>(at - bounds_.data());
+            if (above && middle < end) run(middle, end);
+            if (!above && begin < middle) run(begin, middle);
+        };
+        split(Fact::less, true, true);                  // value < bound
+        split(Fact::less_equal, false, true);
+        split(Fact::greater, false, false);             // bound < value
+        split(Fact::greater_equal, true, false);
+    }
+    template <class One>
+    void collect_substrings(const Group& group, std::string_view value, One&& one) const {
+        uint32_t state = group.automaton;
+        for (unsigned char byte : value) {
+            state = follow(group.automaton, state, byte);
+            for (uint32_t at = states_[state].fact != none ? state : states_[state].shorter; at; at = states_[at].shorter)
+                for (uint32_t fact = states_[at].fact; fact != none; fact = also_[fact]) one(fact);
+        }
+    }
+
+    Array<Group> groups_;                           // by label
+    Array<uint32_t> prefix_sizes_;
+    Array<char> bytes_;                             // the values, one after the other
+    Array<uint32_t> ends_;
+    Array<uint32_t> labels_;                        // by fact
+    Array<Fact> facts_;
+    Array<uint32_t> table_;                         // of equalities and prefixes
+    Array<double> bounds_;                          // by fact
+    Array<State> states_;                           // of all automata; 0 is none
+    Array<Edge> edges_;                             // a hash table
+    Array<uint32_t> also_;                          // by fact: another one with the same text
+    HashSeeds seeds_ = hash_seeds();
+    size_t edge_count_ = 0;
+};
+
+}  // namespace treecast
