@@ -201,6 +201,7 @@ Bindings to_bindings(nb::dict namespaces) {
     for (auto [prefix, uri] : namespaces)
         bindings.emplace_back(utf8(prefix, "a prefix"), utf8(uri, "a namespace"));
     std::sort(bindings.begin(), bindings.end());
+    check_bindings(bindings);
     return bindings;
 }
 

@@ -137,14 +137,7 @@ void bind_query(nb::module_& m) {
         .def("text", &Query::text, "The canonical text.")
         .def("key", &Query::key, "The canonical text with expanded names: equal for equal queries.")
         .def("tree", [](const Query& query) { return TreeMaker(query).paths(query.branches()); })
-        .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step.")
-        .def("refuse_predicates", [](const Query& query) {
-            try {
-                refuse_predicates(query);
-            } catch (const Failure& failure) {
-                raise(failure, query.written());
-            }
-        }, "Raise the QueryError for a query with predicates where only plain paths are matched.");
+        .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step.");
     m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"),
           "UTF-8 text and (prefix, URI) pairs to a Query.");
     m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");

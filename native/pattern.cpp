@@ -1,7 +1,8 @@
 #include "pattern.hpp"
 
+#include "number.hpp"
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -53,26 +54,6 @@ std::string fact_requirement(Fact fact, std::string_view value, bool negated) {
     out.push_back(static_cast<char>(fact));
     put_varint(out, static_cast<uint32_t>(value.size()));
     return out.append(value);
-}
-
-// XPath's number() of a literal; NaN where it is none.
-double literal_number(std::string_view text) {
-    auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
-    while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-    while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-    bool digits = false;
-    int dots = 0;
-    for (size_t i = !text.empty() && text[0] == '-'; i < text.size(); ++i) {
-        if (text[i] >= '0' && text[i] <= '9') digits = true;
-        else if (text[i] == '.') ++dots;
-        else return NAN;
-    }
-    if (!digits || dots > 1) return NAN;
-    double value = NAN;
-    bool negative = text[0] == '-';
-    if (negative) text.remove_prefix(1);
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return negative ? -value : value;
 }
 
 class Converter {
@@ -213,7 +194,7 @@ private:
         bool equality = relation == Relation::eq || relation == Relation::ne;
         std::string_view text = query_.view(value.text);
         if (equality && !value.is_number) return fact_requirement(Fact::equal_text, text, relation == Relation::ne);
-        double number = value.is_number ? value.number : literal_number(text);
+        double number = value.is_number ? value.number : to_number(text);
         if (std::isnan(number)) return std::nullopt;
         static const Fact facts[] = {Fact::equal_number, Fact::equal_number, Fact::less, Fact::less_equal, Fact::greater, Fact::greater_equal};
         return fact_requirement(facts[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);

@@ -149,20 +149,4 @@ void check_bindings(const Bindings& bindings) {
     }
 }
 
-void refuse_predicates(const Query& query) {
-    Slice found;
-    bool done = false;
-    query.each_path(query.branches(), [&](uint32_t, const PathEntry& branch) {
-        query.each_step(branch.first, [&](uint32_t, const Step& step) {
-            if (done || step.predicates == no_entry) return;
-            found = query.expr(step.predicates).source;
-            done = true;
-        });
-    });
-    Failure failure(Family::query, "TC111", "predicates cannot be matched: only plain paths are", found.begin);
-    failure.length = found.size;
-    failure.hint = "subscribe to the path without its predicates and test the documents that match";
-    throw failure;
-}
-
 }  // namespace treecast

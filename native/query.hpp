@@ -12,7 +12,6 @@
 //   TC108  a step below an attribute or text()
 //   TC109  a prefix without a namespace, or a binding that cannot be
 //   TC110  not UTF-8, or a character that XML does not have
-//   TC111  predicates, where only plain paths are matched
 //   TC112  or, not(), positions and other things that have no place in an ordered pattern
 //
 //   (TC14x belongs to the index, TC30x to documents.)
@@ -163,9 +162,6 @@ void parse_query(std::string_view text, const Bindings& bindings, Query& out);
 
 // Refuses bindings that no query could use: prefixes that are not names or have no URI, `xml` bound to another URI.
 void check_bindings(const Bindings& bindings);
-
-// The Failure for a query with predicates where only plain paths are matched, at the first predicate.
-[[noreturn]] void refuse_predicates(const Query& query);
 
 // Throws a Failure (TC112) where a query is no ordered pattern: all its conditions must hold, and its branches go down.
 void check_ordered(const Query& query);

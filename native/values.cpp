@@ -1,29 +1,8 @@
 #include "values.hpp"
 
-#include <charconv>
 #include <cstring>
 
 namespace treecast {
-
-double xpath_number(std::string_view text) {
-    auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
-    while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-    while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-    bool negative = !text.empty() && text[0] == '-';
-    if (negative) text.remove_prefix(1);
-    bool digits = false;
-    int dots = 0;
-    for (char c : text) {
-        if (c >= '0' && c <= '9') digits = true;
-        else if (c == '.') ++dots;
-        else return NAN;
-    }
-    if (!digits || dots > 1) return NAN;
-    double value = 0;
-    auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-    if (failed == std::errc::result_out_of_range) value = text.find_first_of("123456789") < text.find('.') ? INFINITY : 0;
-    return negative ? -value : value;
-}
 
 void Values::build(const std::vector<Condition>& conditions) {
     size_t size = 64;

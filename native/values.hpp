@@ -8,6 +8,7 @@
 
 #include "array.hpp"
 #include "document.hpp"
+#include "number.hpp"
 #include "pattern.hpp"
 #include "seeded_hash.hpp"
 
@@ -18,8 +19,6 @@
 #include <vector>
 
 namespace treecast {
-
-double xpath_number(std::string_view text);      // XPath's number() of a string
 
 class Values {
 public:
@@ -96,7 +95,7 @@ private:
     }
     template <class One, class Run>
     void collect_numbers(const Group& group, std::string_view value, One&& one, Run&& run) const {
-        double number = xpath_number(value);
+        double number = to_number(value);
         if (std::isnan(number)) return;
         if (group.has(Fact::equal_number)) {
             double key = number == 0 ? 0 : number;

@@ -157,12 +157,6 @@ def test_a_refused_query_changes_nothing(query: str) -> None:
     assert before.subscriptions == 1
 
 
-def test_predicates_are_refused_clearly_for_now() -> None:
-    with pytest.raises(QueryError) as caught:
-        Index().add("x", "/a[b]")
-    assert caught.value.position == 2
-
-
 # --- many at once ----------------------------------------------------------------------------------------------------
 
 
