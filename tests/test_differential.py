@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 from differential import CACHES, CALLS, WAYS, Query, Setting, compare, differs, plain, smallest
-from drawing import ATTRIBUTES, LOCALS, Vocabulary, chain, draw_document, draw_queries
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from drawing import Vocabulary, chain, draw_document, draw_queries
+from hypothesis import given
 from rounds import ROUNDS, published_answers, real_documents, round_real, round_schema
+from searching import SEARCHED
 
 from treecast import Index
 from treecast.workload import Schema
@@ -59,36 +59,10 @@ def test_an_empty_cdata_section_is_no_text() -> None:
     assert index.match(b"<a><![CDATA[]]><b/><![CDATA[ ]]></a>") == ["x"]
 
 
-# --- a tiny alphabet, searched and shrunk by hypothesis --------------------------------------------------------------
-
-ELEMENTS = st.recursive(
-    st.builds(lambda name, attribute, text: f"<{name}{attribute}>{text}</{name}>",
-              st.sampled_from(LOCALS), st.sampled_from(["", ' x="1"', ' y=""']), st.sampled_from(["", "t", "<!---->"])),
-    lambda inner: st.builds(lambda name, parts: f"<{name}>{''.join(parts)}</{name}>",
-                            st.sampled_from(LOCALS), st.lists(inner, max_size=4)),
-    max_leaves=12,
-)  # fmt: skip
-STEPS = st.lists(
-    st.tuples(st.sampled_from(["/", "//"]), st.sampled_from([*LOCALS, "*"])).map("".join), min_size=1, max_size=5
-).map("".join)
-FINALS = st.sampled_from(["", "", "", "/text()", "//text()", "/@*", *(f"//@{name}" for name in ATTRIBUTES)])
-PATHS = st.tuples(STEPS, FINALS).map("".join)
-
-
-@given(
-    st.lists(PATHS, min_size=1, max_size=8),
-    st.lists(ELEMENTS.map(str.encode), min_size=1, max_size=3),
-    st.builds(
-        Setting,
-        st.sampled_from(list(WAYS)),
-        st.sampled_from(list(CALLS)),
-        st.sampled_from(list(CACHES)),
-        st.sampled_from([0, 1]),
-        st.integers(0, 99),
-    ),
-)
-@settings(max_examples=300)
-def test_searched(queries: list[str], documents: list[bytes], setting: Setting) -> None:
+@given(SEARCHED)
+def test_searched(case: tuple[list[str], list[bytes], Setting]) -> None:
+    """A tiny alphabet, searched and shrunk by hypothesis."""
+    queries, documents, setting = case
     compare([plain(query) for query in queries], documents, [setting])
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from differential import Setting, compare, plain
+from hypothesis import given
 from rounds import ROUNDS, real_documents, round_real, round_schema
+from searching import SEARCHED
 
 from treecast.workload import Schema
 
@@ -23,6 +26,12 @@ def test_drawn_rounds(name: str) -> None:
     decisions = 0
     while decisions < DECISIONS[name]:
         decisions += ROUNDS[name](random, random.choice((20, 100, 400)), random.choice((5, 20, 50)))
+
+
+@given(SEARCHED)
+def test_searched(case: tuple[list[str], list[bytes], Setting]) -> None:
+    queries, documents, setting = case
+    compare([plain(query) for query in queries], documents, [setting])
 
 
 def test_real_documents(data_directory: Path | None, leave_out: Callable[[str], None]) -> None:
