@@ -9,8 +9,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 namespace treecast {
@@ -196,6 +198,26 @@ void release_capsule(PyObject* capsule) {
     delete stream;
 }
 
+// Runs f without the GIL; what the operating system refuses becomes an OSError.
+template <class F>
+void without_gil(F&& f) {
+    int refused = 0;
+    std::string path;
+    {
+        nb::gil_scoped_release released;
+        try {
+            f();
+        } catch (const std::system_error& error) {
+            refused = error.code().value();
+            path = error.what();
+        }
+    }
+    if (!refused) return;
+    errno = refused;
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.substr(0, path.rfind(": ")).c_str());
+    throw nb::python_error();
+}
+
 Bindings to_bindings(nb::dict namespaces) {
     Bindings bindings;
     for (auto [prefix, uri] : namespaces)
@@ -266,6 +288,20 @@ void bind_index(nb::module_& m) {
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
         .def("match", &match_one, nb::arg("document"))
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"))
+        .def("save", [](Index& self, const std::string& path, nb::bytes about) {
+            std::string_view text(about.c_str(), about.size());
+            without_gil([&] { self.store().save(path, text); });
+        }, nb::arg("path"), nb::arg("about"))
+        .def("load", [](Index& self, const std::string& path, bool verify) {
+            bool current = false;
+            without_gil([&] { current = self.store().load(path, verify); });
+            return current;
+        }, nb::arg("path"), nb::arg("verify"), "Into an empty index. False: it was rebuilt from another format version.")
+        .def_static("saved_about", [](const std::string& path) {
+            std::string about;
+            without_gil([&] { about = Store::saved_about(path); });
+            return nb::bytes(about.data(), about.size());
+        }, nb::arg("path"))
         .def("drop_caches", &Index::drop_caches, nb::call_guard<nb::gil_scoped_release>())
         .def("stats", [](Index& self) {
             StoreStats stats = self.store().stats();

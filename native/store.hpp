@@ -131,6 +131,11 @@ public:
     uint32_t settings(const Settings& settings);       // its number
     Settings settings_of(uint32_t number) const;
 
+    // Saved indexes: see snapshot.hpp. `about` is kept as it is, for whoever wraps the Store.
+    void save(const std::string& path, std::string_view about) const;
+    static std::string saved_about(const std::string& path);
+    bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version
+
     bool contains(std::string_view id) const;
     size_t size() const;
     std::shared_ptr<const View> view() const;
@@ -199,6 +204,7 @@ private:
     static std::string_view key_of(const Body& body, uint32_t path);
     std::vector<uint32_t> live_slots(const Body& body) const;                  // in order
     void compact();
+    void rebuild(const Body& saved, const std::vector<Settings>& all_settings);
     void publish();
 
     mutable std::mutex write_mutex_;         // writers, one at a time

@@ -16,13 +16,17 @@ with arrays instead of lists.
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from treecast import _native, engines
 from treecast.document import Bytes, EntityTexts, Limits, native_entities
-from treecast.errors import QueryError, TreecastError
+from treecast.errors import QueryError, SnapshotError, TreecastError
 from treecast.model import Deliver, Stats, Subscription
 from treecast.subscriptions import addresses, from_arrow, from_items
 
@@ -56,7 +60,9 @@ class Index:
         if cache_bytes_max < 0:
             raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
         self._namespaces = dict(namespaces or {})
-        self._native = _native.Index((limits or Limits()).native(), native_entities(entities), cache_bytes_max)
+        self._limits = limits or Limits()
+        self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
+        self._native = _native.Index(self._limits.native(), native_entities(entities), cache_bytes_max)
         self._default_settings = self._settings(None, False, "document")
 
     # -- subscriptions
@@ -193,6 +199,49 @@ class Index:
             first += matches.documents
             del waiting[: matches.documents]
 
+    # -- saved
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the caches to a file: beside its place first, synced, then renamed.
+
+        The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same file
+        share its memory.
+        """
+        about = _About(self.engine, self._namespaces, self._limits, self._entities)
+        self._native.save(str(path), json.dumps(asdict(about)).encode())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        verify: bool = True,
+        limits: Limits | None = None,
+        entities: EntityTexts = None,
+        cache_bytes_max: int = CACHE_BYTES_MAX,
+    ) -> Index:
+        """An index that `save` wrote, with the settings it had, unless others are given here.
+
+        Raises SnapshotError for a file that is damaged, cut off or something else. `verify=False` checks the header
+        and the table of sections only; it saves reading the whole file. A file of another format version is rebuilt
+        from its queries, with a warning. The loaded index can be changed; the file stays as it is.
+        """
+        saved = _read_about(_native.Index.saved_about(str(path)))
+        index = cls(
+            engine=saved.engine,
+            namespaces=saved.namespaces,
+            limits=limits or saved.limits,
+            entities=saved.entities if entities is None else entities,
+            cache_bytes_max=cache_bytes_max,
+        )
+        if not index._native.load(str(path), verify):
+            warnings.warn(
+                f"{path} was saved in another format version and was rebuilt from its queries; save it again",
+                stacklevel=2,
+            )
+        index._default_settings = index._settings(None, False, "document")
+        return index
+
     # -- about the index
 
     def stats(self) -> Stats:
@@ -213,6 +262,26 @@ class Index:
         if isinstance(item, Subscription):
             return self._settings(item.namespaces, item.ordered, item.deliver)
         return self._default_settings
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a saved index says of itself, besides its subscriptions."""
+
+    engine: str
+    namespaces: dict[str, str]
+    limits: Limits
+    entities: Any
+
+
+def _read_about(text: bytes) -> _About:
+    try:
+        about = json.loads(text)
+        limits = Limits(**about.pop("limits"))
+        return _About(engines.check(about.pop("engine")), limits=limits, **about)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        message = "TC503 this saved index is damaged: its settings cannot be read"
+        raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error
 
 
 def _pair(item: tuple[str, str] | Subscription) -> tuple[str, str]:
