@@ -106,6 +106,7 @@ YES = [
     ("/a/b[position() != 0]", "/a/b"),
     ("/a/b[not(position() < 1)]/c", "/a/b/c"),
     ("//a[b][2]", "//a[b][2][c]/d"),
+    ("/a/b[position() = 2 or c]", "/a/b[position() = 2 or c][d]"),
     # what can never match is covered by anything
     ("/q", "/a/self::b"),
     ("/q", "/@x"),
@@ -161,6 +162,8 @@ NO = [
     ("/a[. >= 5]", "/a[not(. < 5)]"),
     ("/a/b[2]", "/a/b"),
     ("/a/c[2]", "/a/b/c[2]"),
+    ("/a/b[position() = 2 or position() = 3]", "/a/b[c][position() = 2 or position() = 3]"),
+    ("/a/b[position() = 1 or position() = last()]/c", "/a/b[d][position() = 1 or position() = last()]/c"),
     ("/a/b[position() != 1]", "/a/b"),
     ("/a/b[not(position() < 2)]/c", "/a/b/c"),
     ("/a/b[1]/c", "/a/b/c"),

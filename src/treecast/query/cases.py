@@ -105,7 +105,8 @@ class Case:
                 for operand in operands:
                     self.assume(at, operand)
             case Or(operands):
-                self._grant(at, condition)
+                if not counts(condition):  # a position means something else where other predicates stand before it
+                    self._grant(at, condition)
                 self.choices.append(tuple(partial(Case.assume, at=at, condition=operand) for operand in operands))
             case Not(operand):
                 self.entries[at] = replace(self.entries[at], denied=(*self.entries[at].denied, operand))
@@ -306,6 +307,15 @@ class Case:
     def _add_element(self, parent: int, gap: bool) -> int:
         self.entries.append(Entry("element", parent=self.find(parent), gap=gap))
         return len(self.entries) - 1
+
+
+def counts(condition: Condition) -> bool:
+    """Whether a predicate depends on the position."""
+    match condition:
+        case And(operands) | Or(operands):
+            return any(counts(operand) for operand in operands)
+        case _:
+            return isinstance(condition, Position | Last)
 
 
 def _agree(one: str | None, other: str | None) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treecast.query.cases import DOCUMENT, Case, normal
+from treecast.query.cases import DOCUMENT, Case, counts, normal
 from treecast.query.tree import (
     And,
     Compare,
@@ -179,7 +179,7 @@ class _Judge:
             named = (step.uri is None or step.uri == entry.uri) and (step.local is None or step.local == entry.local)
             if entry.kind == step.kind and named and all(self.holds(predicate, at) for predicate in step.predicates):
                 yield at
-        if any(_counts(predicate) for predicate in step.predicates):
+        if any(counts(predicate) for predicate in step.predicates):
             yield from self._counted(step, context)
 
     def _candidates(self, step: Step, context: int) -> list[int]:
@@ -191,7 +191,7 @@ class _Judge:
 
     def _counted(self, step: Step, context: int) -> Iterator[int]:
         """What a step with positions selects: known where the case has the same step, as far as it counts."""
-        counting = 1 + max(i for i, predicate in enumerate(step.predicates) if _counts(predicate))
+        counting = 1 + max(i for i, predicate in enumerate(step.predicates) if counts(predicate))
         for at in self.case.live():
             for start, origin in self.entries[at].origins:
                 same = (
@@ -202,15 +202,6 @@ class _Judge:
                 )
                 if same and all(self.holds(predicate, at) for predicate in step.predicates[counting:]):
                     yield at
-
-
-def _counts(condition: Condition) -> bool:
-    """Whether a predicate depends on the position."""
-    match condition:
-        case And(operands) | Or(operands):
-            return any(_counts(operand) for operand in operands)
-        case _:
-            return isinstance(condition, Position | Last)
 
 
 def _always(relation: str, number: float) -> bool:
