@@ -20,7 +20,7 @@ ReaderState::ReaderState(const Limits& limits_, std::shared_ptr<const Entities> 
 }
 
 void ReaderState::reset_names() {
-    if (names.size()) names.reset();
+    names.reset();
     qnames.reset();
     prefix_uri.clear();
     prefixes.clear();

@@ -171,7 +171,10 @@ def test_small(name: str) -> None:
 def test_large(name: str) -> None:
     make, wanted = LARGE[name]
     data = make()
-    for way in (read, lambda whole: fed(whole, 1 << 16)):
+    ways: list[Callable[[bytes], Document]] = [read]
+    if _native.simd_level() == 1:  # chunks are joined before they are read, so once will do
+        ways.append(lambda whole: fed(whole, 1 << 16))
+    for way in ways:
         if isinstance(wanted, int):
             assert len(way(data)) == wanted
         else:

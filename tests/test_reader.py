@@ -41,3 +41,128 @@ def test_chunks() -> None:
         reader.feed(b"123456")
     with pytest.raises(ValueError, match="closed"):
         reader.feed(b"")
+
+
+def test_texts_are_those_of_xpath() -> None:
+    document = read(b"<a>1<!-- -->2<![CDATA[<3>]]>&amp;\r\n4<?p?><b/><![CDATA[]]>5\r</a>")
+    assert document.texts == [(0, "1"), (0, "2<3>&\n4"), (0, "5\n")]
+    assert document.string_value(0) == "12<3>&\n45\n"
+
+
+def test_attribute_values_are_normalised() -> None:
+    document = read(b"<a x=' \t\n\r\n\r' y='&#9;&#10;&#13;' z='&lt;\"'/>")
+    assert [value for _, _, value in document.attributes] == ["     ", "\t\n\r", '<"']
+
+
+def test_namespaces() -> None:
+    document = read(b"<a xmlns='u' x='1'><p:b xmlns:p='v' p:x='2' xmlns=''><c/></p:b><d xml:lang='en'/></a>")
+    assert document.names == [("u", "a"), ("v", "b"), ("", "c"), ("u", "d")]
+    xml = "http://www.w3.org/XML/1998/namespace"
+    assert [name for _, name, _ in document.attributes] == [("", "x"), ("v", "x"), (xml, "lang")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+def test_offsets_are_those_of_the_bytes_given(encoding: str) -> None:
+    label = encoding.removesuffix("-sig")
+    data = f'<?xml version="1.0" encoding="{label}"?><a é="ü">éé<b>ß</b></a>'.encode(encoding)
+    document = read(data)
+    inner = "<b>ß</b>".encode("utf-16-le" if encoding == "utf-16" else label)
+    assert document.starts[1] == data.index(inner)
+    assert document.ends[1] == data.index(inner) + len(inner)
+    assert document.slice(1) == inner
+    assert document.data == data
+    assert document.string_value(0) == "ééß"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
+def test_error_offset_and_line(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?>\r\n<a>\ré\n<b></c></a>'
+    before = text[: text.index("</c>")].encode(encoding)
+    with pytest.raises(treecast.DocumentError) as refused:
+        read(text.encode(encoding))
+    assert (refused.value.code, refused.value.offset, refused.value.line) == ("TC202", len(before), 4)
+
+
+def test_errors_come_in_document_order() -> None:
+    for data, code in (
+        (b"<a></b>\0", "TC202"),
+        (b"<a>\0</b>", "TC203"),
+        (b"<a></b>\xff", "TC202"),
+        (b"<a>\xff</b>", "TC204"),
+    ):
+        with pytest.raises(treecast.DocumentError, match=code):
+            read(data)
+
+
+def test_entities() -> None:
+    given = {"uuml": "ü", "markup": "<b>&amp;", "break": "1\n2", "none": ""}
+    document = read(b"<a x='&uuml;&break;'>&uuml;&markup;<b>&none;</b>&break;&lt;</a>", entities=given)
+    assert document.attributes == [(0, ("", "x"), "ü1 2")]
+    assert document.texts == [(0, "ü<b>&amp;"), (0, "1\n2<")]
+    assert read(b"<a>&eacute;&nbsp;&NotEqualTilde;</a>", entities="html").string_value(0) == "é\xa0\u2242\u0338"
+    with pytest.raises(treecast.DocumentError, match="TC206"):
+        read(b"<a>&euml;</a>", entities=given)
+
+
+@pytest.mark.parametrize("wrong", [{"": "x"}, {"1": "x"}, {"a b": "x"}, {"a": "\0"}, {"a": "\ufffe"}])
+def test_wrong_entities(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="entity"):
+        read(b"<a/>", entities=wrong)
+
+
+def test_entities_cannot_blow_up() -> None:
+    with pytest.raises(treecast.LimitError, match="TC301"):
+        read(b"<a>" + b"&x;" * 3_000 + b"</a>", entities={"x": "y" * 1_000}, limits=Limits(document_bytes_max=100_000))
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits", "too_large", "code"),
+    [
+        (Limits(document_bytes_max=10), b"<a>123</a>", b"<a>1234</a>", "TC301"),
+        (Limits(depth_max=2), b"<a><b/></a>", b"<a><b><c/></b></a>", "TC302"),
+        (Limits(attributes_max=2), b"<a b='' xmlns='u'/>", b"<a b='' xmlns='u' c=''/>", "TC303"),
+        (Limits(name_bytes_max=3), b"<abc/>", b"<abcd/>", "TC304"),
+        (Limits(name_bytes_max=3), b"<\xc3\xa9a/>", b"<\xc3\xa9\xc3\xa9/>", "TC304"),
+        (Limits(attribute_bytes_max=3), b"<a b='123'/>", b"<a b='1234'/>", "TC305"),
+        (Limits(attribute_bytes_max=5), b"<a b='&amp;'/>", b"<a b='&amp;x'/>", "TC305"),
+    ],
+)
+def test_limits(limits: Limits, fits: bytes, too_large: bytes, code: str) -> None:
+    read(fits, limits=limits)
+    with pytest.raises(treecast.DocumentError, match=code) as refused:
+        read(too_large, limits=limits)
+    assert isinstance(refused.value, treecast.LimitError)
+    limit = next(name for name, value in vars(limits).items() if value != vars(Limits())[name])
+    assert f"treecast.Limits({limit}=" in refused.value.hint
+
+
+def test_a_name_met_under_a_higher_limit_is_measured_again() -> None:
+    name = b"n" * 30
+    read(b"<" + name + b"/>")
+    with pytest.raises(treecast.LimitError, match="TC304"):
+        read(b"<" + name + b"/>", limits=Limits(name_bytes_max=29))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"depth_max": 0}, {"depth_max": 65_536}, {"document_bytes_max": 1 << 32}, {"name_bytes_max": -1}]
+)
+def test_wrong_limits(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Limits(**wrong)
+
+
+def test_wrong_types() -> None:
+    with pytest.raises(TypeError, match="bytes"):
+        read("<a/>")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="depth_max"):
+        Limits(depth_max=1.5)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        read(b"<a/>").slice(1)
+    assert len(read(bytearray(b"<a/>"))) == len(read(memoryview(b"<a/>"))) == 1
+
+
+def test_columns_outlive_their_document() -> None:
+    starts = read(b"<a>" + b"<b/>" * 100 + b"</a>").starts
+    assert starts[100] == 3 + 4 * 99
+    with pytest.raises(TypeError):
+        starts[0] = 1
