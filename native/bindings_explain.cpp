@@ -1,6 +1,7 @@
 // The direct evaluator and its explanations for Python.
 #include "bindings.hpp"
 #include "evaluate.hpp"
+#include "explain.hpp"
 #include "number.hpp"
 
 #include <nanobind/stl/pair.h>
@@ -75,6 +76,115 @@ std::vector<std::vector<uint32_t>> judge(const std::vector<nb::bytes>& documents
     return result;
 }
 
+// The tuples that src/treecast/explain.py turns into its classes; field orders are the same there.
+class Teller {
+public:
+    Teller(const Document& document, const Query& query) : document_(document), query_(query), places_(document) {}
+
+    // (the branch, steps, miss)
+    nb::tuple tell(const Explanation& explanation) const {
+        nb::list steps;
+        for (const StepReason& step : explanation.steps)
+            steps.append(nb::make_tuple(written(query_.step(step.step)), place(step.item), conditions(step.conditions)));
+        return nb::make_tuple(text(query_.view(query_.path(explanation.branch).source)), nb::tuple(steps), miss(explanation));
+    }
+
+private:
+    static nb::object text(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
+
+    // (kind, the step as written, other, the namespace wanted) or None
+    nb::object miss(const Explanation& explanation) const {
+        static const char* const kinds[] = {"", "condition", "step", "namespace", "order"};
+        if (explanation.miss == Explanation::Miss::nothing) return nb::none();
+        const char* kind = kinds[static_cast<int>(explanation.miss)];
+        if (explanation.next == no_entry)
+            return nb::make_tuple(kind, written(query_.step(explanation.steps.back().step)), nb::none(), "");
+        const Step& step = query_.step(explanation.next);
+        return nb::make_tuple(kind, written(step), place(explanation.other), text(query_.uri(step)));
+    }
+
+    nb::tuple conditions(const std::vector<Reason>& reasons) const {
+        nb::list made;
+        for (const Reason& reason : reasons) made.append(condition(reason));
+        return nb::tuple(made);
+    }
+
+    // (text, holds, kind, places, parts, position, last, out of order, other, the namespace wanted)
+    nb::tuple condition(const Reason& reason) const {
+        static const char* const kinds[] = {"and", "or", "not", "exists", "compare", "contains", "starts-with",
+                                            "position", "position", "position"};
+        const Expr& expr = query_.expr(reason.expr);
+        nb::list found;
+        for (const Evaluator::Item& item : reason.items) found.append(place(item));
+        std::string_view wanted = reason.wanting == no_entry ? std::string_view() : query_.uri(query_.step(reason.wanting));
+        return nb::make_tuple(text(query_.view(expr.source)), reason.holds, kinds[static_cast<int>(expr.kind)],
+                              nb::tuple(found), conditions(reason.parts), reason.position, reason.last,
+                              reason.out_of_order, place(reason.other_namespace), text(wanted));
+    }
+
+    // (kind, path, line, column, start, end, value, namespace, tag line, tag column) or None
+    nb::object place(Evaluator::Item item) const {
+        static const char* const kinds[] = {"element", "attribute", "text"};
+        if (item.index == none) return nb::none();
+        Place found = places_.find(item, value(item));
+        return nb::make_tuple(kinds[static_cast<int>(found.kind)], text(found.path), found.line, found.column, found.start,
+                              found.end, text(found.value), text(found.uri), found.tag_line, found.tag_column);
+    }
+
+    // The string value, or its beginning: values may be as long as the document.
+    std::string value(Evaluator::Item item) const {
+        constexpr size_t value_bytes_max = 200;
+        const Document& d = document_;
+        std::string found;
+        if (item.kind == StepKind::attribute) found = cut_text(d.value(d.attribute_value[item.index]), value_bytes_max + 1);
+        if (item.kind == StepKind::text) found = cut_text(d.value(d.text[item.index]), value_bytes_max + 1);
+        if (item.kind == StepKind::element)
+            for (uint32_t at = d.text_begin[item.index]; at < d.text_end[item.index] && found.size() <= value_bytes_max; ++at)
+                found += cut_text(d.value(d.text[at]), value_bytes_max + 4);
+        if (found.size() <= value_bytes_max) return found;
+        return std::string(cut_text(found, value_bytes_max)) + "…";
+    }
+
+    // With the slashes before it, and with the brackets that became part of its name test.
+    nb::object written(const Step& step) const {
+        std::string_view all = query_.written();
+        size_t begin = step.source.begin, end = step.source.end();
+        while (begin > 0 && (all[begin - 1] == '/' || all[begin - 1] == ' ')) --begin;
+        while (all[begin] == ' ') ++begin;
+        size_t bracket = all.find_first_not_of(" \t\r\n", end);
+        bool merged = bracket != std::string_view::npos && all[bracket] == '[' &&
+                      (step.predicates == no_entry || query_.expr(step.predicates).source.begin != bracket);
+        if (merged) {
+            size_t quote = all.find_first_of("\"'", bracket);
+            size_t closed = quote == std::string_view::npos ? quote : all.find(all[quote], quote + 1);
+            if (closed != std::string_view::npos) end = all.find(']', closed) + 1;
+        }
+        return text(all.substr(begin, end - begin));
+    }
+
+    const Document& document_;
+    const Query& query_;
+    Places places_;
+};
+
+nb::tuple explain(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered,
+                  const Limits& limits, const EntityTexts* entities) {
+    Query parsed = read_query(view(query), namespaces, ordered);
+    Reader reader(limits, entities ? entities->texts : nullptr);
+    const Document& read = reader.read(view(document));
+    Evaluator evaluator;
+    evaluator.begin(read);
+    Explanation explanation = Explainer(evaluator).explain(parsed, ordered);
+    return Teller(read, parsed).tell(explanation);
+}
+
+nb::str source_text(const nb::bytes& document, const Limits& limits, const EntityTexts* entities) {
+    Reader reader(limits, entities ? entities->texts : nullptr);
+    std::string_view source = reader.read(view(document)).source;
+    if (source.starts_with("\xEF\xBB\xBF")) source.remove_prefix(3);
+    return nb::str(source.data(), source.size());
+}
+
 }  // namespace
 
 void bind_explain(nb::module_& m) {
@@ -82,6 +192,10 @@ void bind_explain(nb::module_& m) {
           nb::arg("ordered") = false, "Whether a document satisfies a query, judged directly.");
     m.def("select", &select, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
           nb::arg("ordered") = false, "What a query selects: (0 element, 1 attribute, 2 text; its number), in document order.");
+    m.def("explain", &explain, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("ordered"),
+          nb::arg("limits"), nb::arg("entities").none() = nb::none(), "Why a query matches: see treecast.explain.");
+    m.def("source_text", &source_text, nb::arg("document"), nb::arg("limits"), nb::arg("entities").none() = nb::none(),
+          "A document as text, without its byte order mark; lines and columns of explanations count in it.");
     m.def("check_ordered", [](const Query& query) {
         try {
             check_ordered(query);

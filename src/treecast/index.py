@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from treecast import _native, engines
 from treecast.document import Bytes, EntityTexts, Limits, native_entities
 from treecast.errors import QueryError, SnapshotError, TreecastError
+from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Stats, Subscription
 from treecast.subscriptions import addresses, from_arrow, from_items
 
@@ -198,6 +199,18 @@ class Index:
             yield (table, _error_table(matches.rejected, first)) if report else table
             first += matches.documents
             del waiting[: matches.documents]
+
+    def explain(self, document: Bytes, id: str) -> Explanation:
+        """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id."""
+        found = self[id]
+        return explain(
+            document,
+            found.query,
+            namespaces=found.namespaces,
+            ordered=found.ordered,
+            limits=self._limits,
+            entities=self._entities,
+        )
 
     # -- saved
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import match
+from treecast.cli import explain, match
 from treecast.errors import TreecastError
 
 INTERRUPTED = 130
@@ -78,4 +78,5 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"treecast {__version__}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     match.add_to(verbs)
+    explain.add_to(verbs)
     return parser

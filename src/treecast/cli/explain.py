@@ -1,0 +1,176 @@
+"""`treecast explain`: why does a query match a document, or how near did it come?
+
+The answer in words, then the lines of the document that it is about, with marks under what was found.
+On a terminal the marks are coloured, unless NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from treecast import _native
+from treecast.cli import document_files, subscription_files
+from treecast.cli.console import printable
+from treecast.cli.excerpt import Mark, excerpt
+from treecast.document import Limits, native_entities
+from treecast.errors import DocumentError, QueryError
+from treecast.explain import Condition, Explanation, explain
+from treecast.model import Subscription
+from treecast.subscriptions import from_arrow
+
+DESCRIPTION = """\
+Shows which elements of DOCUMENT (an XML file, also gzipped, or - for standard input) satisfy each step and
+predicate of a query; where it does not match, how far it came and the first thing that failed.
+The exit status is 0 whether it matches or not."""
+
+EPILOG = """\
+example:
+  treecast explain -q '/a/b[@c=1]' doc.xml
+  treecast explain -s subscriptions.csv --id q17 doc.xml"""
+
+CONTEXT_LINES = 2
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "explain",
+        help="why does a query match a document, or not?",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="treecast explain (-q QUERY | -s FILE --id ID) [options] DOCUMENT",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+    )
+    option = parser.add_argument
+    option("document", metavar="DOCUMENT", help=argparse.SUPPRESS)
+    option("-q", "--query", metavar="QUERY", help="the query")
+    option("-s", "--subscriptions", metavar="FILE", help="file of subscriptions, one of which is explained")
+    option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help="else by suffix")
+    option("--id", metavar="ID", help="the id of that subscription")
+    bind = "bind a prefix; =URI for names without one"
+    option("--namespace", metavar="P=URI", action="append", default=[], help=bind)
+    option("--ordered", action="store_true", help="the branches of the query must come in this order")
+    option("--entities", metavar="html", choices=("html",), help="accept the entity names of HTML, such as &nbsp;")
+    option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines round each mark; else %(default)s")
+    option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
+    parser.set_defaults(run=lambda options: run(parser, options))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be explained."""
+
+    query: str
+    namespaces: dict[str, str]
+    ordered: bool
+
+
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    question = _question(parser, options)
+    try:
+        data = document_files.read(options.document, Limits().document_bytes_max)
+        explanation = explain(
+            data,
+            question.query,
+            namespaces=question.namespaces,
+            ordered=question.ordered,
+            entities=options.entities,
+        )
+    except DocumentError as error:
+        print(f"treecast: {printable(options.document)}: {error}", file=sys.stderr)
+        return 1
+    if options.format == "json":
+        print(json.dumps({"document": printable(options.document), **explanation.to_dict()}))
+        return 0
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # documents have characters that a terminal may lack
+    source = _native.source_text(data, Limits().native(), native_entities(options.entities))
+    for line in show(explanation, options.document, source, options.context, colour=_coloured()):
+        print(line)
+    return 0
+
+
+def show(explanation: Explanation, name: str, source: str, context: int, *, colour: bool) -> Iterator[str]:
+    """The explanation in words, then the lines of the document."""
+    words = explanation.lines()
+    yield f"{printable(name)} {printable(next(words))}"
+    yield from map(printable, words)
+    lines = list(excerpt(source, list(marks(explanation)), context, colour=colour))
+    if lines:
+        yield ""
+        yield from lines
+
+
+def marks(explanation: Explanation) -> Iterator[Mark]:
+    """What is marked: the elements of the steps, what made predicates true, and what failed."""
+    for step in explanation.steps:
+        failed = explanation.miss is not None and step is explanation.steps[-1]
+        yield Mark.of(step.place, "stop" if failed else "step")
+        yield from _condition_marks(step.conditions)
+    if explanation.miss is not None and explanation.miss.other is not None:
+        yield Mark.of(explanation.miss.other, "miss")
+
+
+def _condition_marks(conditions: Iterable[Condition]) -> Iterator[Mark]:
+    for condition in conditions:
+        for place in condition.places:
+            yield Mark.of(place, "condition" if condition.holds else "miss")
+        if condition.other is not None:
+            yield Mark.of(condition.other, "miss")
+        yield from _condition_marks(condition.parts)
+
+
+def _question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Question:
+    if (options.query is None) == (options.subscriptions is None):
+        parser.error("give either -q QUERY or -s FILE with --id ID")
+    if (options.subscriptions is None) != (options.id is None):
+        parser.error("-s FILE and --id ID go together")
+    if options.subscriptions == options.document == "-":
+        parser.error("standard input can be read once: give - once")
+    namespaces: dict[str, str] = {}
+    for text in options.namespace:
+        try:
+            namespaces.update(subscription_files.parse_namespaces(text))
+        except ValueError as error:
+            parser.error(f"--namespace: {error}")
+    if options.query is not None:
+        return Question(options.query, namespaces, options.ordered)
+    form = options.subscriptions_format or subscription_files.format_of(options.subscriptions)
+    if form is None:
+        parser.error(
+            f"the suffix of {options.subscriptions!r} tells no format: "
+            "add --subscriptions-format csv|jsonl|parquet|lines"
+        )
+    return _find(options, form, namespaces)
+
+
+def _find(options: argparse.Namespace, form: str, namespaces: dict[str, str]) -> Question:
+    """The subscription with that id; the others need not even be good queries."""
+
+    def note(message: str) -> None:
+        print(f"treecast: {printable(message)}", file=sys.stderr)
+
+    table = subscription_files.read(options.subscriptions, form, note)
+    rows = [number for number, id in enumerate(table.column("id").to_pylist()) if str(id) == options.id]
+    if not rows:
+        message = f"{printable(options.subscriptions)}: there is no subscription {options.id!r}"
+        raise QueryError(message, code="TC143", hint="check the id")
+    _, queries, settings = from_arrow(table.slice(rows[0], 1))
+    found = settings[0] if settings else Subscription(options.id, queries[0].as_py())
+    return Question(found.query, {**namespaces, **found.namespaces}, found.ordered or options.ordered)
+
+
+def _coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines from 0 to 1000")
+    return int(text)
