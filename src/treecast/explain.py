@@ -162,6 +162,8 @@ def explain(
     entities: EntityTexts = None,
 ) -> Explanation:
     """Explain a query that is in no index. Raises QueryError or DocumentError as adding and matching would."""
+    if isinstance(document, str):
+        raise TypeError("a document is bytes, not str; encode text as UTF-8 first")
     text = query.encode("utf-8", "surrogatepass")
     bindings = list((namespaces or {}).items())
     branch, steps, miss = _native.explain(

@@ -1,0 +1,412 @@
+"""Explanations: golden texts, places, and near misses worked out with lxml."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from differential import PARSER
+from drawing import Vocabulary
+from drawing_conditions import ConditionDrawer, draw_valued_document
+from lxml import etree
+
+import treecast
+from treecast import Index, _native
+from treecast.explain import Condition, Explanation, Place, explain
+
+NEWS = b"""<news>
+  <item lang="en">
+    <title>One</title>
+  </item>
+  <item lang="de" n='2'>
+    <title>Zwei</title>
+    <body>text <b>bold</b> &amp; more</body>
+  </item>
+</news>
+"""
+SPACED = b'<p:a xmlns:p="urn:1"><p:b x="1"/><b xmlns="urn:2" p:x="2"/></p:a>'
+
+GOLDEN: list[tuple[bytes, str, dict[str, Any], str]] = [
+    (
+        NEWS,
+        '/news/item[@lang = "de"][title]/body',
+        {},
+        """\
+matches /news/item[@lang = "de"][title]/body
+  /news  /news[1], line 1
+  /item  /news[1]/item[2], line 5
+         [@lang = "de"] is true: /news[1]/item[2]/@lang is "de"
+         [title] is true: /news[1]/item[2]/title[1]
+  /body  /news[1]/item[2]/body[1], line 7""",
+    ),
+    (
+        NEWS,
+        '/news/item[title][@lang = "fr"]/body',
+        {},
+        """\
+does not match /news/item[title][@lang = "fr"]/body
+  /news  /news[1], line 1
+  /item  /news[1]/item[1], line 2
+         [title] is true: /news[1]/item[1]/title[1]
+         [@lang = "fr"] is false: /news[1]/item[1]/@lang is "en\"""",
+    ),
+    (
+        NEWS,
+        "//item[2]/body/text()[. = 'text ']",
+        {},
+        """\
+matches //item[2]/body/text()[. = 'text ']
+  //item   /news[1]/item[2], line 5
+           [2] is true: it is number 2 of 2
+  /body    /news[1]/item[2]/body[1], line 7
+  /text()  /news[1]/item[2]/body[1]/text()[1], line 7
+           [. = 'text '] is true: /news[1]/item[2]/body[1]/text()[1] is "text \"""",
+    ),
+    (
+        NEWS,
+        "//item[last()][3]",
+        {},
+        """\
+does not match //item[last()][3]
+  //item  /news[1]/item[1], line 2
+          [last()] is false: it is number 1 of 2""",
+    ),
+    (
+        NEWS,
+        "/news/item/summary/p",
+        {},
+        """\
+does not match /news/item/summary/p
+  /news     /news[1], line 1
+  /item     /news[1]/item[1], line 2
+  /summary  nothing below /news[1]/item[1]""",
+    ),
+    (
+        NEWS,
+        "/letter",
+        {},
+        """\
+does not match /letter
+  /letter  nothing""",
+    ),
+    (
+        NEWS,
+        "//item[not(body)]/@lang | /news/letter",
+        {},
+        """\
+matches //item[not(body)]/@lang | /news/letter
+  by //item[not(body)]/@lang
+  //item  /news[1]/item[1], line 2
+          [not(body)] is true: there is none
+  /@lang  /news[1]/item[1]/@lang, line 2""",
+    ),
+    (
+        NEWS,
+        "/letter/p | /news/item/summary | //p",
+        {},
+        """\
+does not match /letter/p | /news/item/summary | //p
+  nearest: /news/item/summary
+  /news     /news[1], line 1
+  /item     /news[1]/item[1], line 2
+  /summary  nothing below /news[1]/item[1]""",
+    ),
+    (
+        NEWS,
+        "//item[body and (@n = 3 or not(@lang))]",
+        {},
+        """\
+does not match //item[body and (@n = 3 or not(@lang))]
+  //item  /news[1]/item[1], line 2
+          [body and (@n = 3 or not(@lang))] is false:
+            body is false: there is none""",
+    ),
+    (
+        NEWS,
+        "/news[item[@n and not(@lang = 'en')]][contains(item/title, 'Two')]",
+        {},
+        """\
+does not match /news[item[@n and not(@lang = 'en')]][contains(item/title, 'Two')]
+  /news  /news[1], line 1
+         [item[@n and not(@lang = 'en')]] is true: /news[1]/item[2]
+         [contains(item/title, 'Two')] is false: /news[1]/item[1]/title[1] is "One\"""",
+    ),
+    (
+        SPACED,
+        "/q:a/q:b[@q:x]",
+        {"namespaces": {"q": "urn:1"}},
+        """\
+does not match /q:a/q:b[@q:x]
+  /q:a  /p:a[1], line 1
+  /q:b  /p:a[1]/p:b[1], line 1
+        [@q:x] is false: there is none; only the namespace differs: /p:a[1]/p:b[1]/@x, line 1, is in none, \
+the query wants "urn:1\"""",
+    ),
+    (
+        SPACED,
+        "/a/b",
+        {},
+        """\
+does not match /a/b
+  /a  nothing; only the namespace differs: /p:a[1], line 1, is in "urn:1", the query wants none""",
+    ),
+    (
+        SPACED,
+        "/*[local-name()='a']/c:b",
+        {"namespaces": {"c": "urn:3"}},
+        """\
+does not match /*[local-name()='a']/c:b
+  /*[local-name()='a']  /p:a[1], line 1
+  /c:b                  nothing; only the namespace differs: /p:a[1]/p:b[1], line 1, is in "urn:1", \
+the query wants "urn:3\"""",
+    ),
+    (
+        b"<a><c/><b/></a>",
+        "/a[b][c]",
+        {"ordered": True},
+        """\
+does not match /a[b][c]
+  /a  /a[1], line 1
+      [b] is true: /a[1]/b[1]
+      [c] is false: /a[1]/c[1], line 1, comes too early in this order""",
+    ),
+    (
+        b"<a><c/><b/></a>",
+        "/a[b]/c",
+        {"ordered": True},
+        """\
+does not match /a[b]/c
+  /a  /a[1], line 1
+      [b] is true: /a[1]/b[1]
+  /c  nothing in this order: /a[1]/c[1], line 1, starts too early""",
+    ),
+    (
+        b"<a><c/><b/><c/></a>",
+        "/a[b and @x]/c",
+        {"ordered": True},
+        """\
+does not match /a[b and @x]/c
+  /a  /a[1], line 1
+      [b and @x] is false:
+        @x is false: there is none""",
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "query", "options", "expected"), GOLDEN)
+def test_golden(document: bytes, query: str, options: dict[str, Any], expected: str) -> None:
+    assert str(explain(document, query, **options)) == expected
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+def place(document: bytes, query: str, **options: Any) -> Place:
+    explanation = explain(document, query, **options)
+    assert explanation.matched
+    return explanation.steps[-1].place
+
+
+def test_byte_ranges_of_elements_attributes_and_texts() -> None:
+    item = place(NEWS, "//item[2]")
+    assert (item.path, item.line, item.column) == ("/news[1]/item[2]", 5, 3)
+    assert NEWS[item.start : item.end].startswith(b'<item lang="de"')
+    assert NEWS[item.start : item.end].endswith(b"</item>")
+    number = place(NEWS, "//@n")
+    assert (number.path, NEWS[number.start : number.end], number.value) == ("/news[1]/item[2]/@n", b"n='2'", "2")
+    second = place(NEWS, "//body/text()[2]")
+    assert (second.path, NEWS[second.start : second.end]) == ("/news[1]/item[2]/body[1]/text()[2]", b" &amp; more")
+    assert second.value == " & more"
+
+
+def test_namespace_declarations_are_passed_over() -> None:
+    document = b"""<a xmlns:p = 'urn:1' x = "'>" xmlns='' p:y='"'/>"""
+    found = place(document, "/a/@q:y", namespaces={"q": "urn:1"})
+    assert (found.path, document[found.start : found.end], found.value) == ("/a[1]/@p:y", b"""p:y='"'""", '"')
+
+
+def test_texts_between_all_kinds_of_markup() -> None:
+    document = b"<a>\n1<!-- <b> -->2<![CDATA[<x>]]>3<?p > ?><b>no</b><![CDATA[]]>4<b/></a>"
+    texts = [place(document, f"/a/text()[{number}]") for number in range(1, 4)]
+    assert [document[text.start : text.end] for text in texts] == [b"\n1", b"2<![CDATA[<x>]]>3", b"<![CDATA[]]>4"]
+    assert [text.value for text in texts] == ["\n1", "2<x>3", "4"]
+
+
+def test_an_entity_that_stands_for_nothing_widens_the_range() -> None:
+    document = b"<a>&none;<b/>x</a>"
+    found = place(document, "/a/text()", entities={"none": ""})
+    assert found.value == "x"
+    assert b"x" in document[found.start : found.end]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "iso-8859-1", "windows-1252"])
+def test_ranges_are_of_the_document_as_given(encoding: str) -> None:
+    declared = "" if encoding.startswith("utf-") else f'<?xml version="1.0" encoding="{encoding}"?>'
+    text = f'{declared}<é>\r\n <ü x="ö"/>\r ü<b/></é>'
+    document = text.encode(encoding)
+    if encoding == "utf-16-be":
+        document = b"\xfe\xff" + document
+    bare = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    attribute = place(document, "//@x")
+    assert document[attribute.start : attribute.end].decode(bare) == 'x="ö"'
+    assert (attribute.line, attribute.column) == (2, 5)
+    element = place(document, "//b")
+    assert document[element.start : element.end].decode(bare) == "<b/>"
+    assert (element.line, element.column) == (3, 3)
+
+
+def test_long_values_are_cut() -> None:
+    document = b"<a>" + "é".encode() * 500 + b"</a>"
+    assert place(document, "/a").value == "é" * 100 + "…"
+    assert len(str(explain(document, "/a[. = 1]"))) < 200
+
+
+def test_paths_count_siblings_of_the_same_name() -> None:
+    document = b'<a xmlns:p="u"><b/><p:b/><c/><b/><p:b/></a>'
+    assert place(document, "/a/b[2]").path == "/a[1]/b[2]"
+    assert place(document, "/a/q:b[2]", namespaces={"q": "u"}).path == "/a[1]/p:b[2]"
+
+
+# --- drawn -----------------------------------------------------------------------------------------------------------
+
+
+def all_conditions(explanation: Explanation) -> list[Condition]:
+    waiting = [condition for step in explanation.steps for condition in step.conditions]
+    for condition in waiting:
+        waiting.extend(condition.parts)
+    return waiting
+
+
+def test_explanations_agree_with_the_answer() -> None:
+    """Whatever the query: the answer as it is judged, the first item selected, only true conditions on the way."""
+    random = Random("explain")
+    tiny = Vocabulary.tiny(random)
+    drawer = ConditionDrawer(random, Vocabulary(tiny.elements, (("", "x"), ("", "y"))))
+    seen = {True: 0, False: 0}
+    for _ in range(120):
+        document = draw_valued_document(random)
+        for query in [drawer.query().text for _ in range(10)]:
+            explanation = explain(document, query)
+            selected = _native.select(document, query.encode())
+            assert explanation.matched == bool(selected), query
+            seen[explanation.matched] += 1
+            conditions = [condition.holds for step in explanation.steps for condition in step.conditions]
+            failed = explanation.miss is not None and explanation.miss.kind == "condition"
+            assert conditions == [True] * (len(conditions) - failed) + [False] * failed, query
+            if explanation.matched:
+                last = explanation.steps[-1].place
+                assert (last.kind, last.path) == first_path(document, selected[0]), query
+            for condition in all_conditions(explanation):
+                assert condition.reason
+            assert json.loads(json.dumps(explanation.to_dict()))["matched"] == explanation.matched
+    assert min(seen.values()) > 100
+
+
+def first_path(document: bytes, item: tuple[int, int]) -> tuple[str, str]:
+    """The kind and path of an item, by treecast's columns and lxml's paths."""
+    kind, index = item
+    table = treecast.read(document)
+    element = index if kind == 0 else table.attributes[index][0] if kind == 1 else table.texts[index][0]
+    path = path_in(list(etree.fromstring(document, PARSER).iter(etree.Element))[element])
+    if kind == 0:
+        return "element", path
+    if kind == 1:
+        return "attribute", f"{path}/@{table.attributes[index][1][1]}"
+    number = 1 + sum(1 for parent, _ in table.texts[:index] if parent == element)
+    return "text", f"{path}/text()[{number}]"
+
+
+def path_in(element: Any) -> str:
+    before = [other for other in element.itersiblings(preceding=True) if other.tag == element.tag]
+    above = element.getparent()
+    return f"{path_in(above) if above is not None else ''}/{element.tag}[{len(before) + 1}]"
+
+
+def test_near_misses_against_lxml() -> None:
+    """The longest prefix that some element reaches, the first such element, the first false predicate: from lxml."""
+    random = Random("near miss")
+    tiny = Vocabulary.tiny(random)
+    drawer = ConditionDrawer(random, Vocabulary(tiny.elements, (("", "x"), ("", "y"))), positions=False)
+    misses = {"condition": 0, "step": 0}
+    for _ in range(1500):
+        document = draw_valued_document(random, elements_max=15)
+        tree = etree.ElementTree(etree.fromstring(document, PARSER))
+        steps = []
+        for _ in range(random.randint(1, 4)):
+            test = random.choice(("/", "//")) + random.choice(("a", "b", "c", "*"))
+            conditions = [drawer.condition(2, "element")[0] for _ in range(random.choice((0, 0, 1, 2)))]
+            steps.append((test, conditions))
+        whole = [test + "".join(f"[{condition}]" for condition in conditions) for test, conditions in steps]
+        explanation = explain(document, "".join(whole))
+        if tree.xpath("".join(whole)):
+            assert explanation.matched
+            continue
+        reached = [n for n in range(1, len(steps) + 1) if tree.xpath("".join(whole[: n - 1]) + steps[n - 1][0])]
+        assert explanation.miss is not None
+        misses[explanation.miss.kind] += 1
+        assert len(explanation.steps) == max(reached, default=0), whole
+        if not reached:
+            assert explanation.miss.text == steps[0][0]
+            continue
+        depth = max(reached)
+        full = bool(tree.xpath("".join(whole[:depth])))
+        first = tree.xpath("".join(whole[:depth]) if full else "".join(whole[: depth - 1]) + steps[depth - 1][0])[0]
+        assert explanation.steps[-1].place.path == path_in(first), whole
+        if full:
+            assert (explanation.miss.kind, explanation.miss.text) == ("step", steps[depth][0])
+            continue
+        false = [c for c in steps[depth - 1][1] if not first.xpath(f"boolean(self::*[{c}])")]
+        assert explanation.failed is not None
+        assert explanation.failed.text == f"[{false[0]}]", whole
+    assert min(misses.values()) > 100
+
+
+# --- of an index -----------------------------------------------------------------------------------------------------
+
+
+def test_index_explains_its_subscriptions() -> None:
+    index = Index(namespaces={"x": "urn:1"}, entities={"e": "!"})
+    index.add("q1", "/x:a/y:b", namespaces={"y": "urn:2"})
+    index.add("q2", "/a[b][c]", ordered=True)
+    explanation = index.explain(SPACED, "q1")
+    assert explanation.matched
+    assert [step.place.path for step in explanation.steps] == ["/p:a[1]", "/p:a[1]/b[1]"]
+    assert index.explain(bytearray(b"<a>&e;<b/><c/></a>"), "q2").matched
+    assert not index.explain(memoryview(b"<a>&e;<c/><b/></a>"), "q2").matched
+    with pytest.raises(KeyError):
+        index.explain(NEWS, "q3")
+    with pytest.raises(treecast.DocumentError):
+        index.explain(b"<a>", "q1")
+    with pytest.raises(TypeError):
+        index.explain("<a/>", "q1")  # type: ignore[arg-type]
+
+
+def test_limits_of_the_index_hold() -> None:
+    index = Index(limits=treecast.Limits(depth_max=2))
+    index.add("q1", "//a")
+    with pytest.raises(treecast.LimitError):
+        index.explain(b"<a><a><a/></a></a>", "q1")
+
+
+@pytest.mark.parametrize(("query", "options", "code"), [("a", {}, "TC104"), ("/a[2]", {"ordered": True}, "TC112")])
+def test_queries_are_refused_as_when_added(query: str, options: dict[str, Any], code: str) -> None:
+    with pytest.raises(treecast.QueryError, match=code):
+        explain(NEWS, query, **options)
+
+
+def test_the_guide_shows_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from treecast.cli import main
+
+    guide = (Path(__file__).parent.parent / "docs" / "guide" / "explain.md").read_text()
+    document = re.search(r"```xml\n(.*?)```", guide, re.DOTALL)
+    assert document
+    (tmp_path / "news.xml").write_text(document[1])
+    shown = re.findall(r"\$ treecast explain -q '([^']*)' news.xml\n(.*?)```", guide, re.DOTALL)
+    assert len(shown) == 2
+    for query, printed in shown:
+        assert main(["explain", "-q", query, str(tmp_path / "news.xml")]) == 0
+        assert capsys.readouterr().out.replace(f"{tmp_path}/", "") == printed
