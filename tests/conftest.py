@@ -7,6 +7,7 @@ they then do without; the summary at the end lists it, so nothing is left out si
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,10 @@ left_out: list[str] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what it runs in the background with interrupts ignored, and children inherit that: those that a
+    # test interrupts would wait for ever.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "long":
         settings.load_profile("long")
     elif os.environ.get("TREECAST_SANITIZED"):
