@@ -1,7 +1,9 @@
 #include "tree_run.hpp"
 
+#include "number.hpp"
 #include "pext.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace treecast {
@@ -110,14 +112,15 @@ void TreeRun::find_facts(const Locals& labels, std::string_view value) {
 }
 
 void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element) {
-    bool valued = false, whole = false;
-    uint64_t bytes_max = 0;
+    bool valued = false;
+    Values::Need need;
     for (uint32_t l = 1; l <= labels[0]; ++l) {
         if (!machine_->valued(labels[l])) continue;
-        Values::Need need = machine_->values().need(machine_->global(labels[l]));
+        Values::Need one = machine_->values().need(machine_->global(labels[l]));
         valued = true;
-        whole |= need.whole;
-        bytes_max = std::max(bytes_max, need.text_bytes_max);
+        need.whole |= one.whole;
+        need.numbers |= one.numbers;
+        need.bytes_max = std::max(need.bytes_max, one.bytes_max);
     }
     if (!valued) return;
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
@@ -127,8 +130,11 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
     }
     value_.clear();
     for (uint32_t t = begin; t < end; ++t) {
-        value_ += document.value(document.text[t]);
-        if (!whole && value_.size() > bytes_max) return;      // longer than anything it is compared with
+        std::string_view piece = document.value(document.text[t]);
+        value_ += piece;
+        need.numbers = need.numbers && std::all_of(piece.begin(), piece.end(), in_number);
+        // All ancestors have this text too: it is not copied for each of them beyond what conditions ask for.
+        if (!need.whole && !need.numbers && value_.size() > need.bytes_max) break;
     }
     find_facts(labels, value_);
 }

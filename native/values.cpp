@@ -131,8 +131,9 @@ void Values::build_automaton(Group& group) {
 
 Values::Need Values::need(uint32_t label) const {
     const Group* found = group(label);
-    if (!found) return {0, false};
-    return {found->text_bytes_max, found->numbers || found->automaton || found->prefixes < found->prefixes_end};
+    if (!found) return {};
+    uint32_t prefix = found->prefixes < found->prefixes_end ? prefix_sizes_[found->prefixes_end - 1] : 0;
+    return {std::max(found->text_bytes_max, prefix), found->numbers != 0, found->automaton != 0};
 }
 
 uint64_t Values::bytes() const {

@@ -30,10 +30,11 @@ public:
     // Takes conditions sorted by label, fact and value (bounds by number); condition i is fact i.
     void build(const std::vector<Condition>& conditions);
     bool wanted(uint32_t label) const { return group(label) != nullptr; }
-    // How the value of something with this label must be known: its length is enough beyond `text_bytes_max`, unless `whole`.
+    // How much of the value of something with this label must be known: what is longer than `bytes_max` may be cut there,
+    // unless `whole`, and with `numbers` only if what is left cannot be a number.
     struct Need {
-        uint64_t text_bytes_max;
-        bool whole;
+        uint64_t bytes_max = 0;
+        bool numbers = false, whole = false;
     };
     Need need(uint32_t label) const;
     // Calls one(fact) or run(begin, end) for the facts of the label that hold for the value; some more than once.

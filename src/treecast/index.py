@@ -217,8 +217,8 @@ class Index:
     def save(self, path: str | Path) -> None:
         """Write everything but the caches to a file: beside its place first, synced, then renamed.
 
-        The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same file
-        share its memory.
+        The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
+        file share its memory.
         """
         about = _About(self.engine, self._namespaces, self._limits, self._entities)
         self._native.save(str(path), json.dumps(asdict(about)).encode())
