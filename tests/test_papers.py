@@ -1,7 +1,7 @@
 """Every expression that the five papers print, with the answers that they state.
 
-The cases in tests/cases_papers have the form of tests/cases; here lxml judges the canonical text of each query, so that
-the papers' own spellings (`$msg`, `x/[p]`, `<>`) are tested with them. Selective prints no expressions. FLWR queries
+The cases in tests/cases_papers have the form of tests/cases and run on every engine; lxml judges the canonical text of
+each query, so that the papers' own spellings (`$msg`, `x/[p]`, `<>`) are tested with them. Selective prints no expressions. FLWR queries
 and relative paths are listed as what they are: refused, with a hint.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lxml import etree
@@ -40,6 +41,15 @@ ONYX = {
     "stock": '/nitf//tobject.subject[@tobject.subject.type="Stock"]',
     "NY": '/nitf/head/pubdata[@edition.area="NY"]',
 }
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("engine", treecast.engines.names())
+def test_answers_of_the_index(engine: str, case: dict[str, Any]) -> None:
+    index = treecast.Index(engine=engine)
+    for name, text, *bindings in case["subscriptions"]:
+        index.add(name, text, namespaces=bindings[0] if bindings else None)
+    assert index.match(case["document"].encode()) == case["expected"]
 
 
 @pytest.mark.parametrize("case", CASES)
