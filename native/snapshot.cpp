@@ -2,6 +2,7 @@
 
 #include "failure.hpp"
 
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -121,7 +122,9 @@ void SnapshotWriter::write(const std::string& path) {
     for (std::string_view section : sections) header.sections_sum = checksum(section.data(), section.size(), header.sections_sum);
     header.header_sum = checksum(table.data(), table.size() * 8, checksum(&header, sizeof header));
 
-    std::string beside = path + "." + std::to_string(getpid()) + ".unfinished";
+    // Others may save to the same place, in this process too.
+    static std::atomic<uint64_t> saves{0};
+    std::string beside = path + "." + std::to_string(getpid()) + "." + std::to_string(++saves) + ".unfinished";
     {
         File file(beside, O_WRONLY | O_CREAT | O_TRUNC);
         Unfinished unfinished(beside);
@@ -155,6 +158,10 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
     File file(path, O_RDONLY);
     struct stat facts;
     if (fstat(file.number(), &facts) != 0) system_failure(path);
+    if (S_ISDIR(facts.st_mode)) {
+        errno = EISDIR;
+        system_failure(path);
+    }
     uint64_t bytes = facts.st_size;
     Header header;
     const char* foreign = "this is no saved index of treecast";
