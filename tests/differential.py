@@ -1,23 +1,27 @@
 """treecast against lxml: drawn queries and documents, every way to fill an index, every way to ask it.
 
-A decision is one (query, document) pair; the judge is lxml's compiled XPath, evaluated as a boolean. `compare` runs one
-configuration and, when a decision differs, shrinks the case before it fails: first the queries, then the documents,
-then the document itself.
+A decision is one (query, document) pair; the judge is lxml's compiled XPath, evaluated as a boolean, or for an ordered
+pattern the brute force of `ordered_judge`. `compare` runs one configuration and, when a decision differs, shrinks the
+case before it fails: first the queries, then the documents, then the document and the query themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
 from lxml import etree
+from ordered_judge import Judge, Pattern
 
-from treecast import Index, _native
+from treecast import Index, QueryError, _native
+from treecast.index import CACHE_BYTES_MAX
 from treecast.model import Subscription
 
 # libxml2 stops at depth 256 unless it is told that the document may be huge.
@@ -35,6 +39,11 @@ class Query:
     judge: str
     namespaces: tuple[tuple[str, str], ...] = ()
     judge_namespaces: tuple[tuple[str, str], ...] = ()
+    pattern: Pattern | None = None  # an ordered pattern, which lxml cannot judge
+
+    @property
+    def ordered(self) -> bool:
+        return self.pattern is not None
 
 
 def plain(text: str) -> Query:
@@ -42,7 +51,12 @@ def plain(text: str) -> Query:
     return Query(text, text)
 
 
-@cache
+def ordered(pattern: Pattern) -> Query:
+    text = pattern.written(branch=False)
+    return Query(text, text, pattern=pattern)
+
+
+@lru_cache(maxsize=32_768)
 def compiled(judge: str, namespaces: tuple[tuple[str, str], ...]) -> Any:
     return etree.XPath(f"boolean({judge})", namespaces=dict(namespaces))
 
@@ -50,7 +64,14 @@ def compiled(judge: str, namespaces: tuple[tuple[str, str], ...]) -> Any:
 def judged(queries: Sequence[Query], document: bytes) -> set[int]:
     """The numbers of the queries that lxml finds in the document."""
     tree = etree.ElementTree(etree.fromstring(document, PARSER))
-    return {place for place, query in enumerate(queries) if compiled(query.judge, query.judge_namespaces)(tree)}
+    judge = Judge(document) if any(query.ordered for query in queries) else None
+
+    def holds(query: Query) -> bool:
+        if judge and query.pattern:
+            return bool(judge.selected(query.pattern))
+        return bool(compiled(query.judge, query.judge_namespaces)(tree))
+
+    return {place for place, query in enumerate(queries) if holds(query)}
 
 
 # --- ways to fill an index -------------------------------------------------------------------------------------------
@@ -59,13 +80,19 @@ DECOYS = ("/a", "//b", "//*", "/a//c/*", "//a/b/text()", "//@x")
 
 
 def add(index: Index, name: str, query: Query) -> None:
-    index.add(name, query.text, namespaces=dict(query.namespaces) or None)
+    index.add(name, query.text, namespaces=dict(query.namespaces) or None, ordered=query.ordered)
+
+
+def replace_by(index: Index, name: str, query: Query) -> None:
+    index.replace(name, query.text, namespaces=dict(query.namespaces), ordered=query.ordered)
 
 
 def add_in_bulk(index: Index, queries: Sequence[Query], random: Random, documents: Sequence[bytes]) -> None:
     """Bare pairs where the query needs no more."""
     index.add_many(
-        Subscription(f"q{place}", query.text, dict(query.namespaces)) if query.namespaces else (f"q{place}", query.text)
+        Subscription(f"q{place}", query.text, dict(query.namespaces), query.ordered)
+        if query.namespaces or query.ordered
+        else (f"q{place}", query.text)
         for place, query in enumerate(queries)
     )
 
@@ -78,6 +105,8 @@ def add_as_table(index: Index, queries: Sequence[Query], random: Random, documen
     if any(query.namespaces for query in queries):
         bindings = [list(query.namespaces) or None for query in queries]
         columns["namespaces"] = pa.array(bindings, pa.map_(pa.string(), pa.string()))
+    if any(query.ordered for query in queries):
+        columns["ordered"] = pa.array([query.ordered for query in queries], pa.bool_())
     index.add_many(pa.table(columns))
 
 
@@ -118,7 +147,7 @@ def add_mixed(index: Index, queries: Sequence[Query], random: Random, documents:
             index.match(random.choice(documents))
         if random.random() < 0.3:
             index.add(f"q{place}", random.choice(DECOYS))
-            index.replace(f"q{place}", queries[place].text, namespaces=dict(queries[place].namespaces))
+            replace_by(index, f"q{place}", queries[place])
         else:
             add(index, f"q{place}", queries[place])
         if place and random.random() < 0.2:
@@ -134,6 +163,51 @@ WAYS: dict[str, Callable[[Index, Sequence[Query], Random, Sequence[bytes]], None
     "after removals": add_after_removals,
     "add-remove-add": add_remove_add,
     "mixed": add_mixed,
+}
+
+
+# --- what may happen before it is asked ------------------------------------------------------------------------------
+
+
+def as_it_is(index: Index, queries: Sequence[Query], random: Random, cache_bytes_max: int) -> Index:
+    return index
+
+
+def saved_and_loaded(index: Index, queries: Sequence[Query], random: Random, cache_bytes_max: int) -> Index:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "saved.tcx"
+        index.save(path)
+        # The mapping outlives the name of the file.
+        return Index.load(path, verify=random.random() < 0.5, cache_bytes_max=cache_bytes_max)
+
+
+def loaded_and_changed(index: Index, queries: Sequence[Query], random: Random, cache_bytes_max: int) -> Index:
+    """Some of the loaded subscriptions are taken out and come back, some are something else for a while."""
+    loaded = saved_and_loaded(index, queries, random, cache_bytes_max)
+    for place, query in enumerate(queries):
+        chance = random.random()
+        if chance < 0.1:
+            loaded.remove(f"q{place}")
+            add(loaded, f"q{place}", query)
+        elif chance < 0.2:
+            loaded.replace(f"q{place}", random.choice(DECOYS))
+            replace_by(loaded, f"q{place}", query)
+        elif chance < 0.25:
+            add(loaded, "passing", random.choice(queries))
+            loaded.remove("passing")
+    return loaded
+
+
+def saved_twice(index: Index, queries: Sequence[Query], random: Random, cache_bytes_max: int) -> Index:
+    changed = loaded_and_changed(index, queries, random, cache_bytes_max)
+    return saved_and_loaded(changed, queries, random, cache_bytes_max)
+
+
+AFTERWARDS: dict[str, Callable[[Index, Sequence[Query], Random, int], Index]] = {
+    "as it is": as_it_is,
+    "saved and loaded": saved_and_loaded,
+    "loaded and changed": loaded_and_changed,
+    "saved twice": saved_twice,
 }
 
 
@@ -190,6 +264,7 @@ class Setting:
     cache: str = "default"
     simd: int = -1
     seed: int = 0
+    afterwards: str = "as it is"
 
     @classmethod
     def draw(cls, random: Random) -> Setting:
@@ -199,15 +274,18 @@ class Setting:
             random.choice(list(CACHES)),
             random.choice((0, 1)),
             random.randrange(1 << 30),
+            random.choice(("as it is", *AFTERWARDS)),
         )
 
     def answers(self, queries: Sequence[Query], documents: Sequence[bytes]) -> list[set[int]]:
         """What treecast says: for each document the numbers of its queries."""
         limit = CACHES[self.cache]
+        cache_bytes_max = CACHE_BYTES_MAX if limit is None else limit
         _native.simd_force(self.simd)
         try:
-            index = Index() if limit is None else Index(cache_bytes_max=limit)
+            index = Index(cache_bytes_max=cache_bytes_max)
             WAYS[self.way](index, queries, Random(self.seed), documents)
+            index = AFTERWARDS[self.afterwards](index, queries, Random(self.seed), cache_bytes_max)
             assert len(index) == len(queries)
             return [{int(name[1:]) for name in names} for names in CALLS[self.call](index, documents)]
         finally:
@@ -271,6 +349,40 @@ def simpler(document: bytes) -> Iterable[bytes]:
             yield etree.tostring(root)
 
 
+def shorter(query: Query) -> Iterator[Query]:
+    """The query with one pair of brackets less, or without its last step; where both sides read the same text."""
+    text = query.text
+    if query.ordered or text != query.judge:
+        return
+    opened: list[int] = []
+    for place, character in enumerate(text):
+        if character == "[":
+            opened.append(place)
+        elif character == "]" and opened:
+            start = opened.pop()
+            yield plain(text[:start] + text[place + 1 :])
+        elif character in "/|" and place and not opened:
+            yield plain(text[:place])
+        elif character == "|" and not opened:
+            yield plain(text[place + 1 :])
+
+
+def accepted(query: Query) -> bool:
+    try:
+        Index().add("q", query.text)
+        compiled(query.judge, query.judge_namespaces)
+    except (QueryError, etree.XPathSyntaxError):
+        return False
+    return True
+
+
+def simplified(query: Query, still: Callable[[Query], bool]) -> Query:
+    for candidate in shorter(query):
+        if accepted(candidate) and still(candidate):
+            return simplified(candidate, still)
+    return query
+
+
 def smallest(queries: Sequence[Query], documents: Sequence[bytes], setting: Setting) -> str:
     """The report of a failure, with as few queries and as little document as still show it."""
     if not differs(queries, documents, setting):
@@ -284,8 +396,19 @@ def smallest(queries: Sequence[Query], documents: Sequence[bytes], setting: Sett
             if len(document) < len(left[0]) and differs(kept, [document], setting):
                 left, shrunk = [document], True
                 break
+    for place in range(len(kept)):
+
+        def still(query: Query, at: int = place) -> bool:
+            return differs([*kept[:at], query, *kept[at + 1 :]], left, setting)
+
+        kept[place] = simplified(kept[place], still)
+    alone = [query for query in kept if differs([query], left, replace(setting, way="bulk", afterwards="as it is"))]
     lines = [f"treecast and lxml differ with {setting}"]
-    lines += [f"  q{place}: {query.text!r} {dict(query.namespaces) or ''}" for place, query in enumerate(kept)]
+    lines.append(f"  alone in a new index {len(alone)} of the {len(kept)} queries still differ")
+    lines += [
+        f"  q{place}: {query.text!r} {dict(query.namespaces) or ''}{' ordered' * query.ordered}"
+        for place, query in enumerate(kept)
+    ]
     got = setting.answers(kept, left)
     for document, found in zip(left, got, strict=True):
         lines.append(f"  document: {document!r}")

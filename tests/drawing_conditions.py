@@ -6,6 +6,7 @@ Every query is drawn twice, for treecast and for the judge: the same text but fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from xml.sax.saxutils import escape, quoteattr
@@ -23,7 +24,9 @@ ATTRIBUTES = ("x", "y")
 Pair = tuple[str, str]
 
 
-def draw_valued_document(random: Random, *, namespaces: bool = False, elements_max: int = 40) -> bytes:
+def draw_valued_document(
+    random: Random, *, namespaces: bool = False, elements_max: int = 40, values: Sequence[str] = VALUES
+) -> bytes:
     """A random tree, wide or deep, with numbers and short words in its texts and attributes."""
     out: list[str] = []
     left = random.randint(1, elements_max)
@@ -31,7 +34,7 @@ def draw_valued_document(random: Random, *, namespaces: bool = False, elements_m
     depth_max = random.choice((3, 5, 9))
 
     def text() -> None:
-        value = escape(random.choice(VALUES))
+        value = escape(random.choice(values))
         form = random.random()
         if form < 0.7:
             out.append(value)
@@ -54,7 +57,7 @@ def draw_valued_document(random: Random, *, namespaces: bool = False, elements_m
         while random.random() < 0.4:
             prefix = random.choice(bound) if bound and random.random() < 0.4 else ""
             local = random.choice(ATTRIBUTES)
-            written = f" {prefix + ':' if prefix else ''}{local}={quoteattr(random.choice(VALUES))}"
+            written = f" {prefix + ':' if prefix else ''}{local}={quoteattr(random.choice(values))}"
             attributes.setdefault((scope[prefix] if prefix else "", local), written)
         out.append(f"<{name}{declared}{''.join(attributes.values())}>")
         while left > 0 and depth < depth_max and random.random() < breadth:

@@ -60,14 +60,15 @@ class Judge:
         self.place = {element: place for place, element in enumerate(self.elements)}
 
     def text(self, place: int) -> str:
-        return "".join(self.elements[place].itertext())
+        return str(self.elements[place].xpath("string()"))
 
     def candidates(self, pattern: Pattern, context: int | None) -> list[int]:
         if context is None:
             found = self.elements if pattern.descendant else self.elements[:1]
         else:
             element = self.elements[context]
-            found = list(element.iterdescendants()) if pattern.descendant else list(element)
+            walk = element.iterdescendants if pattern.descendant else element.iterchildren
+            found = list(walk(etree.Element))  # comments and instructions left out
         return [self.place[element] for element in found if pattern.name in ("*", element.tag)]
 
     def holds(self, test: str, place: int) -> bool:

@@ -1,0 +1,583 @@
+"""Saved indexes: what is saved comes back; what is damaged is refused; what is written is whole."""
+
+from __future__ import annotations
+
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from drawing import Vocabulary
+from drawing_conditions import ConditionDrawer, draw_valued_document
+
+from treecast import DocumentError, Index, Limits, QueryError, SnapshotError, Subscription
+
+HEADER = struct.Struct("<8sIIQQQQ")  # magic, version, byte order, file bytes, sections, two checksums
+ASIDE = "*.unfinished"
+DOCUMENTS = [
+    b"<a x='1'><b/><c>2</c></a>",
+    b"<a><c>1</c><b x='2'><c/></b></a>",
+    b"<r><a x='1'><b>1</b></a><b/></r>",
+    b"<p:a xmlns:p='urn:1'><p:b/></p:a>",
+    b"<z/>",
+]
+
+
+def saved(index: Index, path: Path) -> Index:
+    index.save(path)
+    return Index.load(path)
+
+
+def same(one: Index, other: Index, ids: list[str]) -> None:
+    """Everything that can be asked is answered alike."""
+    assert len(one) == len(other)
+    assert [id in one for id in ids] == [id in other for id in ids]
+    for id in ids:
+        if id in one:
+            assert one[id] == other[id]
+    for document in DOCUMENTS:
+        assert one.match(document) == other.match(document)
+    tables = [index.match_many(DOCUMENTS, threads=2).to_pylist() for index in (one, other)]
+    rows = [sorted((row["document"], row["subscription"]) for row in table) for table in tables]
+    assert rows[0] == rows[1]
+
+
+# --- round trips -----------------------------------------------------------------------------------------------------
+
+
+def fill_nothing(index: Index) -> None:
+    pass
+
+
+def fill_paths(index: Index) -> None:
+    index.add_many([("1", "/a"), ("2", "//b"), ("3", "/a/*/c"), ("4", "//@x"), ("5", "//c/text()"), ("6", "/a")])
+
+
+def fill_unions(index: Index) -> None:
+    index.add_many([("1", "/z | //b"), ("2", "//b | //c | //@x"), ("3", "/a[b] | /r")])
+
+
+def fill_predicates(index: Index) -> None:
+    index.add_many(
+        [("1", "/a[b]"), ("2", "//a[@x = 1][b]"), ("3", "//b[not(c)]"), ("4", "//c[. > 1]"), ("5", "//*[2]")]
+    )
+    index.add_many(
+        [("6", "//a[contains(., '1')]"), ("7", "//a[starts-with(b, '1')]"), ("8", "//c[/a/@x < 2 or 1 != .]")]
+    )
+
+
+def fill_ordered(index: Index) -> None:
+    for id, query in (("1", "/a[b][c]"), ("2", "/a[c][b]"), ("3", "//a[c]/b")):
+        index.add(id, query, ordered=True)
+        index.add(f"{id}, any order", query)
+
+
+def fill_deliver(index: Index) -> None:
+    index.add("elements", "//b", deliver="elements")
+    index.add("document", "//b", deliver="document")
+    index.add_many([Subscription("both", "//a[b]", ordered=True, deliver="elements")])
+
+
+def fill_namespaces(index: Index) -> None:
+    index.add("1", "/q:a", namespaces={"q": "urn:1"})
+    index.add("2", "/q:a/b", namespaces={"q": "urn:1", "": "urn:1"})
+    index.add("3", "/q:a", namespaces={"q": "urn:2"})
+    index.add("4", "/*[q:b]", namespaces={"q": "urn:1"})
+
+
+def fill_removed(index: Index) -> None:
+    fill_paths(index)
+    index.add_many([(f"gone {number}", "//b") for number in range(50)])
+    for number in range(50):
+        index.remove(f"gone {number}")
+    index.remove("1")
+
+
+def fill_replaced(index: Index) -> None:
+    fill_paths(index)
+    index.replace("2", "//a[b]")
+    index.replace("1", "//c")
+    index.add("7", "//*")
+    index.replace("2", "//b")
+
+
+def fill_singly(index: Index) -> None:
+    """So few that no machine was built."""
+    index.add("1", "/a")
+    index.add("2", "//b/c")
+    index.remove("1")
+
+
+def fill_machines(index: Index) -> None:
+    """Several machines of different ages, something in the delta, dirty chains and dead slots."""
+    random = Random("machines")
+    drawer = ConditionDrawer(random, Vocabulary((("", "a"), ("", "b"), ("", "c")), (("", "x"), ("", "y"))))
+    for size in (3000, 300, 40):
+        start = len(index)
+        index.add_many((str(start + number), drawer.query().text) for number in range(size))
+        index.add_many((f"p{start + number}", f"//a/b{number}//c") for number in range(size))
+    for number in range(0, 3000, 7):
+        index.remove(str(number))
+    for number in range(1, 300, 7):
+        index.replace(str(number), drawer.query().text)
+    for number in range(30):
+        index.add(f"late {number}", drawer.query().text if number % 2 else f"/a/late{number}")
+
+
+FILLINGS: list[Callable[[Index], None]] = [
+    fill_nothing, fill_paths, fill_unions, fill_predicates, fill_ordered, fill_deliver, fill_namespaces, fill_removed,
+    fill_replaced, fill_singly, fill_machines,
+]  # fmt: skip
+each_filling = pytest.mark.parametrize("fill", FILLINGS, ids=lambda fill: fill.__name__.removeprefix("fill_"))
+
+
+def ids_of(index: Index, fill: Callable[[Index], None]) -> list[str]:
+    names = [str(number) for number in range(10)] + ["nobody", "elements", "document", "both", "gone 1", "1, any order"]
+    return names + [f"late {number}" for number in range(30)] + [str(number) for number in range(0, 3000, 29)]
+
+
+@each_filling
+def test_round_trip(fill: Callable[[Index], None], tmp_path: Path) -> None:
+    index = Index()
+    fill(index)
+    path = tmp_path / "saved.tcx"
+    loaded = saved(index, path)
+    ids = ids_of(index, fill)
+    same(index, loaded, ids)
+    same(index, Index.load(path, verify=False), ids)
+    same(index, Index.load(str(path)), ids)
+    same(index, saved(loaded, path), ids)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@each_filling
+def test_changes_after_loading(fill: Callable[[Index], None], tmp_path: Path) -> None:
+    """The same changes to an index and to its loaded twin; the file stays as it was, and can be loaded again."""
+    index = Index()
+    fill(index)
+    path = tmp_path / "saved.tcx"
+    loaded = saved(index, path)
+    before = path.read_bytes()
+    twice = Index.load(path)
+    untouched = Index.load(path)
+    for each in (index, loaded):
+        for id in ("1", "3", "30"):
+            if id in each:
+                each.remove(id)
+        if "2" in each:
+            each.replace("2", "//c[. = 1]")
+        each.add("new", "//a[b]")
+        each.add_many([(f"new {number}", f"//a[@x = {number}]") for number in range(100)])
+        each.add("1", "//b", deliver="elements")
+        each.add("prefixed", "//q:a[q:b]", namespaces={"q": "urn:1"})
+        each.remove("new 99")
+    ids = [*ids_of(index, fill), "new", "new 7", "new 99", "prefixed"]
+    same(index, loaded, ids)
+    assert path.read_bytes() == before
+    original = Index()
+    fill(original)
+    same(original, twice, ids)
+    same(original, untouched, ids)
+    same(index, saved(loaded, tmp_path / "again.tcx"), ids)
+
+
+def test_a_thousand_changes_after_loading(tmp_path: Path) -> None:
+    """Enough to merge what was loaded with what is new, again and again."""
+    random = Random("changes")
+    drawer = ConditionDrawer(random, Vocabulary((("", "a"), ("", "b"), ("", "c")), (("", "x"), ("", "y"))))
+    index = Index()
+    fill_machines(index)
+    loaded = saved(index, tmp_path / "saved.tcx")
+    live = [f"late {number}" for number in range(30)]
+    for number in range(1000):
+        text, chance, chosen = drawer.query().text, random.random(), random.choice(live)
+        for each in (index, loaded):
+            if chance < 0.3:
+                each.replace(chosen, text)
+            elif chance < 0.5 and len(live) > 10:
+                each.remove(chosen)
+            else:
+                each.add(f"n{number}", text)
+        if 0.3 <= chance < 0.5 and len(live) > 10:
+            live.remove(chosen)
+        elif chance >= 0.3:
+            live.append(f"n{number}")
+        if number % 100 == 0:
+            document = draw_valued_document(random)
+            assert index.match(document) == loaded.match(document)
+    same(index, loaded, live)
+
+
+def test_settings_of_the_index_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "saved.tcx"
+    index = Index(namespaces={"q": "urn:1"}, limits=Limits(depth_max=3), entities={"uuml": "ü"})
+    index.add("1", "/q:a")
+    index.add("2", "//a[. = 'ü']")
+    index.save(path)
+    loaded = Index.load(path)
+    assert loaded.match(b"<a xmlns='urn:1'/>") == ["1"]
+    assert loaded.match(b"<a>&uuml;</a>") == ["2"]
+    with pytest.raises(DocumentError, match="TC3"):
+        loaded.match(b"<a><b><c><d/></c></b></a>")
+    loaded.add("3", "/q:a[q:b]")
+    assert loaded.match(b"<a xmlns='urn:1'><b/></a>") == ["1", "3"]
+    with pytest.raises(QueryError):
+        loaded.add("3", "/a")
+    other = Index.load(path, limits=Limits(depth_max=5), entities={"auml": "ä"})
+    assert other.match(b"<a><b><c><d/></c></b></a>") == []
+    assert other.match(b"<a>&auml;</a>") == []
+    with pytest.raises(DocumentError):
+        other.match(b"<a>&uuml;</a>")
+
+
+def test_a_loaded_index_outlives_its_file(tmp_path: Path) -> None:
+    index = Index()
+    fill_machines(index)
+    path = tmp_path / "saved.tcx"
+    loaded = saved(index, path)
+    path.unlink()
+    same(index, loaded, ["1", "2", "p5"])
+
+
+def test_saving_over_a_file_that_is_in_use(tmp_path: Path) -> None:
+    """Who loaded the old file keeps it; the new one may be its own, changed."""
+    path = tmp_path / "saved.tcx"
+    index = Index()
+    fill_predicates(index)
+    first = saved(index, path)
+    second = Index.load(path)
+    second.add("new", "//z")
+    second.save(path)
+    same(index, first, ["1", "8", "new"])
+    same(second, Index.load(path), ["1", "8", "new"])
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def load_or_refuse(path: Path) -> Index | None:
+    """None for a SnapshotError; anything else that is raised is a failure."""
+    try:
+        return Index.load(path)
+    except SnapshotError as error:
+        assert error.code in ("TC501", "TC502", "TC503")
+        assert str(error).startswith(error.code)
+        assert error.hint
+        return None
+
+
+def sections(data: bytes) -> list[tuple[int, int]]:
+    count = HEADER.unpack_from(data)[4]
+    return [struct.unpack_from("<QQ", data, HEADER.size + 16 * number) for number in range(count)]
+
+
+@pytest.mark.parametrize("fill", [fill_predicates, fill_machines], ids=["small", "several machines"])
+def test_one_bit_in_each_part_of_the_file(fill: Callable[[Index], None], tmp_path: Path) -> None:
+    index = Index()
+    fill(index)
+    path = tmp_path / "saved.tcx"
+    index.save(path)
+    data = path.read_bytes()
+    parts = sections(data)
+    within = [False] * len(data)
+    within[: HEADER.size + 16 * len(parts)] = [True] * (HEADER.size + 16 * len(parts))
+    for offset, size in parts:
+        within[offset : offset + size] = [True] * size
+    random = Random("bits")
+    places = [
+        random.randrange(start, min(start + len(data) // 200, len(data)))
+        for start in range(0, len(data), len(data) // 200)
+    ]
+    places += [offset + random.randrange(size) for offset, size in parts if size]
+    places += list(range(HEADER.size + 32))
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << random.randrange(8)
+        path.write_bytes(damaged)
+        found = load_or_refuse(path)
+        if within[place]:
+            assert found is None, place
+        else:  # between two sections nothing is kept
+            assert found is not None
+            assert len(found) == len(index)
+
+
+def test_cut_off_at_any_length(tmp_path: Path) -> None:
+    index = Index()
+    fill_predicates(index)
+    path = tmp_path / "saved.tcx"
+    index.save(path)
+    data = path.read_bytes()
+    lengths = {
+        *range(HEADER.size + 200),
+        *range(0, len(data), max(1, len(data) // 150)),
+        len(data) - 1,
+        len(data) - 64,
+    }
+    for length in sorted(lengths):
+        path.write_bytes(data[:length])
+        assert load_or_refuse(path) is None, length
+    for more in (b"\0", b"\0" * 64, data):
+        path.write_bytes(data + more)
+        assert load_or_refuse(path) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x", b"<a/>", b"TREECAST", b"TREECAST" * 100, b"\0" * 4096, b"\xff" * 4096, b"PAR1" + b"\0" * 500,
+     bytes(range(256)) * 20],
+)  # fmt: skip
+def test_foreign_files(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "foreign.tcx"
+    path.write_bytes(content)
+    assert load_or_refuse(path) is None
+
+
+def test_two_sections_swapped(tmp_path: Path) -> None:
+    """Whole sections in each other's place: every byte is there, and the sum still tells."""
+    index = Index()
+    fill_predicates(index)
+    path = tmp_path / "saved.tcx"
+    index.save(path)
+    data = bytearray(path.read_bytes())
+    parts = [part for part in sections(bytes(data)) if part[1]]
+    same_size = [(a, b) for a in parts for b in parts if a[0] < b[0] and a[1] == b[1]]
+    differing = [(a, b) for a, b in same_size if data[a[0] : a[0] + a[1]] != data[b[0] : b[0] + b[1]]]
+    assert differing
+    (a, size), (b, _) = differing[0]
+    data[a : a + size], data[b : b + size] = data[b : b + size], data[a : a + size]
+    path.write_bytes(data)
+    assert load_or_refuse(path) is None
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Index.load(tmp_path / "nothing.tcx")
+    with pytest.raises(IsADirectoryError):
+        Index.load(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        Index().save(tmp_path / "no directory" / "saved.tcx")
+    with pytest.raises(OSError, match="directory"):
+        Index().save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_of_a_refused_load(tmp_path: Path) -> None:
+    """A refused file is closed and unmapped again."""
+    index = Index()
+    fill_machines(index)
+    path = tmp_path / "saved.tcx"
+    index.save(path)
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    data[sections(bytes(data))[5][0]] ^= 1
+    path.write_bytes(data)
+    for _ in range(5):
+        assert load_or_refuse(path) is None
+    assert str(path) not in Path("/proc/self/maps").read_text()
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert str(path) not in opened
+
+
+# --- other format versions -------------------------------------------------------------------------------------------
+
+WORD = (1 << 64) - 1
+PRIME = 0x9E3779B97F4A7C15
+
+
+def turned(word: int, bits: int) -> int:
+    return (word << bits | word >> (64 - bits)) & WORD
+
+
+def checksum(data: bytes, seed: int = 0) -> int:
+    """As native/snapshot.cpp has it: eight lanes over words of eight bytes."""
+    lanes = [(seed + PRIME * (lane + 1)) & WORD for lane in range(8)]
+    whole = len(data) // 64 * 64
+    for start in (*range(0, whole, 64), whole):
+        words = struct.unpack("<8Q", data[start : start + 64].ljust(64, b"\0"))
+        lanes = [turned((lane ^ word) * PRIME & WORD, 29) for lane, word in zip(lanes, words, strict=True)]
+    total = len(data) * PRIME & WORD
+    for lane in lanes:
+        total = turned((total ^ lane) * PRIME & WORD, 31)
+    return total
+
+
+def give_version(path: Path, version: int) -> None:
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, 8, version)
+    struct.pack_into("<Q", data, HEADER.size - 8, 0)
+    table = bytes(data[HEADER.size : HEADER.size + 16 * HEADER.unpack_from(data)[4]])
+    struct.pack_into("<Q", data, HEADER.size - 8, checksum(table, checksum(bytes(data[: HEADER.size]))))
+    path.write_bytes(data)
+
+
+@each_filling
+def test_another_format_version_is_rebuilt(fill: Callable[[Index], None], tmp_path: Path) -> None:
+    index = Index()
+    fill(index)
+    path = tmp_path / "saved.tcx"
+    index.save(path)
+    current = HEADER.unpack_from(path.read_bytes())[1]
+    same_version = path.read_bytes()
+    give_version(path, current)
+    assert path.read_bytes() == same_version  # the checksum here is the one over there
+    give_version(path, current + 1)
+    with pytest.warns(UserWarning, match="another format version"):
+        rebuilt = Index.load(path)
+    same(index, rebuilt, ids_of(index, fill))
+    rebuilt.save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(index, Index.load(path), ids_of(index, fill))
+
+
+# --- what is written is whole ----------------------------------------------------------------------------------------
+
+SAVER = """
+import sys
+from treecast import Index
+index = Index()
+index.add_many((f"new {n}", f"//a[@x = {n}]/b{n % 50}") for n in range(20_000))
+print("ready", flush=True)
+while True:
+    index.save(sys.argv[1])
+"""
+
+
+def test_killed_while_saving(tmp_path: Path) -> None:
+    """Whenever the saving process dies, the file is the old one or the new one; an unfinished one may stay beside."""
+    path = tmp_path / "saved.tcx"
+    old = Index()
+    old.add("old", "//a")
+    random = Random("kill")
+    for _ in range(5):
+        old.save(path)
+        with subprocess.Popen([sys.executable, "-c", SAVER, str(path)], stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            threading.Event().wait(random.random() * 0.05)
+            child.send_signal(signal.SIGKILL)
+        found = Index.load(path)
+        assert len(found) in (1, 20_000)
+        assert {*tmp_path.iterdir()} - {path} <= {*tmp_path.glob(ASIDE)}
+
+
+def test_two_indexes_saved_to_one_place_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "saved.tcx"
+    indexes = [Index(), Index()]
+    for number, index in enumerate(indexes):
+        index.add_many((f"{number}/{place}", f"//a{place}") for place in range(500 * (number + 1)))
+    problems: list[Exception] = []
+
+    def save(index: Index) -> None:
+        try:
+            for _ in range(30):
+                index.save(path)
+        except Exception as error:
+            problems.append(error)
+
+    indexes[0].save(path)
+    threads = [threading.Thread(target=save, args=(index,)) for index in indexes]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert len(Index.load(path)) in (500, 1000)
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_saving_while_others_add_and_match(tmp_path: Path) -> None:
+    """A saved file holds one moment: the ids of one writer form a row without a gap."""
+    path = tmp_path / "saved.tcx"
+    index = Index()
+    fill_predicates(index)
+    before = len(index)
+    done = threading.Event()
+    problems: list[Exception] = []
+
+    def write() -> None:
+        try:
+            for number in range(1500):
+                index.add(f"w{number}", f"//a[@x = {number % 40}]" if number % 2 else f"//c/d{number}")
+        except Exception as error:
+            problems.append(error)
+        done.set()
+
+    def ask() -> None:
+        try:
+            while not done.is_set():
+                for document in DOCUMENTS:
+                    index.match(document)
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=write), threading.Thread(target=ask)]
+    for thread in threads:
+        thread.start()
+    count = before
+    while not done.is_set():
+        loaded = saved(index, path)
+        assert len(loaded) >= count
+        count = len(loaded)
+        assert all(f"w{number}" in loaded for number in range(count - before))
+        assert f"w{count - before}" not in loaded
+        loaded.match(DOCUMENTS[0])
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    same(index, saved(index, path), ["w0", "w1499", "w1500"])
+
+
+# --- shared memory ---------------------------------------------------------------------------------------------------
+
+READER = """
+import re, sys
+from pathlib import Path
+from treecast import Index
+
+def private() -> int:
+    return int(re.search(r"Private_Dirty:\\s+(\\d+) kB", Path("/proc/self/smaps_rollup").read_text())[1]) * 1024
+
+document = ("<r>" + "".join(f"<a x='{n * 998}'><b{n}><c{n}>{n}</c{n}></b{n}></a>" for n in range(50)) + "</r>").encode()
+warm = Index()
+warm.add_many([("1", "//a[@x = 1]"), ("2", "/r//b"), ("3", "//a[b1]")])
+warm.match(document)
+warm.match_many([document])
+before = private()
+index = Index.load(sys.argv[1], cache_bytes_max=0)
+found = index.match(document)
+index.match(document)
+print(len(found), private() - before, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_share_a_loaded_index(tmp_path: Path) -> None:
+    """Two processes that match at the same time add little memory of their own."""
+    path = tmp_path / "saved.tcx"
+    index = Index()
+    index.add_many((f"subscription {n}", f"//a[@x = {n}]/b{n % 997}") for n in range(50_000))
+    index.add_many((f"pattern {n}", f"/r/a[b{n % 300}[c{n % 700} > {n % 90}]][@x < {n}]") for n in range(25_000))
+    index.add_many((f"path {n}", f"/r/*/b{n % 1000}//c{n // 1000}") for n in range(25_000))
+    index.save(path)
+    size = path.stat().st_size
+    children = [
+        subprocess.Popen([sys.executable, "-c", READER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        found, private = map(int, child.stdout.readline().split())
+        assert found >= 50
+        assert private < 0.2 * size, f"{private:,} of {size:,} bytes"
+    for child in children:
+        child.communicate()
+        assert child.returncode == 0
