@@ -91,13 +91,15 @@ class Index:
         Takes (id, query) pairs, `Subscription`s, mappings with those keys, or an Arrow table with the columns `id` and
         `query` and, if wanted, `namespaces`, `ordered` and `deliver`.
         """
+        refused: Any
         if hasattr(subscriptions, "schema"):
             ids, queries, rows = from_arrow(subscriptions)
+            (id_ends, id_bytes), (query_ends, query_bytes) = addresses(ids), addresses(queries)
             settings = (
                 None if rows is None else [self._settings(row.namespaces, row.ordered, row.deliver) for row in rows]
             )
             refused = self._native.add_arrow(
-                len(ids), *addresses(ids), *addresses(queries), settings, self._default_settings
+                len(ids), id_ends, id_bytes, query_ends, query_bytes, settings, self._default_settings
             )
         else:
             items = from_items(subscriptions)
@@ -189,7 +191,8 @@ class Index:
 
         report = _check_on_error(on_error)
         threads = _check_threads(threads)
-        source, waiting, first = iter(documents), [], 0
+        source, first = iter(documents), 0
+        waiting: list[Bytes] = []
         while True:
             waiting += _take(source, BATCH_DOCUMENTS_MAX - len(waiting))
             if not waiting:
@@ -334,7 +337,8 @@ def _as_sequence(documents: Sequence[Bytes]) -> Sequence[Bytes]:
     if isinstance(documents, (bytes, bytearray, memoryview, str)):
         raise TypeError("match_many takes a sequence of documents; for a single one use match()")
     if hasattr(documents, "to_pylist"):
-        return [scalar.as_buffer() for scalar in documents]
+        scalars: Iterable[Any] = documents
+        return [scalar.as_buffer() for scalar in scalars]
     return documents if isinstance(documents, (list, tuple)) else list(documents)
 
 
