@@ -1,0 +1,77 @@
+// Invariant: the shared machines and the direct evaluator agree. The input is queries, one a line, an empty line, and a
+// document. All queries that parse are added one by one, some removed again; what matches must be what the evaluator says,
+// query by query, with a cache, without one, and after a second look at the same document.
+#include "evaluate.hpp"
+#include "failure.hpp"
+#include "index.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace treecast;
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+std::vector<std::string> matched(Index& index, std::string_view document) {
+    auto view = index.store().view();
+    Output<int32_t> slots;
+    index.match(document, *view, slots);
+    std::vector<std::string> ids;
+    for (size_t i = 0; i < slots.size(); ++i) ids.emplace_back(view->id(slots.data()[i]));
+    return ids;
+}
+
+bool add(Index& index, std::string_view id, std::string_view query) {
+    Item item{id, query, 0};
+    std::vector<Refusal> refused;
+    index.store().add({&item, 1}, refused);
+    return refused.empty();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    std::string_view text(reinterpret_cast<const char*>(data), size);
+    size_t split = text.find("\n\n");
+    if (split == text.npos) return 0;
+    std::string_view queries = text.substr(0, split), bytes = text.substr(split + 2);
+    Reader reader;
+    const Document* document;
+    try {
+        document = &reader.read(bytes);
+    } catch (const Failure&) {
+        return 0;
+    }
+    Index cached(Limits{}, nullptr, 1 << 20), plain(Limits{}, nullptr, 0);
+    Evaluator evaluator;
+    evaluator.begin(*document);
+    std::vector<std::string> expected;
+    Query query;
+    for (size_t number = 0, at = 0; at <= queries.size() && number < 64; ++number) {
+        size_t end = std::min(queries.find('\n', at), queries.size());
+        std::string_view line = queries.substr(at, end - at);
+        at = end + 1;
+        std::string id = std::to_string(number);
+        bool added = add(cached, id, line);
+        require(add(plain, id, line) == added);
+        if (!added) continue;
+        if (number % 5 == 4) {
+            cached.store().remove(id);
+            plain.store().remove(id);
+            continue;
+        }
+        parse_query(line, {}, query);
+        if (evaluator.satisfies(query, false)) expected.push_back(id);
+    }
+    require(matched(cached, bytes) == expected);
+    require(matched(cached, bytes) == expected);
+    require(matched(plain, bytes) == expected);
+    return 0;
+}
