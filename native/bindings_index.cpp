@@ -288,18 +288,20 @@ void bind_index(nb::module_& m) {
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
         .def("match", &match_one, nb::arg("document"))
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"))
-        .def("save", [](Index& self, const std::string& path, nb::bytes about) {
+        .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8
             std::string_view text(about.c_str(), about.size());
-            without_gil([&] { self.store().save(path, text); });
+            std::string name(path.c_str(), path.size());
+            without_gil([&] { self.store().save(name, text); });
         }, nb::arg("path"), nb::arg("about"))
-        .def("load", [](Index& self, const std::string& path, bool verify) {
+        .def("load", [](Index& self, nb::bytes path, bool verify) {
             bool current = false;
-            without_gil([&] { current = self.store().load(path, verify); });
+            std::string name(path.c_str(), path.size());
+            without_gil([&] { current = self.store().load(name, verify); });
             return current;
         }, nb::arg("path"), nb::arg("verify"), "Into an empty index. False: it was rebuilt from another format version.")
-        .def_static("saved_about", [](const std::string& path) {
-            std::string about;
-            without_gil([&] { about = Store::saved_about(path); });
+        .def_static("saved_about", [](nb::bytes path) {
+            std::string about, name(path.c_str(), path.size());
+            without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
         .def("drop_caches", &Index::drop_caches, nb::call_guard<nb::gil_scoped_release>())

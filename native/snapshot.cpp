@@ -155,7 +155,7 @@ void SnapshotReader::damaged() {
 }
 
 SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
-    File file(path, O_RDONLY);
+    File file(path, O_RDONLY | O_NONBLOCK);     // a pipe is refused, not waited for
     struct stat facts;
     if (fstat(file.number(), &facts) != 0) system_failure(path);
     if (S_ISDIR(facts.st_mode)) {

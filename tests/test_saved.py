@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import struct
 import subprocess
@@ -366,6 +367,25 @@ def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         Index().save(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_file_names(tmp_path: Path) -> None:
+    index = Index()
+    index.add("1", "//a")
+    for name in (b"with space", b"\xff\xfe", "ü".encode(), b"new\nline"):
+        path = tmp_path / os.fsdecode(name)
+        assert len(saved(index, path)) == 1
+    with pytest.raises(ValueError, match="null"):
+        index.save(f"{tmp_path}/a\0b")
+    with pytest.raises(ValueError, match="null"):
+        Index.load(f"{tmp_path}/a\0b")
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_pipe_is_no_saved_index(tmp_path: Path) -> None:
+    """It is refused at once; nobody writes to it."""
+    os.mkfifo(tmp_path / "pipe")
+    assert load_or_refuse(tmp_path / "pipe") is None
 
 
 def test_nothing_is_left_of_a_refused_load(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ with arrays instead of lists.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -224,7 +225,7 @@ class Index:
         file share its memory.
         """
         about = _About(self.engine, self._namespaces, self._limits, self._entities)
-        self._native.save(str(path), json.dumps(asdict(about)).encode())
+        self._native.save(_file_name(path), json.dumps(asdict(about)).encode())
 
     @classmethod
     def load(
@@ -242,7 +243,7 @@ class Index:
         and the table of sections only; it saves reading the whole file. A file of another format version is rebuilt
         from its queries, with a warning. The loaded index can be changed; the file stays as it is.
         """
-        saved = _read_about(_native.Index.saved_about(str(path)))
+        saved = _read_about(_native.Index.saved_about(_file_name(path)))
         index = cls(
             engine=saved.engine,
             namespaces=saved.namespaces,
@@ -250,7 +251,7 @@ class Index:
             entities=saved.entities if entities is None else entities,
             cache_bytes_max=cache_bytes_max,
         )
-        if not index._native.load(str(path), verify):
+        if not index._native.load(_file_name(path), verify):
             warnings.warn(
                 f"{path} was saved in another format version and was rebuilt from its queries; save it again",
                 stacklevel=2,
@@ -288,6 +289,13 @@ class _About:
     namespaces: dict[str, str]
     limits: Limits
     entities: Any
+
+
+def _file_name(path: str | Path) -> bytes:
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError(f"a file name has no null character: {path!r}")
+    return name
 
 
 def _read_about(text: bytes) -> _About:
