@@ -29,6 +29,7 @@ check: setup  ## the linters and the type checker
 
 long: setup  ## the full-size checks: hours of CPU, results for bench/record/
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
+	@$(PYTHON) tools/mutants.py
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh
 	@bash tools/minimal_debian.sh
 

@@ -1,4 +1,4 @@
-"""Predicates through the Index: treecast answers what lxml answers. Small twin of tests/long/test_full_predicates.py."""
+"""Predicates through the Index: treecast answers what lxml does. Small twin of tests/long/test_full_predicates.py."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Saved indexes: what is saved comes back; what is damaged is refused; what is written is whole."""
+"""Saved indexes: what is saved comes back; what is damaged is refused."""
 
 from __future__ import annotations
 
 import os
-import signal
 import struct
-import subprocess
-import sys
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,131 +12,13 @@ from random import Random
 import pytest
 from drawing import Vocabulary
 from drawing_conditions import ConditionDrawer, draw_valued_document
+from fillings import IDS, each_filling, fill_machines, fill_predicates, same, saved
 
-from treecast import DocumentError, Index, Limits, QueryError, SnapshotError, Subscription
+from treecast import DocumentError, Index, Limits, QueryError, SnapshotError
 
 HEADER = struct.Struct("<8sIIQQQQ")  # magic, version, byte order, file bytes, sections, two checksums
-ASIDE = "*.unfinished"
-DOCUMENTS = [
-    b"<a x='1'><b/><c>2</c></a>",
-    b"<a><c>1</c><b x='2'><c/></b></a>",
-    b"<r><a x='1'><b>1</b></a><b/></r>",
-    b"<p:a xmlns:p='urn:1'><p:b/></p:a>",
-    b"<z/>",
-]
-
-
-def saved(index: Index, path: Path) -> Index:
-    index.save(path)
-    return Index.load(path)
-
-
-def same(one: Index, other: Index, ids: list[str]) -> None:
-    """Everything that can be asked is answered alike."""
-    assert len(one) == len(other)
-    assert [id in one for id in ids] == [id in other for id in ids]
-    for id in ids:
-        if id in one:
-            assert one[id] == other[id]
-    for document in DOCUMENTS:
-        assert one.match(document) == other.match(document)
-    tables = [index.match_many(DOCUMENTS, threads=2).to_pylist() for index in (one, other)]
-    rows = [sorted((row["document"], row["subscription"]) for row in table) for table in tables]
-    assert rows[0] == rows[1]
-
 
 # --- round trips -----------------------------------------------------------------------------------------------------
-
-
-def fill_nothing(index: Index) -> None:
-    pass
-
-
-def fill_paths(index: Index) -> None:
-    index.add_many([("1", "/a"), ("2", "//b"), ("3", "/a/*/c"), ("4", "//@x"), ("5", "//c/text()"), ("6", "/a")])
-
-
-def fill_unions(index: Index) -> None:
-    index.add_many([("1", "/z | //b"), ("2", "//b | //c | //@x"), ("3", "/a[b] | /r")])
-
-
-def fill_predicates(index: Index) -> None:
-    index.add_many(
-        [("1", "/a[b]"), ("2", "//a[@x = 1][b]"), ("3", "//b[not(c)]"), ("4", "//c[. > 1]"), ("5", "//*[2]")]
-    )
-    index.add_many(
-        [("6", "//a[contains(., '1')]"), ("7", "//a[starts-with(b, '1')]"), ("8", "//c[/a/@x < 2 or 1 != .]")]
-    )
-
-
-def fill_ordered(index: Index) -> None:
-    for id, query in (("1", "/a[b][c]"), ("2", "/a[c][b]"), ("3", "//a[c]/b")):
-        index.add(id, query, ordered=True)
-        index.add(f"{id}, any order", query)
-
-
-def fill_deliver(index: Index) -> None:
-    index.add("elements", "//b", deliver="elements")
-    index.add("document", "//b", deliver="document")
-    index.add_many([Subscription("both", "//a[b]", ordered=True, deliver="elements")])
-
-
-def fill_namespaces(index: Index) -> None:
-    index.add("1", "/q:a", namespaces={"q": "urn:1"})
-    index.add("2", "/q:a/b", namespaces={"q": "urn:1", "": "urn:1"})
-    index.add("3", "/q:a", namespaces={"q": "urn:2"})
-    index.add("4", "/*[q:b]", namespaces={"q": "urn:1"})
-
-
-def fill_removed(index: Index) -> None:
-    fill_paths(index)
-    index.add_many([(f"gone {number}", "//b") for number in range(50)])
-    for number in range(50):
-        index.remove(f"gone {number}")
-    index.remove("1")
-
-
-def fill_replaced(index: Index) -> None:
-    fill_paths(index)
-    index.replace("2", "//a[b]")
-    index.replace("1", "//c")
-    index.add("7", "//*")
-    index.replace("2", "//b")
-
-
-def fill_singly(index: Index) -> None:
-    """So few that no machine was built."""
-    index.add("1", "/a")
-    index.add("2", "//b/c")
-    index.remove("1")
-
-
-def fill_machines(index: Index) -> None:
-    """Several machines of different ages, something in the delta, dirty chains and dead slots."""
-    random = Random("machines")
-    drawer = ConditionDrawer(random, Vocabulary((("", "a"), ("", "b"), ("", "c")), (("", "x"), ("", "y"))))
-    for size in (3000, 300, 40):
-        start = len(index)
-        index.add_many((str(start + number), drawer.query().text) for number in range(size))
-        index.add_many((f"p{start + number}", f"//a/b{number}//c") for number in range(size))
-    for number in range(0, 3000, 7):
-        index.remove(str(number))
-    for number in range(1, 300, 7):
-        index.replace(str(number), drawer.query().text)
-    for number in range(30):
-        index.add(f"late {number}", drawer.query().text if number % 2 else f"/a/late{number}")
-
-
-FILLINGS: list[Callable[[Index], None]] = [
-    fill_nothing, fill_paths, fill_unions, fill_predicates, fill_ordered, fill_deliver, fill_namespaces, fill_removed,
-    fill_replaced, fill_singly, fill_machines,
-]  # fmt: skip
-each_filling = pytest.mark.parametrize("fill", FILLINGS, ids=lambda fill: fill.__name__.removeprefix("fill_"))
-
-
-def ids_of(index: Index, fill: Callable[[Index], None]) -> list[str]:
-    names = [str(number) for number in range(10)] + ["nobody", "elements", "document", "both", "gone 1", "1, any order"]
-    return names + [f"late {number}" for number in range(30)] + [str(number) for number in range(0, 3000, 29)]
 
 
 @each_filling
@@ -149,11 +27,11 @@ def test_round_trip(fill: Callable[[Index], None], tmp_path: Path) -> None:
     fill(index)
     path = tmp_path / "saved.tcx"
     loaded = saved(index, path)
-    ids = ids_of(index, fill)
-    same(index, loaded, ids)
-    same(index, Index.load(path, verify=False), ids)
-    same(index, Index.load(str(path)), ids)
-    same(index, saved(loaded, path), ids)
+
+    same(index, loaded, IDS)
+    same(index, Index.load(path, verify=False), IDS)
+    same(index, Index.load(str(path)), IDS)
+    same(index, saved(loaded, path), IDS)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -178,7 +56,7 @@ def test_changes_after_loading(fill: Callable[[Index], None], tmp_path: Path) ->
         each.add("1", "//b", deliver="elements")
         each.add("prefixed", "//q:a[q:b]", namespaces={"q": "urn:1"})
         each.remove("new 99")
-    ids = [*ids_of(index, fill), "new", "new 7", "new 99", "prefixed"]
+    ids = [*IDS, "new", "new 7", "new 99", "prefixed"]
     same(index, loaded, ids)
     assert path.read_bytes() == before
     original = Index()
@@ -450,154 +328,8 @@ def test_another_format_version_is_rebuilt(fill: Callable[[Index], None], tmp_pa
     give_version(path, current + 1)
     with pytest.warns(UserWarning, match="another format version"):
         rebuilt = Index.load(path)
-    same(index, rebuilt, ids_of(index, fill))
+    same(index, rebuilt, IDS)
     rebuilt.save(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        same(index, Index.load(path), ids_of(index, fill))
-
-
-# --- what is written is whole ----------------------------------------------------------------------------------------
-
-SAVER = """
-import sys
-from treecast import Index
-index = Index()
-index.add_many((f"new {n}", f"//a[@x = {n}]/b{n % 50}") for n in range(20_000))
-print("ready", flush=True)
-while True:
-    index.save(sys.argv[1])
-"""
-
-
-def test_killed_while_saving(tmp_path: Path) -> None:
-    """Whenever the saving process dies, the file is the old one or the new one; an unfinished one may stay beside."""
-    path = tmp_path / "saved.tcx"
-    old = Index()
-    old.add("old", "//a")
-    random = Random("kill")
-    for _ in range(5):
-        old.save(path)
-        with subprocess.Popen([sys.executable, "-c", SAVER, str(path)], stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
-            threading.Event().wait(random.random() * 0.05)
-            child.send_signal(signal.SIGKILL)
-        found = Index.load(path)
-        assert len(found) in (1, 20_000)
-        assert {*tmp_path.iterdir()} - {path} <= {*tmp_path.glob(ASIDE)}
-
-
-def test_two_indexes_saved_to_one_place_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "saved.tcx"
-    indexes = [Index(), Index()]
-    for number, index in enumerate(indexes):
-        index.add_many((f"{number}/{place}", f"//a{place}") for place in range(500 * (number + 1)))
-    problems: list[Exception] = []
-
-    def save(index: Index) -> None:
-        try:
-            for _ in range(30):
-                index.save(path)
-        except Exception as error:
-            problems.append(error)
-
-    indexes[0].save(path)
-    threads = [threading.Thread(target=save, args=(index,)) for index in indexes]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        assert len(Index.load(path)) in (500, 1000)
-    for thread in threads:
-        thread.join()
-    assert problems == []
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_saving_while_others_add_and_match(tmp_path: Path) -> None:
-    """A saved file holds one moment: the ids of one writer form a row without a gap."""
-    path = tmp_path / "saved.tcx"
-    index = Index()
-    fill_predicates(index)
-    before = len(index)
-    done = threading.Event()
-    problems: list[Exception] = []
-
-    def write() -> None:
-        try:
-            for number in range(1500):
-                index.add(f"w{number}", f"//a[@x = {number % 40}]" if number % 2 else f"//c/d{number}")
-        except Exception as error:
-            problems.append(error)
-        done.set()
-
-    def ask() -> None:
-        try:
-            while not done.is_set():
-                for document in DOCUMENTS:
-                    index.match(document)
-        except Exception as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=write), threading.Thread(target=ask)]
-    for thread in threads:
-        thread.start()
-    count = before
-    while not done.is_set():
-        loaded = saved(index, path)
-        assert len(loaded) >= count
-        count = len(loaded)
-        assert all(f"w{number}" in loaded for number in range(count - before))
-        assert f"w{count - before}" not in loaded
-        loaded.match(DOCUMENTS[0])
-    for thread in threads:
-        thread.join()
-    assert problems == []
-    same(index, saved(index, path), ["w0", "w1499", "w1500"])
-
-
-# --- shared memory ---------------------------------------------------------------------------------------------------
-
-READER = """
-import re, sys
-from pathlib import Path
-from treecast import Index
-
-def private() -> int:
-    return int(re.search(r"Private_Dirty:\\s+(\\d+) kB", Path("/proc/self/smaps_rollup").read_text())[1]) * 1024
-
-document = ("<r>" + "".join(f"<a x='{n * 998}'><b{n}><c{n}>{n}</c{n}></b{n}></a>" for n in range(50)) + "</r>").encode()
-warm = Index()
-warm.add_many([("1", "//a[@x = 1]"), ("2", "/r//b"), ("3", "//a[b1]")])
-warm.match(document)
-warm.match_many([document])
-before = private()
-index = Index.load(sys.argv[1], cache_bytes_max=0)
-found = index.match(document)
-index.match(document)
-print(len(found), private() - before, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_processes_share_a_loaded_index(tmp_path: Path) -> None:
-    """Two processes that match at the same time add little memory of their own."""
-    path = tmp_path / "saved.tcx"
-    index = Index()
-    index.add_many((f"subscription {n}", f"//a[@x = {n}]/b{n % 997}") for n in range(50_000))
-    index.add_many((f"pattern {n}", f"/r/a[b{n % 300}[c{n % 700} > {n % 90}]][@x < {n}]") for n in range(25_000))
-    index.add_many((f"path {n}", f"/r/*/b{n % 1000}//c{n // 1000}") for n in range(25_000))
-    index.save(path)
-    size = path.stat().st_size
-    children = [
-        subprocess.Popen([sys.executable, "-c", READER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    for child in children:
-        assert child.stdout is not None
-        found, private = map(int, child.stdout.readline().split())
-        assert found >= 50
-        assert private < 0.2 * size, f"{private:,} of {size:,} bytes"
-    for child in children:
-        child.communicate()
-        assert child.returncode == 0
+        same(index, Index.load(path), IDS)

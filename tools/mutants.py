@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Flips comparisons in the predicate machinery, one at a time, and runs the quick predicate tests against each.
+
+    python tools/mutants.py              all mutants; exit status 1 if one survives
+    python tools/mutants.py 3 17         these
+    python tools/mutants.py --list       what they are
+
+A mutant that no test notices means that a test is missing. All mutants are compiled at once, into a copy of the tree: each
+place becomes a choice between the original and its mutants, and TREECAST_MUTANT in the environment makes it, so one build
+serves all. Number 0 is the original; it has to pass before anything else is tried.
+"""
+
+# ruff: noqa: E501  (one mutant, one line)
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ("tests/test_predicates.py", "tests/test_cases.py")
+SECONDS_MAX = 900  # a mutant may make a loop endless
+NEEDED = ("CMakeLists.txt", "pyproject.toml", "native", "src", "tests", "tools")
+
+SWITCH = """
+#pragma once
+#include <cstdlib>
+inline const int treecast_mutant = std::getenv("TREECAST_MUTANT") ? std::atoi(std::getenv("TREECAST_MUTANT")) : 0;
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`original` stands exactly once in native/`file`, or once right behind `behind`; it is an expression, or a statement
+    that ends with a semicolon."""
+
+    file: str
+    original: str
+    mutated: str
+    meaning: str
+    behind: str = ""
+
+
+MUTANTS = [
+    # Looking up what holds for a value: bounds, prefixes, substrings, numbers.
+    Mutant("values.hpp", "split(Fact::less, true, true);", "split(Fact::less, false, true);", "value < bound takes equal ones"),
+    Mutant("values.hpp", "split(Fact::less_equal, false, true);", "split(Fact::less_equal, true, true);", "value <= bound leaves equal ones"),
+    Mutant("values.hpp", "split(Fact::greater, false, false);", "split(Fact::greater, true, false);", "value > bound takes equal ones"),
+    Mutant("values.hpp", "split(Fact::greater_equal, true, false);", "split(Fact::greater_equal, false, false);", "value >= bound leaves equal ones"),
+    Mutant("values.hpp", "above && middle < end", "above && middle + 1 < end", "the last bound above is lost"),
+    Mutant("values.hpp", "!above && begin < middle", "!above && begin + 1 < middle", "the first bound below is lost"),
+    Mutant("values.hpp", "prefix_sizes_[p] <= value.size()", "prefix_sizes_[p] < value.size()", "a whole value is no prefix of itself"),
+    Mutant("values.hpp", "number == 0 ? 0 : number", "number", "-0 in a document is not 0"),
+    Mutant("values.hpp", "std::isnan(number)", "false", "what is no number is compared"),
+    Mutant("values.hpp", "states_[state].fact != none", "states_[state].fact == none", "a substring that ends here is passed over"),
+    Mutant("values.cpp", "c.fact <= Fact::greater_equal", "c.fact < Fact::greater_equal", "bounds of >= are not kept"),
+    Mutant("values.cpp", "shorter.fact != none", "shorter.fact == none", "a substring inside another is lost"),
+    Mutant("values.cpp", "found->automaton != 0", "found->automaton == 0", "a long value is cut although substrings are wanted"),
+    # From a query to patterns.
+    Mutant("pattern.cpp", "if (number == 0) number = 0;", "if (number != number) number = 0;", "-0 in a query is not 0"),
+    Mutant("pattern.cpp", "facts[static_cast<int>(relation)]", "facts[static_cast<int>(relation) ^ 1]", "< is <=, > is >="),
+    Mutant("pattern.cpp", "facts[static_cast<int>(relation)]", "facts[relation < Relation::lt ? 0 : 7 - static_cast<int>(relation)]", "< is >=, <= is >"),
+    Mutant("pattern.cpp", "fact_requirement(Fact::equal_text, text, relation == Relation::ne)", "fact_requirement(Fact::equal_text, text, relation == Relation::eq)", "= and != change places, for strings"),
+    Mutant("pattern.cpp", "relation == Relation::ne", "relation != Relation::ne", "= and != change places, for numbers", behind="number_bytes(number), "),
+    Mutant("pattern.cpp", "requirement[0] ^ negated_bit", "requirement[0] | negated_bit", "not(not()) stays not()"),
+    Mutant("pattern.cpp", "(expr.kind == ExprKind::conjunction) != negated", "(expr.kind == ExprKind::conjunction)", "not() leaves and as it is"),
+    Mutant("pattern.cpp", "of_expr(query_.expr(expr.first), !negated)", "of_expr(query_.expr(expr.first), true)", "not() inside not() is one not()"),
+    Mutant("pattern.cpp", "way.exact && way.tests.empty() && way.here.size() + way.document.size() == 1", "way.here.size() + way.document.size() == 1", "not() of what is only nearly known"),
+    Mutant("pattern.cpp", "!at_most_one(path)", "at_most_one(path)", "contains() looks at any item"),
+    Mutant("pattern.cpp", "value.is_number ? value.number : to_number(text)", "value.number", "an order with a literal is not one of numbers"),
+    Mutant("pattern.cpp", "t.uri != meet.uri", "t.uri == meet.uri", "tests of two namespaces meet"),
+    Mutant("pattern.cpp", "t.local != meet.local", "t.local == meet.local", "tests of two names meet"),
+    Mutant("pattern.cpp", "if (ordered) patterns.exact = false;", "if (!ordered) patterns.exact = false;", "ordered patterns are taken without their order"),
+    # The machine.
+    Mutant("tree_run.cpp", "spaces[check.space]->test(check.id) == check.negated", "spaces[check.space]->test(check.id) != check.negated", "further requirements are turned round"),
+    Mutant("tree_run.cpp", "value_.size() > need.bytes_max", "value_.size() >= need.bytes_max", "a value is cut where it still may be equal"),
+    Mutant("tree_run.cpp", "std::all_of(piece.begin(), piece.end(), in_number)", "!std::all_of(piece.begin(), piece.end(), in_number)", "a number in pieces is cut"),
+    Mutant("tree_run.cpp", "next_text_ < until", "next_text_ + 1 < until", "the last text is passed over"),
+    # The direct evaluation.
+    Mutant("evaluate_condition.cpp", "left == right", "!(left < right) && !(left > right)", "NaN = anything"),
+    Mutant("evaluate_condition.cpp", "left != right", "left < right || left > right", "NaN != nothing"),
+    Mutant("evaluate_condition.cpp", "left < right", "left <= right", "< is <="),
+    Mutant("evaluate_condition.cpp", "left <= right", "left < right", "<= is <"),
+    Mutant("evaluate_condition.cpp", "left > right", "left >= right", "> is >="),
+    Mutant("evaluate_condition.cpp", "left >= right", "left > right", ">= is >"),
+    Mutant("evaluate_condition.cpp", "text_equals(item, query_->view(value.text)) == (expr.relation == Relation::eq)", "text_equals(item, query_->view(value.text)) == (expr.relation != Relation::eq)", "= and != change places, for strings"),
+    Mutant("evaluate_condition.cpp", "return text.empty();", "return true;", "the beginning of a string equals it"),
+    Mutant("evaluate_condition.cpp", "!check(expr.first, item, position, last)", "check(expr.first, item, position, last)", "not() is nothing"),
+    Mutant("evaluate_condition.cpp", "related(expr.relation, position, last)", "related(expr.relation, last, position)", "position() and last() change places"),
+    Mutant("evaluate_condition.cpp", "text.find(wanted) != std::string_view::npos", "text.find(wanted) == 0", "contains() is starts-with()"),
+    Mutant("evaluate_path.cpp", "static_cast<uint32_t>(i + 1)", "static_cast<uint32_t>(i)", "positions begin at 0"),
+    Mutant("evaluate_path.cpp", "wanted >= 1 && wanted < most", "wanted >= 1 && wanted > most", "the first candidates are not enough"),
+    Mutant("evaluate_path.cpp", "if (!deep) text = next_child_text(context, text);", "if (deep) text = next_child_text(context, text);", "text()[n] counts texts further down"),
+    Mutant("evaluate_select.cpp", "context < covered", "context <= covered", "a context behind another is taken for one inside it"),
+    Mutant("evaluate_ordered.cpp", "push_cursor(step, context, after + 1, true);", "push_cursor(step, context, after, true);", "one element is the witness of two branches"),
+    Mutant("evaluate_ordered.cpp", "item.index > after ? item.index : none", "item.index >= after ? item.index : none", "the same, for contains()"),
+]  # fmt: skip
+
+
+def switched(mutants: Sequence[tuple[int, Mutant]]) -> str:
+    """The original and its mutants as one expression or statement that chooses."""
+    original = mutants[0][1].original
+    if original.endswith(";"):
+        cases = "".join(f"if (treecast_mutant == {number}) {{ {m.mutated} }} else " for number, m in mutants)
+        return f"{cases}{{ {original} }}"
+    cases = "".join(f"treecast_mutant == {number} ? ({m.mutated}) : " for number, m in mutants)
+    return f"({cases}({original}))"
+
+
+def place(source: str, mutant: Mutant) -> int:
+    """Where the mutant's original stands in the source."""
+    text = mutant.behind + mutant.original
+    if source.count(text) != 1:
+        count = source.count(text)
+        raise SystemExit(f"mutants: {text!r} stands {count} times in native/{mutant.file}: mend tools/mutants.py")
+    return source.index(text) + len(mutant.behind)
+
+
+def mutate(native: Path) -> None:
+    """Rewrite the sources in place."""
+    for file in dict.fromkeys(mutant.file for mutant in MUTANTS):
+        source = (native / file).read_text()
+        sites: dict[int, list[tuple[int, Mutant]]] = {}
+        for number, mutant in enumerate(MUTANTS, start=1):
+            if mutant.file == file:
+                sites.setdefault(place(source, mutant), []).append((number, mutant))
+        for start in sorted(sites, reverse=True):
+            end = start + len(sites[start][0][1].original)
+            source = source[:start] + switched(sites[start]) + source[end:]
+        (native / file).write_text(source)
+
+
+def build(home: Path) -> Path:
+    """The mutated copy, built and importable; the Python that imports it."""
+    tree = home / "tree"
+    tree.mkdir()
+    for name in NEEDED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__", "_native.pyi"))
+        else:
+            shutil.copy(source, tree / name)
+    mutate(tree / "native")
+    cmake = tree / "CMakeLists.txt"
+    cmake.write_text(cmake.read_text().replace("-O3", "-O1"))  # the build takes longer than the tests
+    (home / "mutant.hpp").write_text(SWITCH)
+    tools = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    environment["CXXFLAGS"] = f"-include {home / 'mutant.hpp'} -Wno-parentheses"
+    for command in (
+        ["cmake", "-S", tree, "-B", home / "cmake", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=", f"-DPython_EXECUTABLE={sys.executable}"],
+        ["cmake", "--build", home / "cmake"],
+        ["cmake", "--install", home / "cmake", "--prefix", home / "site"],
+        # An installed treecast must not be found first, hence a Python of our own that sees the packages only.
+        [sys.executable, "-m", "venv", "--without-pip", home / "venv"],
+    ):  # fmt: skip
+        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"mutants: {command[0]} failed\n{(done.stdout + done.stderr)[-4000:]}")
+    shutil.copytree(tree / "src" / "treecast", home / "site" / "treecast", dirs_exist_ok=True)
+    packages = next((home / "venv" / "lib").glob("python*/site-packages"))
+    ours = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
+    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{ours}\n")
+    return home / "venv" / "bin" / "python"
+
+
+def tests_pass(python: Path, home: Path, number: int) -> tuple[bool, str]:
+    """Whether the quick tests pass with this mutant, and what first said no."""
+    command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS]
+    environment = {**os.environ, "TREECAST_MUTANT": str(number)}
+    try:
+        done = subprocess.run(
+            command, cwd=home / "tree", env=environment, capture_output=True, text=True, timeout=SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        return False, "endless"
+    if done.returncode < 0:
+        return False, f"signal {-done.returncode}"
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"mutants: the tests did not run\n{(done.stdout + done.stderr)[-4000:]}")
+    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    return done.returncode == 0, failed[0].partition("::")[2] if failed else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Flip comparisons in the predicate machinery; the tests must notice.")
+    parser.add_argument("numbers", nargs="*", type=int, help="the mutants to try; all of them without")
+    parser.add_argument("--list", action="store_true", help="only say what the mutants are")
+    options = parser.parse_args()
+    numbers = options.numbers or list(range(1, len(MUTANTS) + 1))
+    if not all(1 <= number <= len(MUTANTS) for number in numbers):
+        parser.error(f"mutants are numbered from 1 to {len(MUTANTS)}")
+    if options.list:
+        for number in numbers:
+            print(f"{number:3} native/{MUTANTS[number - 1].file}: {MUTANTS[number - 1].meaning}")
+        return 0
+    survived = []
+    with tempfile.TemporaryDirectory(prefix="treecast-mutants-") as directory:
+        home = Path(directory).resolve()
+        began = time.monotonic()
+        python = build(home)
+        print(f"built {len(MUTANTS)} mutants in {time.monotonic() - began:.0f} s", flush=True)
+        passed, failed = tests_pass(python, home, 0)
+        if not passed:
+            raise SystemExit(f"mutants: the tests fail without any mutant: {failed}")
+        print("| # | where | what | outcome |\n|--:|-------|------|---------|", flush=True)
+        for number in numbers:
+            mutant = MUTANTS[number - 1]
+            passed, failed = tests_pass(python, home, number)
+            survived += [number] if passed else []
+            outcome = "**survived**" if passed else f"caught by `{failed}`"
+            print(f"| {number} | `{mutant.file}` | {mutant.meaning} | {outcome} |", flush=True)
+    print(f"\n{len(numbers) - len(survived)} of {len(numbers)} mutants caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
