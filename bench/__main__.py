@@ -14,7 +14,21 @@ from pathlib import Path
 
 from bench.measure import Report
 
-NAMES = ("reading", "yfilter", "million", "churn", "thrash", "threads", "stages")
+NAMES = (
+    "reading",
+    "yfilter",
+    "million",
+    "churn",
+    "thrash",
+    "threads",
+    "stages",
+    "values",
+    "trees",
+    "mixed",
+    "doubling",
+    "saved",
+    "churn_mixed",
+)
 
 
 def run_reading(quick: bool, record: bool) -> int:
