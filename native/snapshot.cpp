@@ -93,7 +93,7 @@ uint64_t checksum(const void* data, size_t bytes, uint64_t seed) {
         for (int i = 0; i < 8; ++i) lanes[i] = std::rotl((lanes[i] ^ words[i]) * prime, 29);
     }
     uint64_t words[8] = {};
-    std::memcpy(words, at, rest);
+    if (rest) std::memcpy(words, at, rest);       // an empty section has no address
     uint64_t sum = bytes * prime;
     for (int i = 0; i < 8; ++i) {
         lanes[i] = std::rotl((lanes[i] ^ words[i]) * prime, 29);
