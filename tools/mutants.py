@@ -96,7 +96,7 @@ MUTANTS = [
     Mutant("evaluate_condition.cpp", "related(expr.relation, position, last)", "related(expr.relation, last, position)", "position() and last() change places"),
     Mutant("evaluate_condition.cpp", "text.find(wanted) != std::string_view::npos", "text.find(wanted) == 0", "contains() is starts-with()"),
     Mutant("evaluate_path.cpp", "static_cast<uint32_t>(i + 1)", "static_cast<uint32_t>(i)", "positions begin at 0"),
-    Mutant("evaluate_path.cpp", "wanted >= 1 && wanted < most", "wanted >= 1 && wanted > most", "the first candidates are not enough"),
+    Mutant("evaluate_path.cpp", "static_cast<uint32_t>(wanted)", "static_cast<uint32_t>(wanted) - 1", "[n] looks at one candidate too few"),
     Mutant("evaluate_path.cpp", "if (!deep) text = next_child_text(context, text);", "if (deep) text = next_child_text(context, text);", "text()[n] counts texts further down"),
     Mutant("evaluate_select.cpp", "context < covered", "context <= covered", "a context behind another is taken for one inside it"),
     Mutant("evaluate_ordered.cpp", "push_cursor(step, context, after + 1, true);", "push_cursor(step, context, after, true);", "one element is the witness of two branches"),
