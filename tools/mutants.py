@@ -185,7 +185,8 @@ def tests_pass(python: Path, home: Path, number: int) -> tuple[bool, str]:
         return False, f"signal {-done.returncode}"
     if done.returncode not in (0, 1):
         raise SystemExit(f"mutants: the tests did not run\n{(done.stdout + done.stderr)[-4000:]}")
-    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    lines = done.stdout.splitlines()
+    failed = [line[7:].partition(" - ")[0] for line in lines if line.startswith("FAILED ")]
     return done.returncode == 0, failed[0].partition("::")[2] if failed else ""
 
 
