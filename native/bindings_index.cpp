@@ -280,9 +280,14 @@ void bind_index(nb::module_& m) {
             self.store().remove(name);
         }, nb::arg("id"))
         .def("contains", [](Index& self, nb::handle id) {
-            std::string_view name = utf8(id, "an id");
+            Py_ssize_t size;
+            const char* name = PyUnicode_AsUTF8AndSize(id.ptr(), &size);
+            if (!name) {                // no text that an id could be
+                PyErr_Clear();
+                return false;
+            }
             nb::gil_scoped_release released;
-            return self.store().contains(name);
+            return self.store().contains({name, static_cast<size_t>(size)});
         }, nb::arg("id"))
         .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))

@@ -10,15 +10,9 @@ LabelTable::LabelTable() : entries_(label_first) {
     entries_[label_text] = {StepKind::text, Test::any, "", ""};
 }
 
-std::string LabelTable::key(StepKind kind, Test test, std::string_view uri, std::string_view local) {
-    std::string k;
-    k.reserve(3 + uri.size() + local.size());
-    k.push_back(static_cast<char>(kind));
-    k.push_back(static_cast<char>(test));
-    k.append(local);
-    k.push_back('\0');   // never part of a name or URI
-    k.append(uri);
-    return k;
+uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local) {
+    uint64_t salt = static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
+    return hash_bytes(local, uri.empty() ? salt : hash_bytes(uri, salt));
 }
 
 uint32_t LabelTable::intern(const PathStep& step) {
@@ -26,22 +20,25 @@ uint32_t LabelTable::intern(const PathStep& step) {
     if (step.test == Test::any) return step.kind == StepKind::element ? label_element_any : label_attribute_any;
     std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
     std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
-    std::string k = key(step.kind, step.test, uri, local);
-    {
-        std::shared_lock lock(mutex_);
-        if (auto found = ids_.find(k); found != ids_.end()) return found->second;
-    }
+    // There is one writer, and only a writer changes the table: it may look without a lock.
+    if (uint32_t known = find(step.kind, step.test, uri, local); known != none) return known;
     std::unique_lock lock(mutex_);
     uint32_t id = static_cast<uint32_t>(entries_.size());
-    text_bytes_ += k.size();
-    ids_.emplace(std::move(k), id);
+    text_bytes_ += uri.size() + local.size();
     entries_.push_back({step.kind, step.test, std::string(uri), std::string(local)});
+    slots_.add(hash(step.kind, step.test, uri, local), id, [&](uint32_t earlier) {
+        const Entry& entry = entries_[earlier];
+        return hash(entry.kind, entry.test, entry.uri, entry.local);
+    });
     return id;
 }
 
 uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local) const {
-    auto found = ids_.find(key(kind, test, uri, local));
-    return found == ids_.end() ? none : found->second;
+    uint32_t found = slots_.find(hash(kind, test, uri, local), [&](uint32_t id) {
+        const Entry& entry = entries_[id];
+        return entry.kind == kind && entry.test == test && entry.local == local && entry.uri == uri;
+    });
+    return found == IdSlots::empty ? none : found;
 }
 
 NameLabels LabelTable::resolve(std::string_view uri, std::string_view local) const {
@@ -64,7 +61,7 @@ uint32_t LabelTable::size() const {
 
 uint64_t LabelTable::bytes() const {
     std::shared_lock lock(mutex_);
-    return entries_.size() * sizeof(Entry) + ids_.size() * 72 + 2 * text_bytes_;
+    return entries_.size() * (sizeof(Entry) + 8) + text_bytes_;
 }
 
 PathStep LabelTable::step_of(uint32_t label) const {

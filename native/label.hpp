@@ -4,14 +4,13 @@
 
 #include "document.hpp"
 #include "path.hpp"
+#include "seeded_hash.hpp"
 
 #include <cstdint>
 #include <deque>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 namespace treecast {
 
@@ -37,11 +36,11 @@ public:
 
 private:
     struct Entry { StepKind kind; Test test; std::string uri, local; };
-    static std::string key(StepKind kind, Test test, std::string_view uri, std::string_view local);
-    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local) const;
+    static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local);
+    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local) const;    // none where there is none
 
     mutable std::shared_mutex mutex_;
-    std::unordered_map<std::string, uint32_t> ids_;
+    IdSlots slots_;
     std::deque<Entry> entries_;   // a deque: views into its strings stay valid
     uint64_t text_bytes_ = 0;
 };

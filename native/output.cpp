@@ -3,20 +3,61 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <sys/mman.h>
+#include <vector>
 
 namespace treecast {
 
 namespace {
+
 constexpr size_t huge_page = 2u << 20, first_bytes = 4096;
+
+// A few released mappings are kept for the next results: the system clears fresh pages, which costs as much as finding what is
+// written to them. PERF: bench/million.py, warm.
+class Spare {
+public:
+    // The smallest that has `bytes`; none: nothing fits.
+    OutputMemory take(size_t bytes) {
+        std::lock_guard lock(mutex_);
+        OutputMemory* best = nullptr;
+        for (OutputMemory& memory : kept_)
+            if (memory.mapped_bytes >= bytes && (!best || memory.mapped_bytes < best->mapped_bytes)) best = &memory;
+        if (!best) return {};
+        OutputMemory found = *best;
+        total_ -= found.mapped_bytes;
+        *best = kept_.back();
+        kept_.pop_back();
+        return found;
+    }
+    bool keep(const OutputMemory& memory) {
+        std::lock_guard lock(mutex_);
+        if (kept_.size() == count_max || total_ + memory.mapped_bytes > bytes_max) return false;
+        kept_.push_back(memory);
+        total_ += memory.mapped_bytes;
+        return true;
+    }
+
+private:
+    static constexpr size_t count_max = 8, bytes_max = 64u << 20;
+    std::mutex mutex_;
+    std::vector<OutputMemory> kept_;
+    size_t total_ = 0;
+};
+
+Spare& spare() {
+    static Spare* const only = new Spare;       // never destroyed: Arrow may release results at the very end
+    return *only;
 }
 
+}  // namespace
+
 void OutputMemory::free() {
-    if (mapped_bytes)
-        munmap(data, mapped_bytes);
-    else
+    if (!mapped_bytes)
         std::free(data);
+    else if (!spare().keep(*this))
+        munmap(data, mapped_bytes);
     *this = {};
 }
 
@@ -35,9 +76,15 @@ void grow_output(OutputMemory& memory, size_t used_bytes, size_t wanted_bytes, s
         bigger = mremap(memory.data, memory.mapped_bytes, bytes, MREMAP_MAYMOVE);
         if (bigger == MAP_FAILED) throw std::bad_alloc();
     } else {
-        bigger = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (bigger == MAP_FAILED) throw std::bad_alloc();
-        madvise(bigger, bytes, MADV_HUGEPAGE);
+        OutputMemory found = spare().take(bytes);
+        bigger = found.data;
+        if (bigger) {
+            bytes = found.mapped_bytes;
+        } else {
+            bigger = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (bigger == MAP_FAILED) throw std::bad_alloc();
+            madvise(bigger, bytes, MADV_HUGEPAGE);
+        }
         if (used_bytes) std::memcpy(bigger, memory.data, used_bytes);
         std::free(memory.data);
     }

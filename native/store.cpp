@@ -23,9 +23,11 @@ Failure id_failure(const char* code, std::string message, std::string hint) {
 }
 
 std::string shown(std::string_view id) {
-    std::string text(id.substr(0, 80));
-    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80 && id.size() > 80) text.pop_back();
-    return "'" + text + (id.size() > 80 ? "…'" : "'");
+    size_t size = std::min<size_t>(id.size(), 80);
+    while (size < id.size() && (static_cast<unsigned char>(id[size]) & 0xC0) == 0x80) --size;      // not inside a character
+    std::string text = "'";
+    text += id.substr(0, size);
+    return text += size < id.size() ? "…'" : "'";
 }
 
 }  // namespace
@@ -49,9 +51,12 @@ Store::Store() : body_(std::make_unique<Body>()) { publish(); }
 
 void Store::check_id(std::string_view id) {
     if (id.empty()) throw id_failure("TC142", "a subscription needs an id that is not empty", "give it any string of up to 1 KiB");
-    if (id.size() > id_bytes_max)
-        throw id_failure("TC142", "the id " + shown(id) + " has " + std::to_string(id.size()) + " bytes, more than 1024",
-                         "use a shorter id and keep the long one beside it");
+    if (id.size() > id_bytes_max) {
+        Failure failure = id_failure("TC308", "the id " + shown(id) + " has " + std::to_string(id.size()) + " bytes, more than 1024",
+                                     "use a shorter id and keep the long one beside it");
+        failure.limit = true;
+        throw failure;
+    }
 }
 
 uint32_t Store::settings(const Settings& settings) {
@@ -286,8 +291,10 @@ void Store::kill(Body& body, uint32_t slot, bool unlink) {
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
     std::unique_lock<std::mutex> hold(view_mutex_, std::defer_lock);
     if (unlink) {
+        // Every View holds the token of its body: two holders are the body itself and the present View, which only we have.
         hold.lock();
-        unlink = view_.use_count() == 1;
+        unlink = body.views.use_count() == 2 && view_.use_count() == 1;
+        std::atomic_thread_fence(std::memory_order_acquire);       // what readers that are gone have read is over
     }
     for (uint32_t path : body.paths_of(slot)) {
         mark_dirty(body, path);
@@ -347,7 +354,6 @@ std::vector<Store::Subscription> Store::all() const {
 // Renumbers: everything that lives is copied into a new Body, so that what was removed gives its memory back.
 void Store::compact() {
     auto body = std::make_unique<Body>();
-    body->generation = body_->generation + 1;
     std::vector<Item> items;
     Parsed parsed;
     auto relabelled = [&](uint32_t label) {
@@ -372,6 +378,7 @@ void Store::compact() {
 void Store::publish() {
     auto view = std::make_shared<View>();
     const Body& body = *body_;
+    view->token = body.views;
     view->labels = body.labels;
     view->places = body.places;
     view->delta = body.delta;
@@ -389,7 +396,6 @@ void Store::publish() {
     view->settings = settings_;
     view->slots = static_cast<uint32_t>(body.deaths.size());
     view->version = body.version;
-    view->generation = body.generation;
     std::shared_ptr<const View> old;      // freed after the lock
     std::lock_guard lock(view_mutex_);
     old = std::move(view_);

@@ -90,8 +90,8 @@ struct View {
     std::shared_ptr<uint32_t[]> slot_settings;
     std::shared_ptr<uint8_t[]> judged;                         // by slot: its patterns say less than its query
     std::shared_ptr<const std::vector<Settings>> settings;
+    std::shared_ptr<const char> token;                         // counts the Views of one body
     uint32_t slots = 0, version = 0;
-    uint64_t generation = 0;                                   // another one after slots were renumbered
 
     std::string_view id(uint32_t slot) const {
         return {id_bytes.get() + id_ends[slot], size_t(id_ends[slot + 1] - id_ends[slot])};
@@ -174,7 +174,7 @@ private:
         std::array<std::shared_ptr<Placed>, View::places_max> places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
         uint32_t version = 0;
-        uint64_t generation = 0;
+        std::shared_ptr<const char> views = std::make_shared<const char>('v');   // held by all its Views
         HashSeeds seeds = hash_seeds();                         // of the two tables
         Body();
         std::span<const uint32_t> paths_of(uint32_t slot) const;

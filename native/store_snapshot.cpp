@@ -177,7 +177,6 @@ bool Store::load(const std::string& path, bool verify) {
     }
     body->delta = std::move(delta);
     std::lock_guard lock(write_mutex_);
-    body->generation = body_->generation + 1;
     settings_ = std::move(all_settings);
     body_ = std::move(body);
     publish();
