@@ -64,7 +64,7 @@ public:
 
     // Calls f(record, mask) for the sources that the directory has records for, ascending. Two passes over what is found: the
     // first asks for the records early.
-    template <class F>
+    template <class Bits, class F>
     void each(uint32_t directory, WordsView sources, std::vector<uint64_t>& scratch, F&& f) const {
         if (scratch.size() < 2 * size_t(sources.size) + 2) scratch.resize(2 * size_t(sources.size) + 64);
         const Entry& entry = entries_[directory];
@@ -76,7 +76,7 @@ public:
             for (uint32_t i = 0; i < sources.size; ++i) {
                 uint32_t word = sources.index[i];
                 uint64_t present = bits[word >> 6], bit = 1ull << (word & 63);
-                uint32_t record = entry.records + ranks[word >> 6] + std::popcount(present & (bit - 1));
+                uint32_t record = entry.records + ranks[word >> 6] + Bits::count(present & (bit - 1));
                 hits[2 * found] = record;
                 hits[2 * found + 1] = sources.mask[i];
                 if (present & bit) {

@@ -76,7 +76,7 @@ public:
               Words& out_descend, std::vector<uint64_t>& scratch) const;
 
 private:
-    template <class Pext>
+    template <class Bits>
     void step_with(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh,
                    Words& out_accept, Words& out_descend, std::vector<uint64_t>& scratch) const;
     friend class MachineBuilder;

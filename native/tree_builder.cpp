@@ -22,9 +22,8 @@ public:
         number_facts();
         choose_pivots();
         order_entries();
-        for (size_t i = 0; i < tops.size(); ++i) accept_of[i] = position_[tops[i]];
-        m_.accepts_ = static_cast<uint32_t>(std::count(label_.begin(), label_.end(), uint32_t(label_root)));
-        m_.entries_ = static_cast<uint32_t>(label_.size());
+        for (size_t i = 0; i < tops.size(); ++i) accept_of[i] = m_.accept(position_[tops[i]]);
+        m_.accepts_ = static_cast<uint32_t>(tops.size());
         fill_masks();
         fill_lists();
         fill_records();
@@ -47,6 +46,7 @@ private:
     std::vector<Values::Condition> conditions_;
     std::unordered_map<std::string, uint32_t> condition_ids_;
     std::vector<float> rarity_;
+    std::vector<uint8_t> valued_;                           // depends on values
     std::vector<uint32_t> pivot_;                           // of e: index into requirements_, or none
     std::vector<uint32_t> position_, sorted_;
 
@@ -153,8 +153,10 @@ private:
         for (uint32_t e = 0; e < label_.size(); ++e) {
             float whole = label_[e] == label_element_any || label_[e] == label_attribute_any ? 0.9f : 0.3f, rarest = 2;
             uint32_t pivot = none;
+            bool valued = false;
             for (uint32_t i = begin_[e]; i < begin_[e + 1]; ++i) {
                 const Requirement& r = requirements_[i];
+                valued |= r.reach == Reach::fact || valued_[r.target];
                 if (r.negated) continue;
                 float chance = rarity(r);
                 whole *= chance;
@@ -165,11 +167,13 @@ private:
             }
             rarity_.push_back(std::max(whole, 1e-20f));
             pivot_.push_back(pivot);
+            valued_.push_back(valued);
         }
     }
 
     Kind kind(uint32_t e) const { return pivot_[e] == none ? free : begin_[e + 1] - begin_[e] == 1 ? single : several; }
 
+    // Without values first; then by label, kind, and what is required.
     void order_entries() {
         std::vector<uint64_t> key(label_.size());
         std::vector<uint32_t> next(label_.size(), none), entries(label_.size());
@@ -182,20 +186,29 @@ private:
                 rest = r.reach == Reach::fact ? r.target : 0;
                 if (r.reach != Reach::fact) next[e] = r.target;
             }
-            key[e] = uint64_t(label_[e]) << 32 | uint64_t(kind(e)) << 30 | space << 28 | (rest & 0xFFFFFFF);
+            key[e] = uint64_t(valued_[e]) << 63 | uint64_t(label_[e]) << 32 | uint64_t(kind(e)) << 30 | space << 28 | (rest & 0xFFFFFFF);
         }
         sorted_ = order_by_chains(entries, key, next);
+        uint32_t plain = static_cast<uint32_t>(std::count(valued_.begin(), valued_.end(), 0));
+        m_.valued_begin_ = (plain + 63) / 64 * 64;
         position_.resize(label_.size());
-        for (uint32_t i = 0; i < sorted_.size(); ++i) position_[sorted_[i]] = i;
+        for (uint32_t i = 0; i < sorted_.size(); ++i) {
+            uint32_t e = sorted_[i];
+            position_[e] = i < plain ? i : i - plain + m_.valued_begin_;
+            if (!valued_[e] && label_[e] == label_root) ++m_.plain_accepts_;
+        }
+        m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + label_.size() - plain);
+        // From here on label by label.
+        std::stable_sort(sorted_.begin(), sorted_.end(), [&](uint32_t a, uint32_t b) { return label_[a] < label_[b]; });
     }
 
     void fill_masks() {
-        m_.child_used_.assign((label_.size() + 63) / 64, 0);
-        m_.descend_used_.assign((label_.size() + 63) / 64, 0);
+        m_.wanted_.assign((m_.entries_ + 63) / 64, {});
         for (const Requirement& r : requirements_) {
             if (r.reach == Reach::fact) continue;
             uint32_t at = position_[r.target];
-            (r.reach == Reach::child ? m_.child_used_ : m_.descend_used_)[at >> 6] |= 1ull << (at & 63);
+            TreeMachine::Wanted& wanted = m_.wanted_[at >> 6];
+            (r.reach == Reach::child ? wanted.child : wanted.descend) |= 1ull << (at & 63);
         }
     }
 
@@ -217,7 +230,7 @@ private:
             m_.frees_.push(static_cast<uint32_t>(m_.free_.size()));
             for (; s < sorted_.size() && label_[sorted_[s]] == label; ++s)
                 if (kind(sorted_[s]) == free) m_.free_.push(candidate(sorted_[s], none));
-            m_.valued_.push(m_.values_.wanted(label));
+            m_.value_groups_.push(m_.values_.group_of(label));
         }
         m_.frees_.push(static_cast<uint32_t>(m_.free_.size()));
         m_.free_.push({0, static_cast<uint32_t>(m_.checks_.size())});
@@ -286,7 +299,7 @@ uint32_t TreeMachine::local(uint32_t label) const {
 
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
-           checks_.bytes() + child_used_.bytes() + descend_used_.bytes() + valued_.bytes() + values_.bytes();
+           checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes();
 }
 
 }  // namespace treecast

@@ -10,7 +10,9 @@
 //   - An entry with several: the one that is met most rarely is its pivot. Entries are listed by pivot, and the other
 //     requirements are tested one by one where the pivot holds. A negated requirement is never a pivot.
 //   - An entry without any positive requirement is tested wherever its label occurs.
-// The patterns themselves are the entries with label_root, the first block: their positions are the accept ids.
+// Entries that depend on values stand in a second half of their own, from a whole word on: most of them hold in no document,
+// and so they leave the words of the others dense. The patterns themselves are the entries with label_root, the first block of
+// each half.
 //
 // (XTrie and YFilter evaluate tree patterns by joining matches of their paths; here nothing is joined.)
 #pragma once
@@ -52,7 +54,7 @@ public:
     TreeMachine();                                           // empty, to be filled by parts()
 
     uint32_t accepts() const { return accepts_; }
-    uint32_t entries() const { return entries_; }
+    uint32_t entries() const { return entries_; }            // with the gap before the second half
     uint32_t facts() const { return facts_; }
     bool has_text() const { return has_text_; }
     bool has_attributes() const { return has_attributes_; }
@@ -62,15 +64,19 @@ public:
     template <class Visit>
     void parts(Visit&& visit) {
         visit(labels_), directories_.arrays(visit), visit(groups_), visit(candidates_), visit(frees_), visit(free_);
-        visit(checks_), visit(child_used_), visit(descend_used_), visit(valued_), values_.parts(visit);
+        visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(facts_), visit(has_text_), visit(has_attributes_);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     uint32_t global(uint32_t local) const { return labels_[local]; }
     const Values& values() const { return values_; }
-    bool valued(uint32_t local) const { return valued_[local]; }
-    uint64_t child_mask(uint32_t word) const { return child_used_[word]; }      // entries that some entry wants of a child
-    uint64_t descend_mask(uint32_t word) const { return descend_used_[word]; }
+    uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
+    struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
+        uint64_t child = 0, descend = 0;
+    };
+    const Wanted& wanted(uint32_t word) const { return wanted_[word]; }
+    // Patterns stand at the beginning of both halves; their accept ids follow each other.
+    uint32_t accept(uint32_t position) const { return position < valued_begin_ ? position : position - valued_begin_ + plain_accepts_; }
 
 private:
     friend class TreeBuilder;
@@ -83,10 +89,10 @@ private:
     Array<uint32_t> frees_;                   // by local label, into free_; one more at the end
     Array<Candidate> free_;                   // entries without a pivot
     Array<Check> checks_;
-    Array<uint64_t> child_used_, descend_used_;
-    Array<uint8_t> valued_;                   // by local label
+    Array<Wanted> wanted_;
+    Array<uint32_t> value_groups_;                  // by local label
     Values values_;
-    uint32_t accepts_ = 0, entries_ = 0, facts_ = 0;
+    uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, facts_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;
 };

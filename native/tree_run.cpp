@@ -60,8 +60,9 @@ void TreeRun::shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list) 
 
 void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
     auto put = [&](uint32_t word, uint64_t mask) {
-        if (uint64_t wanted = mask & machine_->child_mask(word)) into.child.emplace_back(word, wanted);
-        if (uint64_t wanted = mask & machine_->descend_mask(word)) into.descend.emplace_back(word, wanted);
+        const TreeMachine::Wanted& wanted = machine_->wanted(word);
+        if (uint64_t bits_wanted = mask & wanted.child) into.child.emplace_back(word, bits_wanted);
+        if (uint64_t bits_wanted = mask & wanted.descend) into.descend.emplace_back(word, bits_wanted);
     };
     uint32_t word = position >> 6, shift = position & 63;
     if (uint64_t low = bits << shift) put(word, low);
@@ -78,7 +79,7 @@ bool TreeRun::holds(const TreeMachine::Candidate* candidate) const {
     return true;
 }
 
-template <class Pext, class Emit>
+template <class Bits, class Emit>
 void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
     const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
@@ -89,23 +90,24 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
         for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
             if (lists[space]->empty()) continue;
             auto cross = [&](const TreeMachine::Record& record, uint64_t mask) {
-                if (mask & record.single) emit_entry(record.target, Pext::pext(mask, record.single));
+                if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
                 for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
-                    uint32_t group = record.group + std::popcount(record.pivot & ((rest & (~rest + 1)) - 1));
+                    uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
                     for (uint32_t c = m.groups_[group]; c < m.groups_[group + 1]; ++c)
                         if (holds(&m.candidates_[c])) emit_entry(m.candidates_[c].position, 1);
                 }
             };
-            m.directories_.each(label * TreeMachine::spaces + space, lists[space]->view(), scratch_, cross);
+            m.directories_.template each<Bits>(label * TreeMachine::spaces + space, lists[space]->view(), scratch_, cross);
         }
     }
 }
 
 void TreeRun::find_facts(const Locals& labels, std::string_view value) {
     for (uint32_t l = 1; l <= labels[0]; ++l) {
-        if (!machine_->valued(labels[l])) continue;
+        uint32_t group = machine_->value_group(labels[l]);
+        if (!group) continue;
         machine_->values().collect(
-            machine_->global(labels[l]), value, [&](uint32_t fact) { fact_bits_.set(fact >> 6, 1ull << (fact & 63)); },
+            group, value, [&](uint32_t fact) { fact_bits_.set(fact >> 6, 1ull << (fact & 63)); },
             [&](uint32_t begin, uint32_t end) { fact_bits_.set_run(begin, end); });
     }
     fact_bits_.list(fact_list_);
@@ -115,8 +117,9 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
     bool valued = false;
     Values::Need need;
     for (uint32_t l = 1; l <= labels[0]; ++l) {
-        if (!machine_->valued(labels[l])) continue;
-        Values::Need one = machine_->values().need(machine_->global(labels[l]));
+        uint32_t group = machine_->value_group(labels[l]);
+        if (!group) continue;
+        Values::Need one = machine_->values().need(group);
         valued = true;
         need.whole |= one.whole;
         need.numbers |= one.numbers;
@@ -157,43 +160,50 @@ void TreeRun::unload() {
     fact_list_.clear();
 }
 
-template <class Pext>
+template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels[0] == 0) return;
     find_facts(labels, value);
-    apply<Pext>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
+    apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     fact_bits_.clear(fact_list_.view());
     fact_list_.clear();
 }
 
-template <class Pext>
+template <class Bits>
 void TreeRun::texts(const Document& document, uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
         Level& level = levels_[document.depth[document.text_parent[next_text_]] + 1];
-        leaf<Pext>(text_labels_, document.value(document.text[next_text_]), level);
+        leaf<Bits>(text_labels_, document.value(document.text[next_text_]), level);
     }
 }
 
-template <class Pext>
+template <class Bits>
 void TreeRun::close(const Document& document, uint32_t element, NameResolver& names) {
     uint32_t depth = document.depth[element];
-    if (text_labels_[0]) texts<Pext>(document, document.text_end[element]);
+    if (text_labels_[0]) texts<Bits>(document, document.text_end[element]);
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
     if (machine_->has_attributes())
         for (size_t a = document.attribute_begin[element]; a < document.attribute_end(element); ++a)
-            leaf<Pext>(attribute_labels(document.attribute_name[a], names), document.value(document.attribute_value[a]), level);
+            leaf<Bits>(attribute_labels(document.attribute_name[a], names), document.value(document.attribute_value[a]), level);
     const Locals& labels = element_labels(document.name[element], names);
+    if (labels[0] == 0) {           // nobody asks for such an element: what is below passes through
+        above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
+        level.child.clear();
+        level.descend.clear();
+        if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
+        return;
+    }
     load(level);
     find_facts(labels, document, element);
-    apply<Pext>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
+    apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
     for (uint32_t i = 0; i < descend_list_.size(); ++i) above.descend.emplace_back(descend_list_.index(i), descend_list_.mask(i));
     unload();
     if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
     if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
 
-template <class Pext>
+template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;
     open_.clear();
@@ -203,14 +213,14 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
     }
     for (uint32_t i = 0; i < document.elements(); ++i) {
         uint32_t depth = document.depth[i];
-        for (; open_.size() > depth; open_.pop_back()) close<Pext>(document, open_.back(), names);
+        for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
         if (levels_.size() < depth + 2) levels_.resize(depth + 2);
         open_.push_back(i);
     }
-    for (; !open_.empty(); open_.pop_back()) close<Pext>(document, open_.back(), names);
+    for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);
-    apply<Pext>(root_labels_, [&](uint32_t position, uint64_t bits) {
-        uint32_t word = position >> 6, shift = position & 63;
+    apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {
+        uint32_t accept = machine_->accept(position), word = accept >> 6, shift = accept & 63;
         if (uint64_t low = bits << shift) out.set(word, low);
         if (shift)
             if (uint64_t high = bits >> (64 - shift)) out.set(word + 1, high);
@@ -220,9 +230,9 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
 
 void TreeRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
 #if TREECAST_X86
-    if (simd_level() == Simd::avx2) return run_with<HardPext>(document, names, out);
+    if (simd_level() == Simd::avx2) return run_with<HardBits>(document, names, out);
 #endif
-    run_with<SoftPext>(document, names, out);
+    run_with<SoftBits>(document, names, out);
 }
 
 }  // namespace treecast

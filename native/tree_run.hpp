@@ -33,16 +33,16 @@ private:
         size_t child_max = 1024, descend_max = 1024;        // lengths at which duplicates are taken out
     };
 
-    template <class Pext>
+    template <class Bits>
     void run_with(const Document& document, NameResolver& names, AcceptBits& out);
-    template <class Pext>
+    template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
-    template <class Pext>
+    template <class Bits>
     void texts(const Document& document, uint32_t until);
     // The entries that hold for something with these labels, given the sets in child_list_, descend_list_ and fact_list_.
-    template <class Pext, class Emit>
+    template <class Bits, class Emit>
     void apply(const Locals& labels, Emit&& emit);
-    template <class Pext>
+    template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
     void emit(Level& into, uint32_t position, uint64_t bits);
     bool holds(const TreeMachine::Candidate* candidate) const;

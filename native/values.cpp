@@ -4,10 +4,14 @@
 
 namespace treecast {
 
+namespace {
+constexpr uint64_t empty_place = ~0ull;
+}
+
 void Values::build(const std::vector<Condition>& conditions) {
     size_t size = 64;
     while (size < 2 * conditions.size()) size *= 2;
-    if (!conditions.empty()) table_.assign(size, none);
+    if (!conditions.empty()) table_.assign(size, empty_place);
     bounds_.assign(conditions.size(), 0);
     also_.assign(conditions.size(), none);
     ends_.push(0);
@@ -44,16 +48,18 @@ void Values::build(const std::vector<Condition>& conditions) {
 
 void Values::add_text(uint32_t fact) {
     size_t mask = table_.size() - 1;
-    size_t at = hash_bytes(text(fact), uint64_t(labels_[fact]) << 3 | static_cast<int>(facts_[fact]), seeds_) & mask;
-    while (table_[at] != none) at = (at + 1) & mask;
-    table_[at] = fact;
+    uint64_t hash = hash_bytes(text(fact), uint64_t(labels_[fact]) << 3 | static_cast<int>(facts_[fact]), seeds_);
+    size_t at = hash & mask;
+    while (table_[at] != empty_place) at = (at + 1) & mask;
+    table_[at] = hash >> 32 << 32 | fact;
 }
 
 uint32_t Values::find(uint32_t label, Fact fact, std::string_view value) const {
     size_t mask = table_.size() - 1;
-    size_t at = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(fact), seeds_) & mask;
-    for (; table_[at] != none; at = (at + 1) & mask) {
-        uint32_t i = table_[at];
+    uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(fact), seeds_);
+    for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
+        if ((table_[at] ^ hash) >> 32) continue;       // most values are nobody's: one look at the table tells
+        uint32_t i = static_cast<uint32_t>(table_[at]);
         if (labels_[i] == label && facts_[i] == fact && text(i) == value) return i;
     }
     return none;
@@ -129,11 +135,15 @@ void Values::build_automaton(Group& group) {
     }
 }
 
-Values::Need Values::need(uint32_t label) const {
-    const Group* found = group(label);
-    if (!found) return {};
-    uint32_t prefix = found->prefixes < found->prefixes_end ? prefix_sizes_[found->prefixes_end - 1] : 0;
-    return {std::max(found->text_bytes_max, prefix), found->numbers != 0, found->automaton != 0};
+uint32_t Values::group_of(uint32_t label) const {
+    auto found = std::lower_bound(groups_.begin(), groups_.end(), label, [](const Group& g, uint32_t l) { return g.label < l; });
+    return found != groups_.end() && found->label == label ? static_cast<uint32_t>(found - groups_.begin() + 1) : 0;
+}
+
+Values::Need Values::need(uint32_t number) const {
+    const Group& group = groups_[number - 1];
+    uint32_t prefix = group.prefixes < group.prefixes_end ? prefix_sizes_[group.prefixes_end - 1] : 0;
+    return {std::max(group.text_bytes_max, prefix), group.numbers != 0, group.automaton != 0};
 }
 
 uint64_t Values::bytes() const {

@@ -29,22 +29,21 @@ public:
     };
     // Takes conditions sorted by label, fact and value (bounds by number); condition i is fact i.
     void build(const std::vector<Condition>& conditions);
-    bool wanted(uint32_t label) const { return group(label) != nullptr; }
-    // How much of the value of something with this label must be known: what is longer than `bytes_max` may be cut there,
+    uint32_t group_of(uint32_t label) const;         // the number of the conditions on this label, from 1; 0: there are none
+    // How much of a value must be known for the facts of a group: what is longer than `bytes_max` may be cut there,
     // unless `whole`, and with `numbers` only if what is left cannot be a number.
     struct Need {
         uint64_t bytes_max = 0;
         bool numbers = false, whole = false;
     };
-    Need need(uint32_t label) const;
-    // Calls one(fact) or run(begin, end) for the facts of the label that hold for the value; some more than once.
+    Need need(uint32_t group) const;
+    // Calls one(fact) or run(begin, end) for the facts of a group that hold for the value; some more than once.
     template <class One, class Run>
-    void collect(uint32_t label, std::string_view value, One&& one, Run&& run) const {
-        const Group* found = group(label);
-        if (!found) return;
-        collect_texts(*found, value, one);
-        if (found->numbers) collect_numbers(*found, value, one, run);
-        if (found->automaton) collect_substrings(*found, value, one);
+    void collect(uint32_t group, std::string_view value, One&& one, Run&& run) const {
+        const Group& found = groups_[group - 1];
+        collect_texts(found, value, one);
+        if (found.numbers) collect_numbers(found, value, one, run);
+        if (found.automaton) collect_substrings(found, value, one);
     }
     template <class Visit>
     void parts(Visit&& visit) {
@@ -73,10 +72,6 @@ private:
         uint32_t byte = 0;
     };
 
-    const Group* group(uint32_t label) const {
-        auto found = std::lower_bound(groups_.begin(), groups_.end(), label, [](const Group& g, uint32_t l) { return g.label < l; });
-        return found != groups_.end() && found->label == label ? found : nullptr;
-    }
     std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
@@ -132,7 +127,7 @@ private:
     Array<uint32_t> ends_;
     Array<uint32_t> labels_;                        // by fact
     Array<Fact> facts_;
-    Array<uint32_t> table_;                         // of equalities and prefixes
+    Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the fact; none: empty
     Array<double> bounds_;                          // by fact
     Array<State> states_;                           // of all automata; 0 is none
     Array<Edge> edges_;                             // a hash table
