@@ -91,7 +91,7 @@ def test_ids_are_any_text(name: str) -> None:
     assert len(index) == 0
 
 
-@pytest.mark.parametrize("name", ["", "x" * 1025])
+@pytest.mark.parametrize("name", ["", "x" * 1025, "é" * 513])
 def test_empty_and_overlong_ids_are_refused(name: str) -> None:
     index = filled("x")
     with pytest.raises(QueryError):
@@ -101,12 +101,24 @@ def test_empty_and_overlong_ids_are_refused(name: str) -> None:
     assert index.match(DOCUMENT) == ["x"]
 
 
+@pytest.mark.parametrize("name", ["é" * 300, "x" + "é" * 300])
+def test_long_ids_in_messages_are_cut_between_characters(name: str) -> None:
+    index = filled(name)
+    with pytest.raises(QueryError, match="é"):
+        index.add(name, "//b")
+    with pytest.raises(QueryError, match="é"):
+        index.add_many([(name, "//b")])
+    with pytest.raises(KeyError, match="é"):
+        index.remove(name + "é")
+
+
 def test_lone_surrogates_are_refused() -> None:
     index = filled("x")
     with pytest.raises((QueryError, UnicodeEncodeError)):
         index.add("\ud800", "//b")
     with pytest.raises((QueryError, UnicodeEncodeError)):
         index.add("y", "/\ud800")
+    assert "\ud800" not in index
     assert index.match(DOCUMENT) == ["x"]
 
 

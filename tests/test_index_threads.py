@@ -90,6 +90,7 @@ def add_and_remove(index: Index, place: int) -> None:
 
 
 CHANGES: dict[str, Callable[[Index, int], None]] = {
+    "remove": lambda index, place: index.remove(f"s{place}"),
     "replace": lambda index, place: index.replace(f"s{place}", "/nothing"),
     "add": lambda index, place: index.add(f"n{place}", f"//b | //n{place}"),
     "add and remove": add_and_remove,
