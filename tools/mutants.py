@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant("values.hpp", "states_[state].fact != none", "states_[state].fact == none", "a substring that ends here is passed over"),
     Mutant("values.cpp", "c.fact <= Fact::greater_equal", "c.fact < Fact::greater_equal", "bounds of >= are not kept"),
     Mutant("values.cpp", "shorter.fact != none", "shorter.fact == none", "a substring inside another is lost"),
-    Mutant("values.cpp", "found->automaton != 0", "found->automaton == 0", "a long value is cut although substrings are wanted"),
+    Mutant("values.cpp", "group.automaton != 0", "group.automaton == 0", "a long value is cut although substrings are wanted"),
     # From a query to patterns.
     Mutant("pattern.cpp", "if (number == 0) number = 0;", "if (number != number) number = 0;", "-0 in a query is not 0"),
     Mutant("pattern.cpp", "facts[static_cast<int>(relation)]", "facts[static_cast<int>(relation) ^ 1]", "< is <=, > is >="),
