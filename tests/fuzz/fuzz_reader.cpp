@@ -97,7 +97,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     simd_force(0);
     std::string scalar = account(fresh, bytes);
     simd_force(1);
-    demand(account(used, bytes) == scalar, "both passes agree");
-    demand(account(used, bytes) == scalar, "a second reading agrees with the first");
+    auto agrees = [&](const char* what) {
+        std::string other = account(used, bytes);
+        if (other != scalar) std::fprintf(stderr, "a fresh reader says: %s\na used reader says: %s\n", scalar.c_str(), other.c_str());
+        demand(other == scalar, what);
+    };
+    agrees("both passes agree");
+    agrees("a second reading agrees with the first");
     return 0;
 }
