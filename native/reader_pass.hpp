@@ -172,10 +172,10 @@ struct Pass {
     TREECAST_INLINE void start_tag() {
         Document& d = state.document;
         const char* tag = at;
+        if (__builtin_expect(depth >= state.limits.depth_max, 0)) state.too_deep(tag);
         uint32_t length;
         QName* name = find_name(at + 1, NamePlace::element, length);
         at += 1 + length;
-        if (__builtin_expect(depth >= state.limits.depth_max, 0)) state.too_deep(tag);
         uint32_t element = elements++;
         d.start[element] = offset(tag);
         d.parent[element] = current;

@@ -166,3 +166,19 @@ def test_columns_outlive_their_document() -> None:
     assert starts[100] == 3 + 4 * 99
     with pytest.raises(TypeError):
         starts[0] = 1
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_known_names_change_no_error(level: int) -> None:
+    """A name that the reader has met before is not examined again; what is wrong after it is found all the same."""
+    limits = treecast.Limits(depth_max=2).native()
+    refused = []
+    for before in (b"<c/>", b"<other/>"):
+        _native.simd_force(level)
+        try:
+            with pytest.raises(treecast.DocumentError) as caught:
+                _native.read_many([before, b"<a><b><c\x14"], limits)
+        finally:
+            _native.simd_force(-1)
+        refused.append((caught.value.code, caught.value.offset))
+    assert refused == [("TC302", 6)] * 2
