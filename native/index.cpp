@@ -61,6 +61,7 @@ uint64_t Index::cache_bytes() const {
 }
 
 void Index::drop_caches() {
+    drop_spare_outputs();
     std::lock_guard lock(pool_mutex_);
     pool_.clear();
 }

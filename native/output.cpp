@@ -15,7 +15,7 @@ namespace {
 constexpr size_t huge_page = 2u << 20, first_bytes = 4096;
 
 // A few released mappings are kept for the next results: the system clears fresh pages, which costs as much as finding what is
-// written to them. PERF: bench/million.py, warm.
+// written to them. They are marked as free, so the system takes them back when it needs memory. PERF: bench/million.py, warm.
 class Spare {
 public:
     // The smallest that has `bytes`; none: nothing fits.
@@ -32,11 +32,19 @@ public:
         return found;
     }
     bool keep(const OutputMemory& memory) {
+        if (memory.mapped_bytes > bytes_max || madvise(memory.data, memory.mapped_bytes, MADV_FREE) != 0) return false;
         std::lock_guard lock(mutex_);
         if (kept_.size() == count_max || total_ + memory.mapped_bytes > bytes_max) return false;
         kept_.push_back(memory);
         total_ += memory.mapped_bytes;
         return true;
+    }
+
+    void clear() {
+        std::lock_guard lock(mutex_);
+        for (OutputMemory& memory : kept_) munmap(memory.data, memory.mapped_bytes);
+        kept_.clear();
+        total_ = 0;
     }
 
 private:
@@ -52,6 +60,8 @@ Spare& spare() {
 }
 
 }  // namespace
+
+void drop_spare_outputs() { spare().clear(); }
 
 void OutputMemory::free() {
     if (!mapped_bytes)

@@ -17,6 +17,8 @@ struct OutputMemory {
     void free();
 };
 
+void drop_spare_outputs();          // gives back what is kept for the next results, up to 64 MiB a process
+
 void grow_output(OutputMemory& memory, size_t used_bytes, size_t wanted_bytes, size_t& capacity_bytes);
 
 template <class T>

@@ -266,7 +266,10 @@ class Index:
         return Stats(*self._native.stats())
 
     def drop_caches(self) -> None:
-        """Forget what was learnt from documents; the next ones are as slow as the first."""
+        """Forget what was learnt from documents, and give back memory kept for results.
+
+        The next documents are as slow as the first.
+        """
         self._native.drop_caches()
 
     def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> int:
