@@ -108,7 +108,7 @@ def test_an_interrupt_is_130_and_one_line(tmp_path: Path) -> None:
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> bytes:
-    """What the command says when it is interrupted. An interrupt may be lost while Python starts: then it gets another."""
+    """What the command says when it is interrupted; again, should the first interrupt be lost while Python starts."""
     try:
         for _ in range(6):
             process.send_signal(signal.SIGINT)
