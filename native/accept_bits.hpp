@@ -78,7 +78,6 @@ public:
             tops_[word >> 12] = 0;
         }
     }
-    uint64_t bytes() const { return (words_.capacity() + touched_.capacity() + tops_.capacity()) * 8; }
 
 private:
     std::vector<uint64_t> words_, touched_, tops_;

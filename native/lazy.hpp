@@ -93,7 +93,6 @@ public:
     const Machine& machine() const { return *machine_; }
     void set_bytes_max(uint64_t bytes) { bytes_max_ = bytes; }
     uint64_t bytes() const;
-    uint64_t states() const { return states_.size(); }
     void forget_names();        // the name table of the reader has started afresh
 
     // Adds the accept ids of all paths that the document satisfies to `out`.

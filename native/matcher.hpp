@@ -29,7 +29,6 @@ public:
 
     void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
     uint64_t cache_bytes() const;
-    void drop_cache() { lazies_.clear(); }
 
 private:
     struct Cached {

@@ -197,7 +197,7 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
     version_ = header.version;
 }
 
-std::pair<char*, size_t> SnapshotReader::next(size_t element, size_t) {
+std::pair<char*, size_t> SnapshotReader::next(size_t element) {
     if (next_section_ >= sections_.size() || sections_[next_section_].bytes % element) damaged();
     const Section& section = sections_[next_section_++];
     return {file_.get() + section.offset, section.bytes};

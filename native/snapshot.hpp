@@ -53,11 +53,10 @@ class SnapshotReader {
 public:
     SnapshotReader(const std::string& path, bool verify);      // throws Failure, std::system_error
     bool current() const { return version_ == snapshot_version; }
-    uint32_t version() const { return version_; }
 
     template <class T>
     void operator()(Array<T>& array) {
-        auto [data, bytes] = next(sizeof(T), alignof(T));
+        auto [data, bytes] = next(sizeof(T));
         array.map(std::shared_ptr<T[]>(file_, reinterpret_cast<T*>(data)), bytes / sizeof(T));
     }
     template <class T>
@@ -71,7 +70,7 @@ private:
     struct Section {
         uint64_t offset, bytes;
     };
-    std::pair<char*, size_t> next(size_t element, size_t alignment);
+    std::pair<char*, size_t> next(size_t element);
     void take_value(void* value, size_t bytes);
 
     std::shared_ptr<char[]> file_;

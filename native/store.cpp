@@ -340,17 +340,6 @@ std::vector<uint32_t> Store::live_slots(const Body& body) const {
     return slots;
 }
 
-std::vector<Store::Subscription> Store::all() const {
-    std::lock_guard lock(write_mutex_);
-    std::vector<Subscription> out;
-    for (uint32_t s : live_slots(*body_)) {
-        size_t id = body_->id_ends[s], text = body_->text_ends[s];
-        out.push_back({std::string(body_->id_bytes.data() + id, body_->id_ends[s + 1] - id),
-                       std::string(body_->text_bytes.data() + text, body_->text_ends[s + 1] - text), body_->slot_settings[s]});
-    }
-    return out;
-}
-
 // Renumbers: everything that lives is copied into a new Body, so that what was removed gives its memory back.
 void Store::compact() {
     auto body = std::make_unique<Body>();

@@ -142,7 +142,6 @@ public:
     StoreStats stats() const;
     struct Subscription { std::string id, text; uint32_t settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
-    std::vector<Subscription> all() const;              // in order
 
 private:
     static constexpr uint8_t pending = 0xFD, in_delta = 0xFE, nowhere = 0xFF;

@@ -68,7 +68,6 @@ public:
         visit(accepts_), visit(entries_), visit(facts_), visit(has_text_), visit(has_attributes_);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
-    uint32_t global(uint32_t local) const { return labels_[local]; }
     const Values& values() const { return values_; }
     uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
     struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below

@@ -41,17 +41,8 @@ public:
         if (shift)
             if (uint64_t high = bits >> (64 - shift)) push(word + 1, high);
     }
-    void assign(WordsView v) {
-        while (index_.size() < v.size) grow();
-        if (v.size) {
-            std::memcpy(index_.data(), v.index, v.size * sizeof(uint32_t));
-            std::memcpy(mask_.data(), v.mask, v.size * sizeof(uint64_t));
-        }
-        size_ = v.size;
-    }
     void keep(uint32_t slot, uint32_t word, uint64_t bits) { index_[slot] = word; mask_[slot] = bits; }  // slot < size()
     void truncate(uint32_t size) { size_ = size; }
-    uint64_t bytes() const { return index_.capacity() * 4 + mask_.capacity() * 8; }
 
 private:
     void grow() {
