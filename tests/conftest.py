@@ -12,7 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import spark_session
 from hypothesis import HealthCheck, settings
+from spark_session import connect_address, connect_port, spark
+
+__all__ = ["connect_address", "connect_port", "spark"]  # fixtures
 
 # No clock decides a test, hence no deadlines. CI repeats itself exactly; `make long` draws anew each time.
 settings.register_profile("test", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -33,6 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("sanitized")
     else:
         settings.load_profile("test")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spark_session.mark(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

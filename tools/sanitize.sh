@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds treecast with the address and undefined-behaviour sanitizers into build/sanitize and runs the native tests there.
 #
-#   tools/sanitize.sh                   the tests that reach native code: all but those marked long or house
+#   tools/sanitize.sh                   the tests that reach native code: all but those marked long, house or spark
 #   tools/sanitize.sh tests/x.py -k y   these, with pytest's own arguments
 #
 # build/sanitize/venv sees the packages of .venv but not the treecast in it, so child processes are sanitized too. The
@@ -52,6 +52,6 @@ python=$home/venv/bin/python
 import sys, treecast._native
 sys.exit(not treecast._native.__file__.startswith(sys.argv[1]) and 'the sanitized module is not the one imported')
 " "$home/site"
-if [ $# -eq 0 ]; then set -- -m "not long and not house"; fi
+if [ $# -eq 0 ]; then set -- -m "not long and not house and not spark"; fi
 echo "treecast: the native tests under the sanitizers"
 exec "$python" -m pytest -q -p no:cacheprovider "$@"

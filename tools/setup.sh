@@ -247,7 +247,7 @@ import tomllib
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)
 extras = project["project"]["optional-dependencies"]
-wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["bench"], *extras["dev"]]
+wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["spark"], *extras["bench"], *extras["dev"]]
 print("\n".join(dict.fromkeys(wanted)))
 PY
 }

@@ -9,7 +9,8 @@
     │   └── DocumentLimitError  also a DocumentError
     ├── PeerError       TC4xx   the other side broke protocol
     ├── SnapshotError   TC5xx   not ours, wrong version, corrupt
-    └── AccessError     TC6xx   not allowed
+    ├── AccessError     TC6xx   not allowed
+    └── PipelineError   TC7xx   the job cannot run so          Spark or Java is missing, a wrong column, a missing file
 
 Example:
 
@@ -106,6 +107,13 @@ class SnapshotError(TreecastError):
 
 class AccessError(TreecastError):
     """A request beyond the rights of who made it."""
+
+
+class PipelineError(TreecastError):
+    """A job that cannot run as it is described; the hint says what to change."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
 
 
 def _rebuild(kind: type[TreecastError], message: str) -> TreecastError:

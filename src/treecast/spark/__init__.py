@@ -1,0 +1,1 @@
+"""treecast on Spark."""

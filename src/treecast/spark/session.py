@@ -1,0 +1,145 @@
+"""A Spark session that suits treecast and keeps quiet.
+
+`start` makes one, or takes the one that runs already: for the command line, tests and measurements. Use your own
+wherever you have one; treecast needs no setting of this file, and `SETTINGS` says which ones pay and why.
+
+    from treecast.spark.session import start
+    spark = start("local[2]", log="spark.log")
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treecast.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+
+SETTINGS: Mapping[str, str] = {
+    # Batches of a few megabytes cost far less than Spark's default of 10,000 rows, however large these are.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    # A native crash then shows where it happened instead of "worker exited unexpectedly".
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # One sentence per failure: the Python frames between Spark and treecast help nobody.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "2g",
+}
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+def start(
+    master: str = "local[2]",
+    *,
+    name: str = "treecast",
+    log: str | Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session on `master`; what Spark has to say goes to the file `log`, or nowhere.
+
+    `settings` come on top of `SETTINGS`. Raises PipelineError, in one sentence, when pyspark or Java is missing or
+    Spark does not start.
+    """
+    check()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no look-up of the host's name, and no warning about it
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryDirectory(prefix="treecast-") as directory:
+        log_path = Path(os.devnull if log is None else log).absolute()
+        properties = Path(directory, "log4j2.properties")
+        properties.write_text(_LOG4J.format(log=log_path), encoding="utf-8")
+        java_options = f"-Dlog4j2.configurationFile={properties.as_uri()}"
+        given = (settings or {}).get("spark.driver.extraJavaOptions", "")
+        builder = builder.config("spark.driver.extraJavaOptions", f"{java_options} {given}".strip())
+        with _output_to(log_path):  # the JVM inherits it, and with it the Python workers
+            try:
+                return builder.getOrCreate()
+            except (PySparkException, RuntimeError, OSError) as error:
+                reason = str(error).strip().splitlines()[0]
+                told = "" if log is None else f"; see {log}"
+                raise PipelineError(f"Spark did not start on {master}: {reason}{told}", code="TC702") from error
+
+
+def check() -> None:
+    """Raise PipelineError, in one sentence with what to do, unless Spark can be started here."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise PipelineError("Spark is not installed", code="TC701", hint="pip install 'treecast[spark]'")
+    version = java_version()
+    if version is None:
+        raise PipelineError(
+            "Spark needs Java, and none was found",
+            code="TC701",
+            hint=f"install Java {JAVA_VERSION_MIN} or newer (Debian: openjdk-17-jre-headless), or set JAVA_HOME",
+        )
+    if version < JAVA_VERSION_MIN:
+        raise PipelineError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer, and this is Java {version}",
+            code="TC701",
+            hint="install a newer one, or set JAVA_HOME",
+        )
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark would use, or None."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        return None
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    quoted = told.split('"')
+    if len(quoted) < 2:
+        return None
+    major = quoted[1].removeprefix("1.").split(".")[0].split("-")[0]
+    return int(major) if major.isdigit() else None
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Let processes started meanwhile write to the end of a file what they would print."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    sink = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        yield
+    finally:
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in (sink, *saved):
+            os.close(descriptor)
