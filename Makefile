@@ -15,19 +15,21 @@ help:  ## list the commands
 setup:  ## make .venv with treecast built and installed in it
 	@bash tools/setup.sh
 
-demo: setup  ## match the embedded sample; results/ holds what came out
+demo:  ## match the embedded sample; results/ holds what came out
+	@bash tools/setup.sh java
 	@bash tools/demo.sh $(SAMPLE)
 
-test: setup  ## the test suite, then the native part of it under the sanitizers: what CI runs
-	@$(PYTHON) -m pytest $(PYTEST_ARGS)
-	@bash tools/sanitize.sh
+test:  ## the test suite, then the native part of it under the sanitizers: what CI runs
+	@bash tools/setup.sh maybe-java
+	@bash tools/test.sh $(PYTEST_ARGS)
 
 check: setup  ## the linters and the type checker
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
 
-long: setup  ## the full-size checks: hours of CPU, results for bench/record/
+long:  ## the full-size checks: hours of CPU, results for bench/record/
+	@bash tools/setup.sh java
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
 	@$(PYTHON) tools/mutants.py
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh

@@ -7,6 +7,7 @@ is about. Nothing is installed and nothing is fetched.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -197,6 +198,105 @@ def test_apt_that_does_not_help_ends_with_the_line(machine: Machine) -> None:
     assert len(apt_log(machine)) in (1, 2)  # with the package lists fetched first where there are none
     assert result.stderr.count("\n") == 1
     assert "missing: Python 3.11 or newer" in result.stderr
+
+
+JAVA = r"(openjdk-17|default)-jre-headless"  # by the release of the system
+
+
+def java_that_says(line: str) -> str:
+    return f"echo '{line}' >&2"
+
+
+@pytest.mark.parametrize("java", [None, 'openjdk version "11.0.22" 2024-01-16', 'java version "1.8.0_392"', "no idea"])
+def test_missing_java(machine: Machine, java: str | None) -> None:
+    machine.fake("python3", PYTHON_COMPLETE)
+    machine.fake("c++", "exit 0")
+    if java:
+        machine.fake("java", java_that_says(java))
+    line = refusal(machine, "java", TREECAST_PYTHON="python3")
+    assert "missing: Java 17 or newer; run as root: apt-get install" in line
+    assert re.search(rf"--no-install-recommends {JAVA}$", line)
+
+
+def test_java_shares_the_line(machine: Machine) -> None:
+    line = refusal(machine, "java", TREECAST_PYTHON="absent")
+    assert "missing: Python 3.11 or newer with venv and Python.h, a C++20 compiler, Java 17 or newer;" in line
+    assert re.search(rf"python3 python3-venv python3-dev g\+\+ {JAVA}$", line)
+    assert refusal(machine, "maybe-java", TREECAST_PYTHON="absent") == line
+
+
+def test_java_home_comes_before_the_path(machine: Machine, tmp_path: Path) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.fake("java", java_that_says('openjdk version "21.0.1" 2023-10-17'))
+    line = refusal(machine, "java", TREECAST_PYTHON="python3", JAVA_HOME=str(tmp_path))
+    assert line.endswith(
+        f"missing: Java 17 or newer in JAVA_HOME, which is {tmp_path}; let JAVA_HOME name one, or unset it"
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(machine.programs / "java")
+    assert machine.setup("java", TREECAST_PYTHON="python3", JAVA_HOME=str(tmp_path)).returncode == 0
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "17-ea", "25"])
+def test_java_is_found_on_the_path(machine: Machine, version: str) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.fake("java", java_that_says(f'openjdk version "{version}" 2025-04-15'))
+    assert machine.setup("java", TREECAST_PYTHON="python3").returncode == 0
+
+
+def test_root_installs_java_with_the_rest(machine: Machine) -> None:
+    machine.fake("id", "echo 0")
+    machine.fake("python3", PYTHON_COMPLETE)
+    machine.setup("java", TREECAST_PYTHON="python3")
+    installs = {line for line in apt_log(machine) if line.startswith("install")}
+    assert len(installs) == 1
+    assert re.fullmatch(rf"install -y --no-install-recommends g\+\+ {JAVA}", installs.pop())
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+def test_the_venv_is_made_where_only_java_stays_missing(machine: Machine, user: str) -> None:
+    fake_python_that_makes_venvs(machine)
+    machine.fake("id", f"echo {user}")
+    done = machine.setup("maybe-java", TREECAST_PYTHON="python3")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert (machine.checkout / ".venv" / "treecast.stamp").exists()
+    assert bool(apt_log(machine)) == (user == "0")
+    assert machine.setup("java", TREECAST_PYTHON="python3", TREECAST_NO_APT="1").returncode == 2
+
+
+def run_tests(machine: Machine, pytest_status: int) -> tuple[int, list[str], str]:
+    """tools/test.sh with a pytest that ends so: its status, what pytest was asked for, and what is on stderr."""
+    fake_python_that_makes_venvs(machine)
+    assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+    log = machine.programs.parent / "pytest.log"
+    (machine.checkout / ".venv" / "bin" / "python").unlink()
+    (machine.checkout / ".venv" / "bin" / "python").symlink_to(machine.programs / "tester")
+    tester = f'case "$*" in *pytest*) echo "$*" >> "{log}"; exit {pytest_status};; esac'
+    machine.fake("tester", tester)
+    (machine.checkout / "tools" / "sanitize.sh").write_text(f'echo sanitizers >> "{log}"\n')
+    command = ["/bin/bash", str(machine.checkout / "tools" / "test.sh"), "-x"]
+    environment = {"PATH": str(machine.programs), "TREECAST_PYTHON": "python3"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, log.read_text().splitlines(), done.stderr
+
+
+def test_without_java_the_other_tests_run_and_the_line_fails_it(machine: Machine) -> None:
+    status, asked, said = run_tests(machine, 0)
+    assert status == 2
+    assert asked == ["-m pytest -m not long and not spark -x", "sanitizers"]
+    assert re.fullmatch(rf"treecast set-up: missing: Java 17 or newer; run as root: apt-get .* {JAVA}\n", said)
+
+
+def test_without_java_failed_tests_count_first(machine: Machine) -> None:
+    status, asked, said = run_tests(machine, 1)
+    assert (status, len(asked)) == (1, 1)
+    assert "missing: Java 17 or newer" in said
+
+
+def test_with_java_all_tests_run(machine: Machine) -> None:
+    machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
+    assert run_tests(machine, 0) == (0, ["-m pytest -m not long -x", "sanitizers"], "")
 
 
 def fake_python_that_makes_venvs(machine: Machine) -> None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Does a clean clone work where there is nothing but make and git? Builds a minimal Debian 12 with debootstrap, clones this
 # checkout's HEAD into it, and runs `make demo` and `make test` as an ordinary user and as root. Needs root, on a Debian.
+# Java is among what is missing at first; at last it is hidden, to see that the other tests run and the line ends them.
 #
 # The Debian mirror, pip's configuration and the certificates are those that this machine itself uses, found out at run time.
 # What was seen goes to build/minimal-debian.md. All mounts live in a namespace of their own and vanish with it.
@@ -108,14 +109,17 @@ inside() {    # inside USER VARIABLE=… make TARGET: a command in that user's c
 
 failed=0
 number=0
-try() {    # try USER EXPECTED-STATUS command…
-    local user=$1 expected=$2 log status=0 began=$SECONDS verdict=ok
+try() {    # try USER EXPECTED-STATUS command…; late-2 expects the refusal of 2 after everything else has run
+    local user=$1 late=$2 expected=${2#late-} log status=0 began=$SECONDS verdict=ok
     shift 2
     number=$((number + 1))
     log=$logs/$number.log
     inside "$user" "$@" >"$log" 2>&1 </dev/null || status=$?
     [ $status -eq "$expected" ] || verdict="FAILED, $expected was expected"
-    if [ "$expected" -eq 2 ]; then
+    if [ "$late" = late-2 ]; then
+        [ "$(grep -c '^=.* passed.* in ' "$log")" -ge 1 ] || verdict="FAILED, the other tests were not run"
+        [[ "$(grep -v '^make: ' "$log" | tail -n 1)" == *"missing: Java"* ]] || verdict="FAILED, the last line is another"
+    elif [ "$expected" -eq 2 ]; then
         # One line and nothing else but make's own; and not a file more than the clone had.
         [ "$(grep -vc '^make: ' "$log")" -eq 1 ] || verdict="FAILED, not exactly one line"
         [ -z "$(inside "$user" git status --porcelain --ignored)" ] || verdict="FAILED, something was created"
@@ -145,6 +149,7 @@ try root 0 make demo
 try root 0 make test
 inside someone mkdir -p .venv/bin    # as a failed `python3 -m venv` leaves it
 try someone 0 make test
+try someone late-2 JAVA_HOME=/nowhere make test
 try someone 0 make demo
 try someone 0 make demo
 echo "treecast: written to build/minimal-debian.md"

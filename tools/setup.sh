@@ -2,6 +2,8 @@
 # Makes .venv, with treecast built and installed in it. Every make target that needs it calls this first.
 #
 #   tools/setup.sh             the venv
+#   tools/setup.sh java        the venv, and Java for Spark
+#   tools/setup.sh maybe-java  the same, but where Java can only be missed the venv is made all the same
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
 #   tools/setup.sh debootstrap the venv, and what makes a minimal Debian
 #
@@ -10,13 +12,14 @@
 # else named in exactly one line, with exit status 2; (4) the venv is made and its stamp written last, so that a venv without
 # a stamp is a half-made one, removed and made again. A change of pyproject.toml, CMakeLists.txt or native/ reinstalls.
 #
-# Settings: TREECAST_PYTHON (the Python to use instead of the first that fits), TREECAST_NO_APT=1, CXX.
+# Settings: TREECAST_PYTHON (the Python to use instead of the first that fits), TREECAST_NO_APT=1, CXX, JAVA_HOME.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 unset PYTHONPATH PYTHONHOME
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
 DISK_MB_MIN=3072
+JAVA_VERSION_MIN=17
 VENV=.venv
 STAMP=$VENV/treecast.stamp
 LOG=build/setup.log
@@ -129,6 +132,32 @@ check_compiler() {
     lack "a C++20 compiler" g++
 }
 
+# The Java that Spark would take: JAVA_HOME's if that is set, else the first on the PATH.
+check_java() {
+    local java=java version=""
+    [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
+    version=$("$java" -version 2>&1 | sed -n 's/^[^"]* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1)
+    [ "${version:-0}" -lt $JAVA_VERSION_MIN ] || return
+    if [ -n "${JAVA_HOME:-}" ]; then    # no package changes where that points
+        trouble "Java $JAVA_VERSION_MIN or newer in JAVA_HOME, which is $JAVA_HOME" "let JAVA_HOME name one, or unset it"
+    else
+        lack "Java $JAVA_VERSION_MIN or newer" "$(java_package)"
+    fi
+}
+
+# Debian up to 12 and Ubuntu before 24.04 name the version; their default may be older, that of later ones is newer, and
+# these no longer have version 17.
+java_package() {
+    local system release
+    # shellcheck source=/dev/null
+    read -r system release < <(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-99}")
+    case ${system:-} in
+        debian) [ "${release%%.*}" -gt 12 ] ;;
+        ubuntu) [ "${release%%.*}" -ge 24 ] ;;
+        *) false ;;
+    esac && echo default-jre-headless || echo openjdk-17-jre-headless
+}
+
 check_fuzzer() {
     local version probe found=no
     probe=$(mktemp)    # linking is the test: the compiler may be there without the library
@@ -154,9 +183,13 @@ join() {    # join ", " a b c
 }
 
 examine() {
-    lacks=() packages=() troubles=() remedies=()
-    local check
-    for check in "$@"; do "check_$check"; done
+    lacks=() packages=() troubles=() remedies=() indispensable=0
+    local check before
+    for check in "$@"; do
+        before=$((${#lacks[@]} + ${#troubles[@]}))
+        "check_${check#maybe-}"
+        [[ $check == maybe-* ]] || indispensable=$((indispensable + ${#lacks[@]} + ${#troubles[@]} - before))
+    done
     [ ${#lacks[@]} -eq 0 ] && [ ${#troubles[@]} -eq 0 ]
 }
 
@@ -288,14 +321,17 @@ if ! current; then
     checks+=("$@")
 fi
 if ! examine "${checks[@]+"${checks[@]}"}"; then
-    may_install || refuse
-    lock
-    : >"$LOG"
-    installed=yes
-    apt_install || installed=no    # one package of many may have failed, and not one that matters: look again
-    hash -r
-    if ! examine "${checks[@]}"; then
-        [ $installed = yes ] || tail -n 20 "$LOG" >&2
+    if may_install; then
+        lock
+        : >"$LOG"
+        installed=yes
+        apt_install || installed=no    # one package of many may have failed, and not one that matters: look again
+        hash -r
+        if ! examine "${checks[@]}" && [ $indispensable -gt 0 ]; then
+            [ $installed = yes ] || tail -n 20 "$LOG" >&2
+            refuse
+        fi
+    elif [ $indispensable -gt 0 ]; then
         refuse
     fi
 fi
