@@ -76,28 +76,28 @@ struct Texts {
     std::string_view operator[](size_t i) const { return {bytes + ends[i], static_cast<size_t>(ends[i + 1] - ends[i])}; }
 };
 
-nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> items) {
+nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> items, size_t listed_max) {
     nb::list out;
     for (const Refusal& refusal : refused) {
-        if (out.size() == 20) break;
+        if (out.size() == listed_max) break;
         const Item& item = items[refusal.item];
-        out.append(nb::make_tuple(nb::str(item.id.data(), item.id.size()), to_python(refusal.failure, item.text)));
+        out.append(nb::make_tuple(refusal.item, nb::str(item.id.data(), item.id.size()), to_python(refusal.failure, item.text)));
     }
     return out;
 }
 
-// None when all were added; otherwise how many were refused, and the first twenty as (id, error).
-nb::object add_items(Index& index, std::span<const Item> items) {
+// None when all were added; otherwise how many were refused, and the first of them as (number, id, error).
+nb::object add_items(Index& index, std::span<const Item> items, size_t listed_max) {
     std::vector<Refusal> refused;
     {
         nb::gil_scoped_release released;
         index.store().add(items, refused);
     }
     if (refused.empty()) return nb::none();
-    return nb::make_tuple(refused.size(), refusals(refused, items));
+    return nb::make_tuple(refused.size(), refusals(refused, items, listed_max));
 }
 
-nb::object add_pairs(Index& index, nb::list pairs, const std::vector<uint32_t>& settings) {
+nb::object add_pairs(Index& index, nb::list pairs, const std::vector<uint32_t>& settings, size_t listed_max) {
     if (pairs.size() != settings.size()) throw nb::value_error("one settings number for each pair");
     std::vector<Item> items;
     items.reserve(pairs.size());
@@ -106,16 +106,18 @@ nb::object add_pairs(Index& index, nb::list pairs, const std::vector<uint32_t>& 
         items.push_back({utf8(PyTuple_GET_ITEM(pair.ptr(), 0), "an id"), utf8(PyTuple_GET_ITEM(pair.ptr(), 1), "a query"),
                          settings[items.size()]});
     }
-    return add_items(index, items);
+    return add_items(index, items, listed_max);
 }
 
+// The columns of an Arrow table by their addresses; `settings` is 0 where all have the default ones.
 nb::object add_arrow(Index& index, size_t count, uintptr_t id_ends, uintptr_t id_bytes, uintptr_t query_ends,
-                     uintptr_t query_bytes, std::optional<std::vector<uint32_t>> settings, uint32_t default_settings) {
+                     uintptr_t query_bytes, uintptr_t settings, uint32_t default_settings, size_t listed_max) {
     Texts ids{reinterpret_cast<const int64_t*>(id_ends), reinterpret_cast<const char*>(id_bytes)};
     Texts queries{reinterpret_cast<const int64_t*>(query_ends), reinterpret_cast<const char*>(query_bytes)};
     std::vector<Item> items(count);
-    for (size_t i = 0; i < count; ++i) items[i] = {ids[i], queries[i], settings ? settings->at(i) : default_settings};
-    return add_items(index, items);
+    const auto* numbers = reinterpret_cast<const uint32_t*>(settings);
+    for (size_t i = 0; i < count; ++i) items[i] = {ids[i], queries[i], numbers ? numbers[i] : default_settings};
+    return add_items(index, items, listed_max);
 }
 
 void add_one(Index& index, nb::handle id, nb::handle query, uint32_t settings) {
@@ -158,13 +160,14 @@ struct Matches {
     std::unique_ptr<ArrowArrayStream> stream;
     size_t documents = 0, matches = 0;
     std::vector<Rejected> rejected;
+    std::vector<int64_t> ends{0}, nanoseconds;      // matches up to each document; time of each, if asked for
     ~Matches() {
         if (stream && stream->release) stream->release(stream.get());
     }
 };
 
 std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t matches_max,
-                                    int64_t first) {
+                                    int64_t first, bool timed) {
     Buffers buffers(documents);
     auto out = std::make_unique<Matches>();
     out->stream = std::make_unique<ArrowArrayStream>();
@@ -173,11 +176,14 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     {
         nb::gil_scoped_release released;
         try {
-            Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull});
+            Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull, timed});
             out->documents = batch.documents;
             out->matches = batch.matches();
-            for (Chunk& chunk : batch.chunks)
+            for (Chunk& chunk : batch.chunks) {
                 for (Rejected& rejected : chunk.rejected) out->rejected.push_back(std::move(rejected));
+                for (uint32_t count : chunk.counts) out->ends.push_back(out->ends.back() + count);
+                out->nanoseconds.insert(out->nanoseconds.end(), chunk.nanoseconds.begin(), chunk.nanoseconds.end());
+            }
             export_matches(std::move(batch), first, out->stream.get());
         } catch (const BatchFailure& failure) {
             failed = failure.rejected;
@@ -191,6 +197,8 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     }
     return out;
 }
+
+nb::bytes to_bytes(const std::vector<int64_t>& numbers) { return nb::bytes(numbers.data(), numbers.size() * sizeof(int64_t)); }
 
 void release_capsule(PyObject* capsule) {
     auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule, "arrow_array_stream"));
@@ -240,6 +248,8 @@ void bind_index(nb::module_& m) {
     nb::class_<Matches>(m, "Matches")
         .def_ro("documents", &Matches::documents)
         .def_ro("matches", &Matches::matches)
+        .def_prop_ro("ends", [](const Matches& m) { return to_bytes(m.ends); }, "int64: matches before each document, and in all.")
+        .def_prop_ro("nanoseconds", [](const Matches& m) { return to_bytes(m.nanoseconds); }, "int64: what each document took.")
         .def_prop_ro("rejected", [](const Matches& matches) {
             nb::list out;
             for (const Rejected& r : matches.rejected) out.append(nb::make_tuple(r.document, to_python(r.failure)));
@@ -258,9 +268,9 @@ void bind_index(nb::module_& m) {
             return self.store().settings({to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)});
         }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"), "The number of these settings.")
         .def("add", &add_one, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
-        .def("add_pairs", &add_pairs, nb::arg("pairs"), nb::arg("settings"))
+        .def("add_pairs", &add_pairs, nb::arg("pairs"), nb::arg("settings"), nb::arg("listed_max"))
         .def("add_arrow", &add_arrow, nb::arg("count"), nb::arg("id_ends"), nb::arg("id_bytes"), nb::arg("query_ends"),
-             nb::arg("query_bytes"), nb::arg("settings").none(), nb::arg("default_settings"))
+             nb::arg("query_bytes"), nb::arg("settings"), nb::arg("default_settings"), nb::arg("listed_max"))
         .def("replace", [](Index& self, nb::handle id, nb::handle query, uint32_t settings) {
             std::string_view name = utf8(id, "an id"), text = utf8(query, "a query");
             std::optional<Failure> failed;
@@ -292,7 +302,8 @@ void bind_index(nb::module_& m) {
         .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
         .def("match", &match_one, nb::arg("document"))
-        .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"))
+        .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"),
+             nb::arg("timed") = false)
         .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8
             std::string_view text(about.c_str(), about.size());
             std::string name(path.c_str(), path.size());

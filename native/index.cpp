@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <exception>
 #include <system_error>
 #include <thread>
@@ -12,6 +13,19 @@ namespace treecast {
 namespace {
 
 constexpr size_t pool_max = 64, chunk_documents_max = 512;
+
+class Stopwatch {
+public:
+    explicit Stopwatch(bool running) {
+        if (running) begin_ = std::chrono::steady_clock::now();
+    }
+    int64_t nanoseconds() const {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin_).count();
+    }
+
+private:
+    std::chrono::steady_clock::time_point begin_;
+};
 
 }  // namespace
 
@@ -112,6 +126,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                 chunk.first = c * per_chunk;
                 for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
                     size_t before = chunk.slots.size();
+                    Stopwatch stopwatch(options.timed);
                     try {
                         matcher->match(*batch.view, documents[d], chunk.slots);
                     } catch (const Failure& failure) {
@@ -123,6 +138,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                         }
                     }
                     chunk.counts.push_back(static_cast<uint32_t>(chunk.slots.size() - before));
+                    if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
                 }
                 matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
             }

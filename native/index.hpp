@@ -25,6 +25,7 @@ struct BatchFailure {                  // thrown by match_many: the first docume
 struct Chunk {                         // the matches of some neighbouring documents
     size_t first = 0;                  // number of its first document
     std::vector<uint32_t> counts;      // matches by document
+    std::vector<int64_t> nanoseconds;  // spent on each document; empty unless asked for
     Output<int32_t> slots;
     std::vector<Rejected> rejected;
 };
@@ -40,6 +41,7 @@ struct BatchOptions {
     size_t threads = 1;
     bool report = false;               // collect rejected documents instead of throwing the first
     uint64_t matches_max = ~0ull;      // begin no further documents after so many matches
+    bool timed = false;                // measure each document
 };
 
 class Index {

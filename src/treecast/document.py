@@ -24,7 +24,8 @@ import html.entities
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 from treecast import _native
 
@@ -55,6 +56,26 @@ class Limits:
     def native(self) -> _native.Limits:
         """The form that native code takes."""
         return _native.Limits(*astuple(self))
+
+
+def arrow_views(documents: Any) -> list[memoryview]:
+    """The values of an Arrow array of binary or string, uncopied; a null is an empty one."""
+    import pyarrow as pa
+
+    views: list[memoryview] = []
+    for chunk in documents.chunks if isinstance(documents, pa.ChunkedArray) else [documents]:
+        kind = chunk.type
+        large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+        if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+            raise TypeError(f"documents are an array of binary or string, not of {kind}")
+        if not len(chunk):
+            continue
+        _, ends, data = chunk.buffers()
+        numbers = memoryview(ends).cast("B").cast("q") if large else memoryview(ends).cast("B").cast("i")
+        places = numbers[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
+        whole = memoryview(data if data is not None else b"")
+        views += [whole[begin:end] for begin, end in pairwise(places)]
+    return views
 
 
 def native_entities(entities: EntityTexts) -> _native.Entities | None:

@@ -23,17 +23,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
-from treecast.document import Bytes, EntityTexts, Limits, native_entities
-from treecast.errors import QueryError, SnapshotError, TreecastError
+from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_entities
+from treecast.errors import QueryError, SnapshotError
 from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Stats, Subscription
-from treecast.subscriptions import addresses, from_arrow, from_items
+from treecast.subscriptions import LISTED_MAX, add_reporting, addresses, all_refused, from_arrow, from_items
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    Subscriptions: TypeAlias = pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
 
 CACHE_BYTES_MAX = 256 << 20
 BATCH_DOCUMENTS_MAX = 4096
@@ -84,31 +86,49 @@ class Index:
         else:
             self._native.add(id, query, self._settings(namespaces, ordered, deliver))
 
+    @overload
+    def add_many(self, subscriptions: Subscriptions, *, on_refused: Literal["raise"] = "raise") -> None: ...
+
+    @overload
+    def add_many(self, subscriptions: Subscriptions, *, on_refused: Literal["report"]) -> pa.Table: ...
+
     def add_many(
-        self, subscriptions: pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
-    ) -> None:
+        self, subscriptions: Subscriptions, *, on_refused: Literal["raise", "report"] = "raise"
+    ) -> pa.Table | None:
         """Add all of them, or none: one refused query or id refuses the whole; the QueryError lists up to twenty.
 
         Takes (id, query) pairs, `Subscription`s, mappings with those keys, or an Arrow table with the columns `id` and
-        `query` and, if wanted, `namespaces`, `ordered` and `deliver`.
+        `query` and, if wanted, `namespaces`, `ordered` and `deliver`. With `on_refused="report"` the good ones are
+        added, and the answer is a table of the others: row, id, query, code, message, position.
         """
-        refused: Any
-        if hasattr(subscriptions, "schema"):
-            ids, queries, rows = from_arrow(subscriptions)
-            (id_ends, id_bytes), (query_ends, query_bytes) = addresses(ids), addresses(queries)
-            settings = (
-                None if rows is None else [self._settings(row.namespaces, row.ordered, row.deliver) for row in rows]
-            )
-            refused = self._native.add_arrow(
-                len(ids), id_ends, id_bytes, query_ends, query_bytes, settings, self._default_settings
+        if on_refused not in ("raise", "report"):
+            raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
+        given = subscriptions if hasattr(subscriptions, "schema") else from_items(subscriptions)
+        if on_refused == "report":
+            return add_reporting(given, self._add_all)
+        refused = self._add_all(given, LISTED_MAX)
+        if refused is not None:
+            raise all_refused(*refused)
+        return None
+
+    def _add_all(self, given: Any, listed_max: int) -> tuple[int, list[tuple[int, str, QueryError]]] | None:
+        """None when all were added; otherwise none was: how many are refused, and the first of them."""
+        answer: Any
+        if hasattr(given, "schema"):
+            columns = from_arrow(given)
+            numbers = columns.numbers([self._settings(*settings) for settings in columns.settings])
+            answer = self._native.add_arrow(
+                len(columns.ids),
+                *addresses(columns.ids),
+                *addresses(columns.queries),
+                0 if numbers is None else numbers.buffers()[1].address,
+                self._default_settings,
+                listed_max,
             )
         else:
-            items = from_items(subscriptions)
-            refused = self._native.add_pairs(
-                [_pair(item) for item in items], [self._settings_of(item) for item in items]
-            )
-        if refused is not None:
-            raise _all_refused(*refused)
+            pairs, settings = [_pair(item) for item in given], [self._settings_of(item) for item in given]
+            answer = self._native.add_pairs(pairs, settings, listed_max)
+        return answer  # type: ignore[no-any-return]
 
     def replace(
         self,
@@ -315,23 +335,6 @@ def _pair(item: tuple[str, str] | Subscription) -> tuple[str, str]:
     return (item.id, item.query) if isinstance(item, Subscription) else item
 
 
-def _all_refused(count: int, refused: list[tuple[str, TreecastError]]) -> QueryError:
-    listed = tuple((id, str(error)) for id, error in refused)
-    if count == 1:
-        text, hint = f"nothing was added: the subscription {refused[0][0]!r} was refused", ""
-    else:
-        text, hint = (
-            f"nothing was added: {count} subscriptions were refused",
-            "leave them out or mend them, and add all again",
-        )
-    for id, message in listed:
-        text += f"\n{id[:80]!r}: {message}"
-    first = refused[0][1]
-    error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint or first.hint, refused=listed)
-    error.position = getattr(first, "position", 0)
-    return error
-
-
 def _check_on_error(on_error: str) -> bool:
     if on_error not in ("raise", "report"):
         raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
@@ -348,8 +351,7 @@ def _as_sequence(documents: Sequence[Bytes]) -> Sequence[Bytes]:
     if isinstance(documents, (bytes, bytearray, memoryview, str)):
         raise TypeError("match_many takes a sequence of documents; for a single one use match()")
     if hasattr(documents, "to_pylist"):
-        scalars: Iterable[Any] = documents
-        return [scalar.as_buffer() for scalar in scalars]
+        return arrow_views(documents)
     return documents if isinstance(documents, (list, tuple)) else list(documents)
 
 

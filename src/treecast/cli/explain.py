@@ -22,7 +22,6 @@ from treecast.cli.excerpt import Mark, excerpt
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, QueryError
 from treecast.explain import Condition, Explanation, explain
-from treecast.model import Subscription
 from treecast.subscriptions import from_arrow
 
 DESCRIPTION = """\
@@ -161,9 +160,9 @@ def _find(options: argparse.Namespace, form: str, namespaces: dict[str, str]) ->
     if not rows:
         message = f"{printable(options.subscriptions)}: there is no subscription {options.id!r}"
         raise QueryError(message, code="TC143", hint="check the id")
-    _, queries, settings = from_arrow(table.slice(rows[0], 1))
-    found = settings[0] if settings else Subscription(options.id, queries[0].as_py())
-    return Question(found.query, {**namespaces, **found.namespaces}, found.ordered or options.ordered)
+    found = from_arrow(table.slice(rows[0], 1))
+    bindings, ordered, _ = found.settings[0] if found.settings else ({}, False, "")
+    return Question(found.queries[0].as_py(), {**namespaces, **bindings}, ordered or options.ordered)
 
 
 def _coloured() -> bool:

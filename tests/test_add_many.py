@@ -1,0 +1,111 @@
+"""Many subscriptions at once: tables with settings, and what is refused of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import treecast
+
+MAP = pa.map_(pa.string(), pa.string())
+
+
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    schema = [
+        ("id", pa.string()),
+        ("query", pa.string()),
+        ("namespaces", MAP),
+        ("ordered", pa.bool_()),
+        ("deliver", pa.string()),
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema(schema))
+
+
+def test_every_row_keeps_its_own_settings() -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "query": "/x:a", "namespaces": [("x", "urn:one")]},
+        {"id": "b", "query": "/x:a", "namespaces": [("x", "urn:two")]},
+        {"id": "c", "query": "/*[b][c]", "ordered": True, "deliver": "elements"},
+        {"id": "d", "query": "/*[c][b]", "ordered": True},
+        {"id": "e", "query": "/*[c][b]"},
+        {"id": "f", "query": "/x:a", "namespaces": [("y", "urn:three"), ("x", "urn:one")]},
+    ]
+    whole = table(rows)
+    pieces = pa.concat_tables([whole.slice(0, 2), whole.slice(2, 1), whole.slice(3)])
+    for given in (whole, pieces, whole.slice(0, 6)):
+        index = treecast.Index()
+        index.add_many(given)
+        assert index.match(b'<a xmlns="urn:one"><b xmlns=""/><c xmlns=""/></a>') == ["a", "c", "e", "f"]
+        assert index.match(b'<a xmlns="urn:two"/>') == ["b"]
+        assert index["c"].deliver == "elements" and index["d"].deliver == "document"
+        assert index["f"].namespaces == {"x": "urn:one", "y": "urn:three"}
+
+
+def test_a_slice_of_a_table_is_that_slice() -> None:
+    whole = table([{"id": str(n), "query": "/p:a", "namespaces": [("p", f"urn:{n % 3}")]} for n in range(12)])
+    index = treecast.Index()
+    index.add_many(whole.slice(4, 5))
+    assert index.match(b'<a xmlns="urn:1"/>') == ["4", "7"]
+
+
+@pytest.mark.parametrize(
+    "namespaces",
+    [pa.array(["x=urn:one", None]), pa.array(['{"x": "urn:one"}', ""]), pa.array([{"x": "urn:one"}, None])],
+)
+def test_namespaces_in_every_spelling(namespaces: pa.Array) -> None:
+    index = treecast.Index()
+    index.add_many(pa.table({"id": ["a", "b"], "query": ["/x:a", "/a"], "namespaces": namespaces}))
+    assert index.match(b'<a xmlns="urn:one"/>') == ["a"]
+    assert index.match(b"<a/>") == ["b"]
+
+
+def test_report_adds_the_good_and_lists_the_others() -> None:
+    given = table(
+        [
+            {"id": "a", "query": "/a"},
+            {"id": None, "query": "/a"},
+            {"id": "b", "query": "a b"},
+            {"id": "a", "query": "//c"},
+            {"id": "c", "query": None},
+            {"id": "d", "query": "//c"},
+        ]
+    )
+    index = treecast.Index()
+    refused = index.add_many(given, on_refused="report")
+    assert index.match(b"<a><c/></a>") == ["a", "d"]
+    assert refused.column("row").to_pylist() == [1, 2, 3, 4]
+    assert refused.column("id").to_pylist() == [None, "b", "a", "c"]
+    assert refused.column("code").to_pylist()[2] == "TC141"
+    assert refused.column("query").to_pylist() == ["/a", "a b", "//c", None]
+
+
+def test_report_takes_pairs_and_subscriptions_too() -> None:
+    index = treecast.Index()
+    refused = index.add_many([("a", "/a"), ("b", "]"), treecast.Subscription("c", "/a[")], on_refused="report")
+    assert index.match(b"<a/>") == ["a"]
+    assert refused.select(["row", "id", "query"]).to_pylist() == [
+        {"row": 1, "id": "b", "query": "]"},
+        {"row": 2, "id": "c", "query": "/a["},
+    ]
+    assert index.add_many([("z", "/z")], on_refused="report").num_rows == 0
+
+
+def test_nulls_are_counted_and_listed() -> None:
+    index = treecast.Index()
+    with pytest.raises(treecast.QueryError, match=r"has 30 nulls; rows without an id or a query: 0, 1, 2, .*, 19, …"):
+        index.add_many(pa.table({"id": pa.nulls(30, pa.string()), "query": ["/a"] * 30}))
+
+
+def test_documents_as_arrow_arrays() -> None:
+    index = treecast.Index()
+    index.add("a", "/a")
+    documents = [b"<a/>", b"<b/>", b"<a><b/></a>"]
+    for kind in (pa.binary(), pa.large_binary(), pa.string(), pa.large_string()):
+        whole = pa.array(documents, pa.binary()).cast(kind)
+        assert index.match_many(whole).column("document").to_pylist() == [0, 2]
+        assert index.match_many(whole.slice(1)).column("document").to_pylist() == [1]
+        assert index.match_many(pa.chunked_array([whole, whole])).column("document").to_pylist() == [0, 2, 3, 5]
+    with pytest.raises(TypeError, match="not of int64"):
+        index.match_many(pa.array([1, 2]))
