@@ -135,8 +135,8 @@ def _key(column: pa.Array) -> pa.Array:
         joined = [pc.binary_join(part, "\x00") for part in lists]
         return pc.if_else(pc.is_valid(column), pc.binary_join_element_wise(*joined, "\x01"), None)
     if pa.types.is_struct(column.type):
-        parts = [part.cast(pa.string()) for part in column.flatten()]
-        return pc.binary_join_element_wise(*parts, "\x00", null_handling="replace", null_replacement="\x03")
+        fields = [part.cast(pa.string()) for part in column.flatten()]
+        return pc.binary_join_element_wise(*fields, "\x00", null_handling="replace", null_replacement="\x03")
     try:
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
