@@ -1,0 +1,161 @@
+"""The figures of one run: counted by whoever ran it, shown by the page, the picture and the terminal.
+
+>>> figures = Figures(title="news", began="2026-11-15 12:00:00", documents=40, matches=90, errors=2, size_bytes=10**6,
+...                   seconds=0.5, subscriptions=5, top=(("sport", 60), ("stocks", 30)), buckets={0: 1, 4: 1, 5: 1})
+>>> figures.documents_per_second, figures.megabytes_per_second, figures.subscriptions_matched
+(80.0, 2.0, 3)
+>>> figures.distribution()
+[('0', 2), ('1', 1), ('2–3', 0), ('4–7', 0), ('8–15', 0), ('16–31', 1), ('32–63', 1)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+BUCKETS_SHOWN_MAX = 14
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What had been done so many seconds after the first document could be read."""
+
+    seconds: float
+    documents: int
+    matches: int
+
+
+@dataclass(frozen=True)
+class SlowDocument:
+    """A document and what matching it took."""
+
+    name: str
+    nanoseconds: int
+    size_bytes: int
+    matches: int
+
+
+@dataclass(frozen=True)
+class RefusedDocument:
+    """A document that gave no matches because it could not be read."""
+
+    name: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All that a report shows. Only the counts are needed; what is empty is left out of the report."""
+
+    title: str
+    began: str
+    documents: int
+    """All of them, the refused ones included."""
+    matches: int
+    errors: int
+    size_bytes: int
+    seconds: float
+    """From the first document to the last result, Spark's start left out."""
+    subscriptions: int
+    top: tuple[tuple[str, int], ...] = ()
+    """(subscription, matches), the most first."""
+    buckets: Mapping[int, int] = field(default_factory=dict)
+    """n -> how many subscriptions have at least 2 to the n matches and fewer than twice as many."""
+    moments: tuple[Moment, ...] = ()
+    slowest: tuple[SlowDocument, ...] = ()
+    refused: tuple[RefusedDocument, ...] = ()
+    refused_codes: tuple[tuple[str, int], ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+    """(what, where): the results."""
+    settings: tuple[tuple[str, str], ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def documents_per_second(self) -> float:
+        return self.documents / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def matches_per_second(self) -> float:
+        return self.matches / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.size_bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def subscriptions_matched(self) -> int:
+        return sum(self.buckets.values())
+
+    def distribution(self) -> list[tuple[str, int]]:
+        """(range of matches, subscriptions with so many), from none to the most; at most about a dozen ranges."""
+        if not self.buckets:
+            return []
+        factor = 1 + max(self.buckets) // BUCKETS_SHOWN_MAX  # of powers of two that share a range
+        rows = [("0", max(0, self.subscriptions - self.subscriptions_matched))]
+        for first in range(0, max(self.buckets) + 1, factor):
+            low, high = 1 << first, (1 << first + factor) - 1
+            name = f"{low:,}" if low == high else f"{low:,}–{high:,}"
+            rows.append((name, sum(self.buckets.get(n, 0) for n in range(first, first + factor))))
+        return rows
+
+    def rates(self, points_max: int = 240) -> Iterator[tuple[float, float, float]]:
+        """(from, to, documents a second), interval by interval; neighbours are joined where there are too many."""
+        step = 1 + len(self.moments) // points_max
+        kept = [*self.moments[:-1:step], *self.moments[-1:]]
+        for before, after in pairwise(kept):
+            if after.seconds > before.seconds:
+                rate = (after.documents - before.documents) / (after.seconds - before.seconds)
+                yield before.seconds, after.seconds, rate
+
+
+def shown(text: str, chars_max: int = 200) -> str:
+    """`text` as it may be shown: no control characters, no halves of characters, not endless."""
+    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:chars_max])
+    return clean + "…" if len(text) > chars_max else clean
+
+
+def short_number(value: float) -> str:
+    """Three digits that mean something: 0.25, 7.5, 380, 12,400, 1.25 M."""
+    if value >= 1e9:
+        return f"{value / 1e9:,.2f} G"
+    if value >= 1e6:
+        return f"{value / 1e6:,.2f} M"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return (f"{value:.1f}" if value >= 10 else f"{value:.2f}").rstrip("0").rstrip(".")
+
+
+def short_size(size_bytes: int) -> str:
+    """512 B, 3.4 KB, 1.2 MB, 5 GB, by powers of ten."""
+    size = float(size_bytes)
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"
+
+
+def short_time(nanoseconds: int) -> str:
+    """850 ns, 42 µs, 3.2 ms, 1.5 s."""
+    time = float(nanoseconds)
+    for unit in ("ns", "µs", "ms"):
+        if time < 1000:
+            return f"{time:.0f} {unit}" if time >= 100 or unit == "ns" else f"{time:.1f} {unit}"
+        time /= 1000
+    return f"{time:,.1f} s"
+
+
+def ticks(most: float, wanted: int = 4) -> list[float]:
+    """Round values from 0 up to `most` or just below it, about so many, for an axis."""
+    if most <= 0:
+        return [0.0]
+    step = 10.0**-12
+    while most / step > wanted:
+        step *= 10
+    for part in (5, 2):  # of a step ten times too large
+        if most / (step / part) <= wanted:
+            step /= part
+            break
+    return [step * number for number in range(int(most / step + 1e-9) + 1)]
