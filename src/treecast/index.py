@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
 from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_entities
-from treecast.errors import QueryError, SnapshotError
+from treecast.errors import DocumentError, QueryError, SnapshotError
 from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Stats, Subscription
 from treecast.subscriptions import LISTED_MAX, add_reporting, addresses, all_refused, from_arrow, from_items
@@ -41,6 +41,18 @@ CACHE_BYTES_MAX = 256 << 20
 BATCH_DOCUMENTS_MAX = 4096
 BATCH_BYTES_MAX = 32 << 20
 BATCH_MATCHES_MAX = 4_000_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """The matches of the first documents of a batch."""
+
+    matches: pa.ListArray
+    """One list of ids per document that was done; empty for a rejected one."""
+    rejected: list[tuple[int, DocumentError]]
+    """The number of each rejected document and why, in their order."""
+    nanoseconds: pa.Array | None
+    """What each document took, if that was asked for."""
 
 
 class Index:
@@ -223,6 +235,24 @@ class Index:
             yield (table, _error_table(matches.rejected, first)) if report else table
             first += matches.documents
             del waiting[: matches.documents]
+
+    def match_part(
+        self, documents: Sequence[Bytes], *, report: bool, matches_max: int = BATCH_MATCHES_MAX, timed: bool = False
+    ) -> Part:
+        """As many of the documents as give about `matches_max` matches, at least one: for those who feed batches on.
+
+        The answer has one list of ids per document that was done, as one Arrow array; see `Part`.
+        """
+        import pyarrow as pa
+
+        matches = self._native.match_many(documents, 1, report, matches_max, 0, timed)
+        column = pa.RecordBatchReader.from_stream(matches).read_all().column("subscription")
+        ids = pa.concat_arrays([chunk.dictionary_decode() for chunk in column.chunks] or [pa.array([], pa.string())])
+        ends = pa.Array.from_buffers(pa.int64(), matches.documents + 1, [None, pa.py_buffer(matches.ends)])
+        taken = None
+        if timed:
+            taken = pa.Array.from_buffers(pa.int64(), matches.documents, [None, pa.py_buffer(matches.nanoseconds)])
+        return Part(pa.ListArray.from_arrays(ends.cast(pa.int32()), ids), matches.rejected, taken)
 
     def explain(self, document: Bytes, id: str) -> Explanation:
         """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id."""

@@ -1,1 +1,14 @@
-"""treecast on Spark."""
+"""treecast on Spark: documents and subscriptions as DataFrames in, matches as a DataFrame out.
+
+    from treecast.spark import match, split
+
+    matches = match(documents, subscriptions)     # the other columns of documents, and subscription
+    good, bad = split(match(documents, subscriptions, on_error="report"))
+
+Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
+`refused` lists the subscriptions that treecast does not accept. Needs `pip install 'treecast[spark]'` and Java 17.
+"""
+
+from treecast.spark.match import match, matches, refused, split
+
+__all__ = ["match", "matches", "refused", "split"]

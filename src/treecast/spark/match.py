@@ -1,0 +1,315 @@
+"""Match a DataFrame of documents: one row per document and subscription that it satisfies.
+
+    from treecast.spark import match, split
+    matches = match(documents, subscriptions)                        # lazily; batch or streaming, classic or Connect
+    good, bad = split(match(documents, subscriptions, on_error="report"))
+
+How it works: the subscriptions become an index on the driver, which goes to the executors as a file (`treecast.spark.ship`).
+A scalar Arrow function turns the document column into an array of ids, which Spark explodes. So only the documents enter
+Python, and only ids come back; all other columns stay with Spark, and nothing is joined or shuffled.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from treecast.document import EntityTexts, Limits
+from treecast.errors import PipelineError
+from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.spark.ship import ship
+from treecast.subscriptions import FIELDS, LISTED_MAX
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    Subscriptions: TypeAlias = DataFrame | Index | str | Path
+
+PLACEMENTS = ("data-sharing",)
+ERROR_TYPE = "struct<code:string,message:string,offset:bigint>"
+REFUSED_TYPE = "row long, id string, query string, code string, message string, position long"
+_TYPES = {
+    "lists": "array<string>",
+    "report": f"array<struct<subscription:string,error:{ERROR_TYPE}>>",
+    "profile": f"struct<matches:array<string>,error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint>",
+}
+_FOUND = "__treecast_found"
+
+
+def match(
+    documents: DataFrame,
+    subscriptions: Subscriptions,
+    *,
+    placement: str = "data-sharing",
+    on_error: Literal["raise", "report"] = "raise",
+    on_refused: Literal["raise", "report"] = "raise",
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> DataFrame:
+    """The columns of `documents` without `document`, and `subscription`: one row per match, lazily.
+
+    `documents` has a column `document` (binary or string) and may be a stream. `subscriptions` is a DataFrame with the
+    columns `id` and `query` and, if wanted, `namespaces`, `ordered` and `deliver`; or an `Index`; or the path of a saved
+    one. A DataFrame of them is read now; null and duplicate ids and refused queries raise a QueryError, or, with
+    `on_refused="report"`, are left out with a warning (`refused` lists them all). `namespaces`, `limits` and `entities` are
+    those of the index that is made of it.
+
+    A bad or null document fails the job, or, with `on_error="report"`, gives one row whose `error` says why; the other
+    rows have none (`split` parts them). `cache_bytes_max` bounds what each Python worker learns from documents.
+    """
+    _check_placement(placement)
+    form = _form(on_error)
+    fields = _fields(documents)
+    name = _document_field(fields)
+    given_errors = _given_errors(fields, on_error)
+    index = _index(subscriptions, on_refused, namespaces, limits, entities)
+    function = _function(documents.sparkSession, index, form, cache_bytes_max)
+    found = documents.withColumn(_FOUND, function(*[documents[column] for column in (name, *given_errors)]))
+    found = found.drop(name, *given_errors)
+    return _exploded(found, form)
+
+
+def matches(
+    document: Column | str,
+    subscriptions: Subscriptions,
+    *,
+    on_error: Literal["raise", "report"] = "raise",
+    session: SparkSession | None = None,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> Column:
+    """The ids as an array, for plans of your own: `documents.select("file", explode(matches("document", index)))`.
+
+    With `on_error="report"` the array holds structs of `subscription` and `error`; a bad document has one, whose
+    `subscription` is null. The session is the active one, unless another is given.
+    """
+    index = _index(subscriptions, "raise", None, None, None)
+    return _function(_session(session), index, _form(on_error), cache_bytes_max)(document)
+
+
+def profile(
+    document: Column | str,
+    subscriptions: Subscriptions,
+    *,
+    error: Column | str | None = None,
+    session: SparkSession | None = None,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> Column:
+    """One struct per document: `matches`, `error`, `nanoseconds` (reading and matching) and `bytes`.
+
+    For jobs that keep accounts: bad documents never raise. `error` is what the source said of documents it could not read.
+    """
+    index = _index(subscriptions, "raise", None, None, None)
+    function = _function(_session(session), index, "profile", cache_bytes_max)
+    return function(document) if error is None else function(document, error)
+
+
+def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Matches and rejected documents, apart: what `match(…, on_error="report")` gave, by its column `error`."""
+    if "error" not in reported.columns:
+        raise PipelineError(
+            "split() needs the column error, which this DataFrame does not have",
+            code="TC703",
+            hint='call match(…, on_error="report") first',
+        )
+    good = reported.filter(reported["error"].isNull()).drop("error")
+    bad = reported.filter(reported["error"].isNotNull()).drop("subscription")
+    return good, bad
+
+
+def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = None) -> DataFrame:
+    """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position."""
+    session = subscriptions.sparkSession
+    table = Index(namespaces=namespaces).add_many(_table(subscriptions), on_refused="report")
+    return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
+
+
+# -- documents
+
+
+def _fields(documents: DataFrame) -> dict[str, str]:
+    if not hasattr(documents, "schema"):
+        raise TypeError(f"documents are a DataFrame, not {type(documents).__name__}")
+    return {field.name: field.dataType.simpleString() for field in documents.schema.fields}
+
+
+def _document_field(fields: dict[str, str]) -> str:
+    """The name of the document column, as the DataFrame spells it."""
+    name = next((name for name in fields if name.lower() == "document"), None)
+    if name is None:
+        near = difflib.get_close_matches("document", fields, n=1)
+        raise PipelineError(
+            f"the documents have no column document, only {_listed(fields)}",
+            code="TC703",
+            hint=f'rename one: documents.withColumnRenamed("{(near or list(fields) or ["…"])[0]}", "document")',
+        )
+    if fields[name] not in ("binary", "string"):
+        raise PipelineError(
+            f"the column {name} holds {fields[name]}, not documents",
+            code="TC703",
+            hint="it has to be binary or string",
+        )
+    taken = next((other for other in fields if other.lower() == "subscription"), None)
+    if taken is not None:
+        raise PipelineError(
+            f"the documents have a column {taken} already, which is what the answer is called",
+            code="TC703",
+            hint=f'rename it: documents.withColumnRenamed("{taken}", "…")',
+        )
+    return name
+
+
+def _given_errors(fields: dict[str, str], on_error: str) -> list[str]:
+    """The column in which the source says what it could not read, if there is one."""
+    name = next((name for name in fields if name.lower() == "error"), None)
+    if name is None:
+        return []
+    if fields[name] == ERROR_TYPE:
+        return [name]
+    if on_error == "raise":
+        return []
+    raise PipelineError(
+        f"the documents have a column {name} already, of {fields[name]}",
+        code="TC703",
+        hint=f'rename it: documents.withColumnRenamed("{name}", "…")',
+    )
+
+
+def _exploded(found: DataFrame, form: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    # Spark would put a filter on the size of the array below the explosion, and for that call the function a second time,
+    # were the array a plain column. A filter on what comes out of the explosion stays above it.
+    array = functions.when(functions.col(_FOUND).isNotNull(), functions.col(_FOUND))
+    if form == "lists":
+        return found.withColumn("subscription", functions.explode(array)).drop(_FOUND)
+    rows = found.withColumn(_FOUND, functions.explode(array))
+    for name in ("subscription", "error"):
+        rows = rows.withColumn(name, functions.col(f"{_FOUND}.{name}"))
+    return rows.drop(_FOUND)
+
+
+# -- subscriptions
+
+
+def _index(
+    subscriptions: Subscriptions,
+    on_refused: str,
+    namespaces: Mapping[str, str] | None,
+    limits: Limits | None,
+    entities: EntityTexts,
+) -> Index | str | Path:
+    if on_refused not in ("raise", "report"):
+        raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
+    if isinstance(subscriptions, (Index, str, Path)):
+        if namespaces is not None or limits is not None or entities is not None:
+            raise ValueError("namespaces, limits and entities are settings of the Index: give them to it")
+        if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
+            raise PipelineError(
+                f"there is no saved index {subscriptions}", code="TC706", hint="Index.save(path) writes one"
+            )
+        return subscriptions
+    table = _table(subscriptions)
+    index = Index(namespaces=namespaces, limits=limits, entities=entities)
+    if on_refused == "raise":
+        index.add_many(table)
+        return index
+    left_out = index.add_many(table, on_refused="report")
+    if left_out.num_rows:
+        listed = [
+            f"{row['id']!r}: {row['message'].splitlines()[0]}" for row in left_out.slice(0, LISTED_MAX).to_pylist()
+        ]
+        warnings.warn(
+            f"{left_out.num_rows} of {table.num_rows} subscriptions were refused and left out:\n" + "\n".join(listed),
+            stacklevel=3,
+        )
+    return index
+
+
+def _table(subscriptions: DataFrame) -> pa.Table:
+    """The columns of a DataFrame that make subscriptions, as Arrow from Spark: no row passes through Python."""
+    if not hasattr(subscriptions, "toArrow"):
+        raise TypeError(
+            f"subscriptions are a DataFrame, an Index or the path of a saved one, not {type(subscriptions).__name__}"
+        )
+    if subscriptions.isStreaming:
+        raise PipelineError(
+            "the subscriptions are a stream",
+            code="TC703",
+            hint="read them as a batch, or match in foreachBatch to pick up changes",
+        )
+    names = {name.lower(): name for name in subscriptions.columns}
+    for wanted in ("id", "query"):
+        if wanted not in names:
+            raise PipelineError(
+                f"the subscriptions have no column {wanted}, only {_listed(names)}",
+                code="TC703",
+                hint=f"they need {', '.join(FIELDS[:2])}; {', '.join(FIELDS[2:])} if wanted",
+            )
+    wanted_names = [names[field] for field in FIELDS if field in names]
+    chosen = subscriptions.select(*[subscriptions[name].alias(name.lower()) for name in wanted_names])
+    return chosen.toArrow()
+
+
+# -- the function
+
+
+def _function(
+    session: SparkSession, index: Index | str | Path, form: str, cache_bytes_max: int
+) -> Callable[..., Column]:
+    from pyspark.sql.functions import ArrowUDFType, arrow_udf
+
+    ticket = tuple(ship(session, index, cache_bytes_max=cache_bytes_max))
+
+    # Defined here, so that it travels by value and can say that treecast is missing; from a module it would travel as a
+    # name, and Spark would fail to find that in a page of frames.
+    def treecast_match(batches: Iterator[Any]) -> Iterator[Any]:
+        try:
+            from treecast.spark.worker import run
+        except ImportError as error:
+            import os
+            import sys
+
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+            raise RuntimeError(
+                f"TC707 treecast[spark] is not installed for {sys.executable} on this executor ({error}): "
+                "install the wheel there, or ship an environment with it (docs/guide/clusters.md)"
+            ) from None
+        yield from run(batches, ticket, form)
+
+    # Without its type hints, which name things that only treecast's own Python would have to resolve.
+    treecast_match.__annotations__ = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time
+        function: Callable[..., Column] = arrow_udf(treecast_match, _TYPES[form], ArrowUDFType.SCALAR_ITER)
+    return function
+
+
+def _session(session: SparkSession | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    found = session or SparkSession.getActiveSession()
+    if found is None:
+        raise PipelineError("there is no active Spark session", code="TC702", hint="make one, or give session=")
+    return found
+
+
+def _form(on_error: str) -> str:
+    if on_error not in ("raise", "report"):
+        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
+    return "lists" if on_error == "raise" else "report"
+
+
+def _check_placement(placement: str) -> None:
+    if placement not in PLACEMENTS:
+        raise ValueError(f"placement must be {' or '.join(map(repr, PLACEMENTS))}, not {placement!r}")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    shown = ", ".join(list(names)[:LISTED_MAX])
+    return shown + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"
