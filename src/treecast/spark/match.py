@@ -4,9 +4,10 @@
     matches = match(documents, subscriptions)                        # lazily; batch or streaming, classic or Connect
     good, bad = split(match(documents, subscriptions, on_error="report"))
 
-How it works: the subscriptions become an index on the driver, which goes to the executors as a file (`treecast.spark.ship`).
-A scalar Arrow function turns the document column into an array of ids, which Spark explodes. So only the documents enter
-Python, and only ids come back; all other columns stay with Spark, and nothing is joined or shuffled.
+How it works: the subscriptions become an index on the driver, which goes to the executors as a file
+(`treecast.spark.ship`). A scalar Arrow function turns the document column into an array of ids, which Spark explodes.
+So only the documents enter Python, and only ids come back; all other columns stay with Spark, and nothing is joined or
+shuffled.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ def match(
     """The columns of `documents` without `document`, and `subscription`: one row per match, lazily.
 
     `documents` has a column `document` (binary or string) and may be a stream. `subscriptions` is a DataFrame with the
-    columns `id` and `query` and, if wanted, `namespaces`, `ordered` and `deliver`; or an `Index`; or the path of a saved
-    one. A DataFrame of them is read now; null and duplicate ids and refused queries raise a QueryError, or, with
-    `on_refused="report"`, are left out with a warning (`refused` lists them all). `namespaces`, `limits` and `entities` are
-    those of the index that is made of it.
+    columns `id` and `query` and, if wanted, `namespaces`, `ordered` and `deliver`; or an `Index`; or the path of a
+    saved one. A DataFrame of them is read now; null and duplicate ids and refused queries raise a QueryError, or, with
+    `on_refused="report"`, are left out with a warning (`refused` lists them all). `namespaces`, `limits` and `entities`
+    are those of the index that is made of it.
 
     A bad or null document fails the job, or, with `on_error="report"`, gives one row whose `error` says why; the other
     rows have none (`split` parts them). `cache_bytes_max` bounds what each Python worker learns from documents.
@@ -102,7 +103,8 @@ def profile(
 ) -> Column:
     """One struct per document: `matches`, `error`, `nanoseconds` (reading and matching) and `bytes`.
 
-    For jobs that keep accounts: bad documents never raise. `error` is what the source said of documents it could not read.
+    For jobs that keep accounts: bad documents never raise. `error` is what the source said of documents that it could
+    not read.
     """
     index = _index(subscriptions, "raise", None, None, None)
     function = _function(_session(session), index, "profile", cache_bytes_max)
@@ -183,8 +185,8 @@ def _given_errors(fields: dict[str, str], on_error: str) -> list[str]:
 def _exploded(found: DataFrame, form: str) -> DataFrame:
     from pyspark.sql import functions
 
-    # Spark would put a filter on the size of the array below the explosion, and for that call the function a second time,
-    # were the array a plain column. A filter on what comes out of the explosion stays above it.
+    # Spark would put a filter on the size of the array below the explosion, and for that call the function a second
+    # time, were the array a plain column. A filter on what comes out of the explosion stays above it.
     array = functions.when(functions.col(_FOUND).isNotNull(), functions.col(_FOUND))
     if form == "lists":
         return found.withColumn("subscription", functions.explode(array)).drop(_FOUND)
@@ -262,7 +264,7 @@ def _table(subscriptions: DataFrame) -> pa.Table:
 def _function(
     session: SparkSession, index: Index | str | Path, form: str, cache_bytes_max: int
 ) -> Callable[..., Column]:
-    from pyspark.sql.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
     ticket = tuple(ship(session, index, cache_bytes_max=cache_bytes_max))
 

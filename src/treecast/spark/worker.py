@@ -1,9 +1,10 @@
 """What runs in Spark's Python workers: documents in, matches out, with the index mapped once per process.
 
 Spark starts Python workers by forking and keeps them between tasks, so an index that is cached in this module is loaded
-once per process, whatever the number of tasks, retries and queries. The file comes with the job (`treecast.spark.ship`); the
-first worker of a host puts it into a directory that all executors of that host share, under a name that says its
-content, so that its pages are in memory once per host. Putting it there is a rename: others see all of it or nothing.
+once per process, whatever the number of tasks, retries and queries. The file comes with the job
+(`treecast.spark.ship`); the first worker of a host puts it into a directory that all executors of that host share,
+under a name that says its content, so that its pages are in memory once per host. Putting it there is a rename: others
+see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Ticket(NamedTuple):
 def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
     """One array out for each array of documents in, or several that together are as long.
 
-    `form` is "lists" (a list of ids per document; a bad document raises), "report" (a list of structs of id and error) or
-    "profile" (a struct of list, error, nanoseconds and bytes). A batch is an array of documents, or a tuple of that and of
-    the errors that these documents have already.
+    `form` is "lists" (a list of ids per document; a bad document raises), "report" (a list of structs of id and error)
+    or "profile" (a struct of list, error, nanoseconds and bytes). A batch is an array of documents, or a tuple of that
+    and of the errors that these documents have already.
     """
     try:
         index = index_of(Ticket(*ticket))
