@@ -149,8 +149,7 @@ nb::list match_one(Index& index, nb::handle document) {
     std::shared_ptr<const View> view;
     {
         nb::gil_scoped_release released;
-        view = index.store().view();
-        index.match(buffers.views()[0], *view, slots);
+        view = index.match(buffers.views()[0], slots);
     }
     return id_list(*view, slots.data(), slots.size());
 }
@@ -245,6 +244,12 @@ nb::tuple subscription_tuple(Index& index, const Store::Subscription& s) {
 }  // namespace
 
 void bind_index(nb::module_& m) {
+    m.def("published_names", [] {
+        nb::list out;
+        for (std::string_view name : published_names()) out.append(nb::str(name.data(), name.size()));
+        return out;
+    }, "The engines of the papers that are built, in the order in which they are listed.");
+
     nb::class_<Matches>(m, "Matches")
         .def_ro("documents", &Matches::documents)
         .def_ro("matches", &Matches::matches)
@@ -261,9 +266,9 @@ void bind_index(nb::module_& m) {
         }, nb::arg("requested_schema") = nb::none());
 
     nb::class_<Index>(m, "Index")
-        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max) {
-            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max);
-        }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"))
+        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string engine) {
+            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, std::move(engine));
+        }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"), nb::arg("engine"))
         .def("settings", [](Index& self, nb::dict namespaces, bool ordered, bool elements) {
             return self.store().settings({to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)});
         }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"), "The number of these settings.")

@@ -94,16 +94,20 @@ void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint
     }
 }
 
-void Index::match(std::string_view document, const View& view, Output<int32_t>& out) {
+std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out) {
+    auto reading = store_.read();
+    std::shared_ptr<const View> view = store_.view();
     Lease matcher(*this);
-    matcher->adopt(view);
-    matcher->match(view, document, out);
+    matcher->adopt(*view);
+    matcher->match(*view, document, out);
     std::vector<uint64_t> scratch;
-    sort_slots(view, out.data(), out.size(), scratch);
+    sort_slots(*view, out.data(), out.size(), scratch);
+    return view;
 }
 
 Batch Index::match_many(std::span<const std::string_view> documents, const BatchOptions& options) {
     Batch batch;
+    auto reading = store_.read();      // for all threads
     batch.view = store_.view();
     size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));
     bool stoppable = options.matches_max != ~0ull;

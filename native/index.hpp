@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,12 +47,13 @@ struct BatchOptions {
 
 class Index {
 public:
-    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max)
-        : limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
+    // `engine` names a published engine; without one it is the machines of the Store.
+    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max, std::string engine = "")
+        : store_(std::move(engine)), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
 
     Store& store() { return store_; }
-    // The slots of the subscriptions that the document satisfies, in the order of addition.
-    void match(std::string_view document, const View& view, Output<int32_t>& out);
+    // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
+    std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out);
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     void drop_caches();

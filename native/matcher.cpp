@@ -70,11 +70,15 @@ void Matcher::find_texts(const View& view, const Document& document) {
 void Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out) {
     const Document& document = reader_.read(bytes);
     try {
-        run(view, document, out);
+        if (view.published)
+            run_published(view.published, document, out);
+        else
+            run(view, document, out);
     } catch (...) {             // out of memory: leave nothing half done behind
         lazies_.clear();
         seen_.clear();
         seen_slots_.clear();
+        scratch_.reset();
         adopt(view);
         throw;
     }
@@ -102,6 +106,18 @@ void Matcher::run(const View& view, const Document& document, Output<int32_t>& o
     for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
     for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
     seen_slots_.clear();
+}
+
+void Matcher::run_published(const std::shared_ptr<const PublishedEngine>& engine, const Document& document, Output<int32_t>& out) {
+    if (!scratch_ || published_.lock() != engine) {
+        scratch_ = engine->scratch();
+        published_ = engine;
+    }
+    found_.clear();
+    engine->match(document, *scratch_, found_);
+    int32_t* room = out.room(found_.size());
+    for (size_t i = 0; i < found_.size(); ++i) room[i] = static_cast<int32_t>(found_[i]);
+    out.added(found_.size());
 }
 
 void Matcher::emit(const View& view, const Document& document, const Placed& placed, AcceptBits& bits, Output<int32_t>& out) {

@@ -41,6 +41,7 @@ private:
     const NameLabels& labels(uint32_t name) override;
     Cached& cached(const std::shared_ptr<Placed>& placed);
     void run(const View& view, const Document& document, Output<int32_t>& out);
+    void run_published(const std::shared_ptr<const PublishedEngine>& engine, const Document& document, Output<int32_t>& out);
     void find_texts(const View& view, const Document& document);
     void emit(const View& view, const Document& document, const Placed& placed, AcceptBits& bits, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
@@ -62,6 +63,10 @@ private:
     Evaluator evaluator_;                       // judges what patterns cannot say
     const Document* document_ = nullptr;        // the one it was told of
     Query query_;
+    // with a published engine: what it needs, and what it found
+    std::weak_ptr<const PublishedEngine> published_;
+    std::unique_ptr<PublishedEngine::Scratch> scratch_;
+    std::vector<uint32_t> found_;
 };
 
 }  // namespace treecast

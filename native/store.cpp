@@ -47,7 +47,22 @@ std::span<const uint32_t> Store::Body::paths_of(uint32_t slot) const {
     return {list + 1, *list};
 }
 
-Store::Store() : body_(std::make_unique<Body>()) { publish(); }
+Store::Store(std::string engine) : engine_(std::move(engine)), published_(make_published(engine_)), body_(std::make_unique<Body>()) {
+    publish();
+}
+
+std::shared_lock<std::shared_mutex> Store::read() const {
+    if (!published_) return {};
+    std::lock_guard gate(gate_mutex_);
+    return std::shared_lock(published_mutex_);
+}
+
+// To be taken before write_mutex_: who only wants to know something must not wait for those who match.
+std::unique_lock<std::shared_mutex> Store::write() {
+    if (!published_) return {};
+    std::lock_guard gate(gate_mutex_);
+    return std::unique_lock(published_mutex_);
+}
 
 void Store::check_id(std::string_view id) {
     if (id.empty()) throw id_failure("TC142", "a subscription needs an id that is not empty", "give it any string of up to 1 KiB");
@@ -81,15 +96,20 @@ std::string_view Store::Parsed::path(size_t p) const {
     return {bytes.data() + begin, path_ends[p] - begin};
 }
 
+// With a published engine, what is accepted is added to it at once; withdraw() takes it back.
 void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refusal>& refused) {
     std::vector<Path> paths;
+    uint32_t first_slot = static_cast<uint32_t>(body_->deaths.size());
     for (size_t i = 0; i < items.size(); ++i) {
         bool judged = false;
         try {
             check_id(items[i].id);
             const Settings& settings = (*settings_)[items[i].settings];
             parse_query(items[i].text, settings.bindings, query_);
-            if (query_.linear()) {
+            if (published_) {
+                if (settings.ordered) check_ordered(query_);
+                published_->add(static_cast<uint32_t>(first_slot + i), query_, settings.ordered);
+            } else if (query_.linear()) {
                 query_.linear_paths(paths);
                 for (const Path& path : paths) {
                     parsed.bytes.push_back(plain_key);
@@ -115,6 +135,15 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
         parsed.item_ends.push_back(parsed.path_ends.size());
         parsed.judged.push_back(judged);
     }
+}
+
+// Takes back what parse() gave to the published engine: all items but those that it refused.
+void Store::withdraw(size_t items, std::span<const Refusal> refused) {
+    if (!published_) return;
+    std::vector<uint8_t> added(items, 1);
+    for (const Refusal& refusal : refused) added[refusal.item] = 0;
+    for (size_t i = 0; i < items; ++i)
+        if (added[i]) published_->remove(static_cast<uint32_t>(body_->deaths.size() + i));
 }
 
 size_t Store::id_place(const Body& body, std::string_view id) const {
@@ -225,9 +254,11 @@ void Store::commit(Body& body, std::span<const Item> items, const Parsed& parsed
 }
 
 void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
+    auto alone = write();
     std::lock_guard lock(write_mutex_);
     Parsed parsed;
     parse(items, parsed, refused);
+    size_t unparsed = refused.size();
     if (items.size() == 1) {
         if (refused.empty() && find_slot(*body_, items[0].id) != none)
             refused.push_back({0, id_failure("TC141", "the id " + shown(items[0].id) + " exists already",
@@ -242,12 +273,16 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
                                              "use replace() to change a subscription, or another id")});
         }
     }
-    if (!refused.empty()) return;
+    if (!refused.empty()) {
+        withdraw(items.size(), std::span(refused).first(unparsed));
+        return;
+    }
     commit(*body_, items, parsed);
     publish();
 }
 
 void Store::replace(std::string_view id, std::string_view text, uint32_t settings) {
+    auto alone = write();
     std::lock_guard lock(write_mutex_);
     uint32_t slot = find_slot(*body_, id);
     if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "add it first");
@@ -271,6 +306,7 @@ void Store::replace(std::string_view id, std::string_view text, uint32_t setting
 }
 
 void Store::remove(std::string_view id) {
+    auto alone = write();
     std::lock_guard lock(write_mutex_);
     Body& body = *body_;
     uint32_t slot = find_slot(body, id);
@@ -288,6 +324,7 @@ void Store::kill(Body& body, uint32_t slot, bool unlink) {
     ++body.tombs;
     --body.live;
     ++body.version;
+    if (published_) published_->remove(slot);
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
     std::unique_lock<std::mutex> hold(view_mutex_, std::defer_lock);
     if (unlink) {
@@ -361,13 +398,26 @@ void Store::compact() {
     }
     commit(*body, items, parsed);
     body_ = std::move(body);
+    if (published_) repopulate();
     publish();
+}
+
+// The published engine anew, under the slots of the present body.
+void Store::repopulate() {
+    published_ = make_published(engine_);
+    for (uint32_t slot = 0; slot < body_->deaths.size(); ++slot) {
+        const Settings& settings = (*settings_)[body_->slot_settings[slot]];
+        uint64_t begin = body_->text_ends[slot];
+        parse_query({body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin}, settings.bindings, query_);
+        published_->add(slot, query_, settings.ordered);
+    }
 }
 
 void Store::publish() {
     auto view = std::make_shared<View>();
     const Body& body = *body_;
     view->token = body.views;
+    view->published = published_;
     view->labels = body.labels;
     view->places = body.places;
     view->delta = body.delta;

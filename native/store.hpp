@@ -13,6 +13,9 @@
 // Readers work on a View: an immutable list of places plus buffers that only grow. A View sees the slots below its
 // `slots`, and of those the ones that did not die before its `version`; so a match in flight sees one consistent set,
 // without a lock, while a writer goes on. Memory that a View needs stays alive with it.
+//
+// With an engine of the papers (published.hpp) in place of the machines there are no paths, and no such freedom: whoever matches
+// holds read() from before it takes its View until it is done, and writers wait for that.
 #pragma once
 
 #include "array.hpp"
@@ -20,6 +23,7 @@
 #include "failure.hpp"
 #include "label.hpp"
 #include "machine.hpp"
+#include "published.hpp"
 #include "query.hpp"
 #include "seeded_hash.hpp"
 #include "tree_machine.hpp"
@@ -29,6 +33,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,6 +96,7 @@ struct View {
     std::shared_ptr<uint8_t[]> judged;                         // by slot: its patterns say less than its query
     std::shared_ptr<const std::vector<Settings>> settings;
     std::shared_ptr<const char> token;                         // counts the Views of one body
+    std::shared_ptr<const PublishedEngine> published;          // instead of machines; changes in place, see Store::read
     uint32_t slots = 0, version = 0;
 
     std::string_view id(uint32_t slot) const {
@@ -123,7 +129,7 @@ struct StoreStats {
 
 class Store {
 public:
-    Store();
+    explicit Store(std::string engine = "");           // the name of a published engine, or none
     // All or nothing: either `refused` stays empty and all are added, or nothing changes.
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
     void replace(std::string_view id, std::string_view text, uint32_t settings);
@@ -139,6 +145,7 @@ public:
     bool contains(std::string_view id) const;
     size_t size() const;
     std::shared_ptr<const View> view() const;
+    std::shared_lock<std::shared_mutex> read() const;  // keeps writers out; without a published engine it locks nothing
     StoreStats stats() const;
     struct Subscription { std::string id, text; uint32_t settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
@@ -203,9 +210,16 @@ private:
     static std::string_view key_of(const Body& body, uint32_t path);
     std::vector<uint32_t> live_slots(const Body& body) const;                  // in order
     void compact();
+    void repopulate();
     void rebuild(const Body& saved, const std::vector<Settings>& all_settings);
     void publish();
+    std::unique_lock<std::shared_mutex> write();
+    void withdraw(size_t items, std::span<const Refusal> refused);
 
+    const std::string engine_;
+    std::shared_ptr<PublishedEngine> published_;
+    mutable std::mutex gate_mutex_;          // a writer that waits holds it, so that readers do not pass it for ever
+    mutable std::shared_mutex published_mutex_;
     mutable std::mutex write_mutex_;         // writers, one at a time
     mutable std::mutex view_mutex_;          // only to copy or exchange the pointer
     std::unique_ptr<Body> body_;

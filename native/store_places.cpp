@@ -192,6 +192,11 @@ StoreStats Store::stats() const {
         stats.states += placed->states();
         ++stats.machines;
     }
+    if (published_) {
+        stats.states = published_->states();
+        stats.bytes += published_->bytes();
+        stats.machines = 1;
+    }
     return stats;
 }
 

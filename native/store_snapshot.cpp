@@ -158,9 +158,9 @@ bool Store::load(const std::string& path, bool verify) {
         SnapshotReader::damaged();
     if (!body->order.size()) body->order = {};
     auto all_settings = std::make_shared<std::vector<Settings>>(read_settings(settings));
-    if (!reader.current()) {
+    if (!reader.current() || published_) {
         rebuild(*body, *all_settings);
-        return false;
+        return reader.current();
     }
     other_parts(*body, labels, delta_paths, reader);
     size_t paths = body->heads.size();
@@ -183,7 +183,7 @@ bool Store::load(const std::string& path, bool verify) {
     return true;
 }
 
-// From another format version: only ids, texts and settings are taken.
+// From another format version, or for a published engine: only ids, texts and settings are taken.
 void Store::rebuild(const Body& saved, const std::vector<Settings>& all_settings) {
     std::vector<uint32_t> numbers;
     for (const Settings& each : all_settings) numbers.push_back(settings(each));

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_support import ENGINES, check_refused, supported
 from lxml import etree
 
 import treecast
@@ -44,12 +45,16 @@ ONYX = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("engine", treecast.engines.names())
+@pytest.mark.parametrize("engine", ENGINES)
 def test_answers_of_the_index(engine: str, case: dict[str, Any]) -> None:
     index = treecast.Index(engine=engine)
     for name, text, *bindings in case["subscriptions"]:
-        index.add(name, text, namespaces=bindings[0] if bindings else None)
-    assert index.match(case["document"].encode()) == case["expected"]
+        namespaces = bindings[0] if bindings else None
+        if supported(engine, text, namespaces):
+            index.add(name, text, namespaces=namespaces)
+        else:
+            check_refused(index, text, namespaces, ordered=False)
+    assert index.match(case["document"].encode()) == [name for name in case["expected"] if name in index]
 
 
 @pytest.mark.parametrize("case", CASES)

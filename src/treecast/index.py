@@ -78,7 +78,9 @@ class Index:
         self._namespaces = dict(namespaces or {})
         self._limits = limits or Limits()
         self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
-        self._native = _native.Index(self._limits.native(), native_entities(entities), cache_bytes_max)
+        self._native = _native.Index(
+            self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine)
+        )
         self._default_settings = self._settings(None, False, "document")
 
     # -- subscriptions

@@ -20,9 +20,8 @@ void require(bool holds) {
 }
 
 std::vector<std::string> matched(Index& index, std::string_view document) {
-    auto view = index.store().view();
     Output<int32_t> slots;
-    index.match(document, *view, slots);
+    auto view = index.match(document, slots);
     std::vector<std::string> ids;
     for (size_t i = 0; i < slots.size(); ++i) ids.emplace_back(view->id(slots.data()[i]));
     return ids;

@@ -2,24 +2,36 @@
 
     >>> from treecast import engines
     >>> engines.names()
-    ['auto', 'lazydfa']
+    ['auto', 'lazydfa', 'yfilter']
 
 `lazydfa` steps all queries at once on a shared, bit-parallel NFA and keeps what it learns in a lazily built
 deterministic machine of bounded size. `auto` takes the engine that suits a query best; today that is always `lazydfa`.
+
+The others are the algorithms of the papers, built as published, to be compared with: `yfilter` is YFilter's shared
+NFA with a run-time stack. They take part of the language and refuse the rest (TC150); changes wait until nobody
+matches; a saved index holds their queries only.
 """
 
 from __future__ import annotations
 
-_NAMES = ("auto", "lazydfa")
+from treecast import _native
+
+_OURS = ("auto", "lazydfa")
 
 
-def names() -> list[str]:
-    """The engines that are built, in the order in which they are best tried."""
-    return list(_NAMES)
+def names(*, variants: bool = False) -> list[str]:
+    """The engines that are built, in the order in which they are best tried; `variants` adds other forms of them."""
+    return [*_OURS, *(name for name in _native.published_names() if variants or "-" not in name)]
 
 
 def check(name: str) -> str:
     """The name itself, or a ValueError that lists the names there are."""
-    if name not in _NAMES:
-        raise ValueError(f"no engine is called {name!r}; there are: {', '.join(_NAMES)}")
+    known = names(variants=True)
+    if name not in known:
+        raise ValueError(f"no engine is called {name!r}; there are: {', '.join(known)}")
     return name
+
+
+def published(name: str) -> str:
+    """What the native index wants to know: the name of an engine of the papers, or "" for one of ours."""
+    return "" if name in _OURS else name
