@@ -1,7 +1,7 @@
 // The shared NFA of YFilter: paths in, accepting states out, one by one, while it lives. See yfilter.hpp for the theory.
 #pragma once
 
-#include "published.hpp"
+#include "filter_pattern.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -9,12 +9,6 @@
 #include <vector>
 
 namespace treecast {
-
-struct LabelStep {
-    uint32_t label = label_element_any;      // of elements
-    bool descendant = false;                 // reached by `//`
-    bool operator==(const LabelStep&) const = default;
-};
 
 // The transitions of one state by named label: a small hash table, open addressing.
 class Transitions {

@@ -14,6 +14,7 @@ struct Named {
 
 constexpr Named engines[] = {
     {"yfilter", make_yfilter},
+    {"yfilter-inline", make_yfilter_inline},
 };
 
 }  // namespace

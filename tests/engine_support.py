@@ -6,28 +6,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import treecast
 from treecast import engines
-from treecast.query import Query
+from treecast.query.tree import And, Compare, Condition, Exists, Path, Position, Step
 
 ENGINES = engines.names(variants=True)
 PUBLISHED = [name for name in ENGINES if name not in ("auto", "lazydfa")]
 
 
-def elements_only(query: Query) -> bool:
-    """Plain paths of element steps."""
-    return query.linear and all(path[-1][1] == "element" for path in query.linear_paths())
+@dataclass(frozen=True)
+class Filters:
+    """Paths of `/` and `//` with predicates on attributes, text and position, and nested paths where `nested` says so."""
+
+    nested: bool
+
+    def __call__(self, paths: tuple[Path, ...], ordered: bool) -> bool:
+        return all(self._steps(path.steps, ordered) for path in paths)
+
+    def _steps(self, steps: tuple[Step, ...], ordered: bool) -> bool:
+        return all(self._value(step) if step.kind != "element" else self._element(step, ordered) for step in steps)
+
+    def _element(self, step: Step, ordered: bool) -> bool:
+        return step.axis == "child" and all(
+            self._predicate(predicate, step, ordered, first=place == 0)
+            for place, predicate in enumerate(step.predicates)
+        )
+
+    def _predicate(self, predicate: Condition, step: Step, ordered: bool, *, first: bool) -> bool:
+        match predicate:
+            case And(operands):
+                return all(self._predicate(operand, step, ordered, first=first) for operand in operands)
+            case Position(_, number):
+                return number is not None and first and (step.uri is None) == (step.local is None)
+            case Exists((Path(False, steps),)) | Compare((Path(False, steps),)):
+                return self._path(steps, ordered)
+        return False
+
+    def _path(self, steps: tuple[Step, ...], ordered: bool) -> bool:
+        """A path in a predicate."""
+        if not steps:
+            return True
+        branches = steps[0].kind == "element"
+        if (branches and (ordered or not self.nested)) or (steps[-1].kind != "element" and steps[-1].gap):
+            return False
+        return self._steps(steps, ordered)
+
+    @staticmethod
+    def _value(step: Step) -> bool:
+        """A final attribute or text(), with comparisons of its value."""
+
+        def plain(condition: Condition) -> bool:
+            match condition:
+                case And(operands):
+                    return all(plain(operand) for operand in operands)
+                case Exists((Path(False, ()),)) | Compare((Path(False, ()),)):
+                    return True
+            return False
+
+        return step.axis in ("child", "attribute") and all(plain(predicate) for predicate in step.predicates)
 
 
-SUPPORT: dict[str, Callable[[Query], bool]] = {"yfilter": elements_only}
+SUPPORT: dict[str, Callable[[tuple[Path, ...], bool], bool]] = {
+    "yfilter": Filters(nested=True),
+    "yfilter-inline": Filters(nested=True),
+}
 
 
 def supported(engine: str, text: str, namespaces: Mapping[str, str] | None = None, *, ordered: bool = False) -> bool:
     """Whether the engine has to take the query, or to refuse it."""
     if engine not in PUBLISHED:
         return True
-    return SUPPORT[engine](treecast.parse(text, namespaces=namespaces))
+    return SUPPORT[engine](treecast.parse(text, namespaces=namespaces).tree, ordered)
 
 
 def check_refused(index: treecast.Index, text: str, namespaces: Mapping[str, str] | None, *, ordered: bool) -> None:
