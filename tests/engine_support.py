@@ -18,7 +18,7 @@ PUBLISHED = [name for name in ENGINES if name not in ("auto", "lazydfa")]
 
 @dataclass(frozen=True)
 class Filters:
-    """Paths of `/` and `//` with predicates on attributes, text and position, and nested paths where `nested` says so."""
+    """Paths of `/` and `//` with predicates on attributes, text and position, and perhaps with nested paths."""
 
     nested: bool
 

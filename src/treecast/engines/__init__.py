@@ -9,8 +9,8 @@ deterministic machine of bounded size. `auto` takes the engine that suits a quer
 
 The others are the algorithms of the papers, built as published, to be compared with: `yfilter` is YFilter's shared
 NFA with a run-time stack, its predicates evaluated after a path has matched (Selection Postponed); `yfilter-inline`
-evaluates them as each step is reached. They take part of the language and refuse the rest (TC150); changes wait until nobody
-matches; a saved index holds their queries only.
+evaluates them as each step is reached. They take part of the language and refuse the rest (TC150); changes wait until
+nobody matches; a saved index holds their queries only.
 """
 
 from __future__ import annotations
