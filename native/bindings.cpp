@@ -39,4 +39,5 @@ NB_MODULE(_native, m) {
     bind_query(m);
     bind_index(m);
     bind_explain(m);
+    bind_records(m);
 }

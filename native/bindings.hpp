@@ -29,5 +29,6 @@ void bind_document(nb::module_& m);   // bindings_document.cpp
 void bind_query(nb::module_& m);      // bindings_query.cpp
 void bind_index(nb::module_& m);      // bindings_index.cpp
 void bind_explain(nb::module_& m);    // bindings_explain.cpp
+void bind_records(nb::module_& m);    // bindings_records.cpp
 
 }  // namespace treecast
