@@ -193,4 +193,27 @@ void intern_labels(std::vector<FilterPattern>& patterns, LabelTable& labels) {
             }
 }
 
+std::string path_key(const FilterPath& path) {
+    std::string key;
+    auto put = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    for (const FilterStep& step : path.steps) {
+        put(step.step.label);
+        key.push_back(step.step.descendant ? 'd' : 'c');
+        put(static_cast<uint32_t>(step.conditions.size()));
+        for (const ValueCondition& condition : step.conditions) {
+            put(condition.target);
+            put(condition.label);
+            put(static_cast<uint32_t>(condition.comparisons.size()));
+            for (const Comparison& comparison : condition.comparisons) {
+                put(comparison.relation);
+                key.push_back(comparison.as_text ? 't' : 'n');
+                put(comparison.number);
+                put(static_cast<uint32_t>(comparison.text.size()));
+                key += comparison.text;
+            }
+        }
+    }
+    return key;
+}
+
 }  // namespace treecast

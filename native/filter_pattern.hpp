@@ -10,6 +10,7 @@
 #include "filter_condition.hpp"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,5 +49,8 @@ std::vector<FilterPattern> to_filter_patterns(const Query& query, bool ordered, 
 
 // Replaces every `test` by its label.
 void intern_labels(std::vector<FilterPattern>& patterns, LabelTable& labels);
+
+// Equal for paths with the same labels and the same predicates, in the same order.
+std::string path_key(const FilterPath& path);
 
 }  // namespace treecast

@@ -1,6 +1,8 @@
 #include "published.hpp"
 
 #include "failure.hpp"
+#include "hybrid.hpp"
+#include "xfilter.hpp"
 #include "yfilter.hpp"
 
 namespace treecast {
@@ -13,6 +15,8 @@ struct Named {
 };
 
 constexpr Named engines[] = {
+    {"xfilter", make_xfilter},
+    {"hybrid", make_hybrid},
     {"yfilter", make_yfilter},
     {"yfilter-inline", make_yfilter_inline},
 };

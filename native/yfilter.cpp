@@ -1,29 +1,13 @@
 #include "yfilter.hpp"
 
 #include "path_nfa.hpp"
+#include "recycled_ids.hpp"
 
 #include <algorithm>
 
 namespace treecast {
 
 namespace {
-
-// Ids that are given back and given again, so that arrays by id stay dense.
-class Numbers {
-public:
-    uint32_t take() {
-        if (vacant_.empty()) return count_++;
-        uint32_t number = vacant_.back();
-        vacant_.pop_back();
-        return number;
-    }
-    void give_back(uint32_t number) { vacant_.push_back(number); }
-    uint32_t size() const { return count_; }
-
-private:
-    std::vector<uint32_t> vacant_;
-    uint32_t count_ = 0;
-};
 
 struct Conditioned {                         // a step with value-based predicates
     uint32_t step;
@@ -104,7 +88,7 @@ private:
     std::vector<Accepting> accepting_;                      // by state
     std::vector<SelectingPath> paths_;
     std::vector<Group> groups_;
-    Numbers path_numbers_, group_numbers_, check_numbers_;
+    RecycledIds path_numbers_, group_numbers_, check_numbers_;
     std::vector<std::vector<Holding>> holdings_;            // by slot
 };
 

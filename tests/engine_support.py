@@ -69,6 +69,8 @@ class Filters:
 
 
 SUPPORT: dict[str, Callable[[tuple[Path, ...], bool], bool]] = {
+    "xfilter": Filters(nested=False),
+    "hybrid": Filters(nested=False),
     "yfilter": Filters(nested=True),
     "yfilter-inline": Filters(nested=True),
 }

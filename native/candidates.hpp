@@ -1,0 +1,53 @@
+// The changing part of the candidate lists of XFilter and the hybrid: what was promoted by elements that are still open.
+//
+// A promotion belongs to the element that caused it and is undone by its end tag. Elements are nested, so the promotions of an
+// element are the last of every list when it ends, and undoing them is to pop a log. A promotion that asks only for some least
+// level is left out while an earlier one of the same kind is in force: whatever the later could match, the earlier does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace treecast {
+
+class Candidates {
+public:
+    struct Promoted {
+        uint32_t path, position;             // the state of a path's machine that waits here
+        uint32_t level;                      // at which, or from which on
+        uint32_t open;                       // number of the state if it asks for a least level, or ~0
+    };
+
+    // Before the first element. `keys`: how many lists there are; `opens`: how many states ask for a least level.
+    void begin(size_t keys, size_t opens) {
+        undo(0);
+        if (lists_.size() < keys) lists_.resize(keys);
+        if (open_.size() < opens) open_.resize(opens, 0);
+    }
+    // Before the start tag of an element of this depth: all deeper ones, and its last sibling, have ended.
+    void undo(uint32_t depth) {
+        while (!log_.empty() && log_.back().depth >= depth) {
+            std::vector<Promoted>& list = lists_[log_.back().key];
+            if (list.back().open != ~0u) open_[list.back().open] = 0;
+            list.pop_back();
+            log_.pop_back();
+        }
+    }
+    void promote(uint32_t key, uint32_t depth, const Promoted& promoted) {
+        if (promoted.open != ~0u) {
+            if (open_[promoted.open]) return;
+            open_[promoted.open] = 1;
+        }
+        lists_[key].push_back(promoted);
+        log_.push_back({depth, key});
+    }
+    const std::vector<Promoted>& list(uint32_t key) const { return lists_[key]; }
+
+private:
+    struct Entry { uint32_t depth, key; };
+    std::vector<std::vector<Promoted>> lists_;
+    std::vector<Entry> log_;
+    std::vector<uint8_t> open_;
+};
+
+}  // namespace treecast
