@@ -51,6 +51,7 @@ void ResolvedNames::begin(const Document& document, const LabelTable& table) {
         generation_ = names_->generation();
         labels_.clear();
     }
+    if (labels_.size() < names_->size()) labels_.resize(names_->size());
     table_size_ = table.size();
 }
 

@@ -56,8 +56,8 @@ class ResolvedNames {
 public:
     // Before the first name of a document. The table must not grow before the next call.
     void begin(const Document& document, const LabelTable& table);
+    // Of a name of that document; the reference holds until the next begin().
     const NameLabels& operator[](uint32_t name) {
-        if (name >= labels_.size()) labels_.resize(names_->size());
         NameLabels& labels = labels_[name];
         if (labels.resolved_at != table_size_) {
             labels = table_->resolve(names_->uri(name), names_->local(name));

@@ -265,9 +265,10 @@ class Setting:
     simd: int = -1
     seed: int = 0
     afterwards: str = "as it is"
+    engine: str = "auto"
 
     @classmethod
-    def draw(cls, random: Random) -> Setting:
+    def draw(cls, random: Random, engine: str = "auto") -> Setting:
         return cls(
             random.choice(list(WAYS)),
             random.choice(list(CALLS)),
@@ -275,6 +276,7 @@ class Setting:
             random.choice((0, 1)),
             random.randrange(1 << 30),
             random.choice(("as it is", *AFTERWARDS)),
+            engine,
         )
 
     def answers(self, queries: Sequence[Query], documents: Sequence[bytes]) -> list[set[int]]:
@@ -283,7 +285,7 @@ class Setting:
         cache_bytes_max = CACHE_BYTES_MAX if limit is None else limit
         _native.simd_force(self.simd)
         try:
-            index = Index(cache_bytes_max=cache_bytes_max)
+            index = Index(engine=self.engine, cache_bytes_max=cache_bytes_max)
             WAYS[self.way](index, queries, Random(self.seed), documents)
             index = AFTERWARDS[self.afterwards](index, queries, Random(self.seed), cache_bytes_max)
             assert len(index) == len(queries)
@@ -367,19 +369,19 @@ def shorter(query: Query) -> Iterator[Query]:
             yield plain(text[place + 1 :])
 
 
-def accepted(query: Query) -> bool:
+def accepted(query: Query, engine: str) -> bool:
     try:
-        Index().add("q", query.text)
+        Index(engine=engine).add("q", query.text)
         compiled(query.judge, query.judge_namespaces)
     except (QueryError, etree.XPathSyntaxError):
         return False
     return True
 
 
-def simplified(query: Query, still: Callable[[Query], bool]) -> Query:
+def simplified(query: Query, engine: str, still: Callable[[Query], bool]) -> Query:
     for candidate in shorter(query):
-        if accepted(candidate) and still(candidate):
-            return simplified(candidate, still)
+        if accepted(candidate, engine) and still(candidate):
+            return simplified(candidate, engine, still)
     return query
 
 
@@ -401,7 +403,7 @@ def smallest(queries: Sequence[Query], documents: Sequence[bytes], setting: Sett
         def still(query: Query, at: int = place) -> bool:
             return differs([*kept[:at], query, *kept[at + 1 :]], left, setting)
 
-        kept[place] = simplified(kept[place], still)
+        kept[place] = simplified(kept[place], setting.engine, still)
     alone = [query for query in kept if differs([query], left, replace(setting, way="bulk", afterwards="as it is"))]
     lines = [f"treecast and lxml differ with {setting}"]
     lines.append(f"  alone in a new index {len(alone)} of the {len(kept)} queries still differ")
