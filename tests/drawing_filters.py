@@ -1,4 +1,4 @@
-"""Random queries as the engines of the papers take them: `/`, `//`, names and `*`, value-based predicates, nested paths.
+"""Random queries as the engines of the papers take them: `/`, `//`, names and `*`, predicates on values, nested paths.
 
 Few names, few values, many hits, so that recursion brings several elements to each step.
 """

@@ -2,14 +2,15 @@
 
     >>> from treecast import engines
     >>> engines.names()
-    ['auto', 'lazydfa', 'yfilter']
+    ['auto', 'lazydfa', 'xfilter', 'hybrid', 'yfilter']
 
 `lazydfa` steps all queries at once on a shared, bit-parallel NFA and keeps what it learns in a lazily built
 deterministic machine of bounded size. `auto` takes the engine that suits a query best; today that is always `lazydfa`.
 
-The others are the algorithms of the papers, built as published, to be compared with: `yfilter` is YFilter's shared
-NFA with a run-time stack, its predicates evaluated after a path has matched (Selection Postponed); `yfilter-inline`
-evaluates them as each step is reached. They take part of the language and refuse the rest (TC150); changes wait until
+The others are the algorithms of the papers, built as published, to be compared with. `yfilter` is YFilter's shared NFA
+with a run-time stack; it evaluates predicates after a path has matched (Selection Postponed), and its variant
+`yfilter-inline` as each step is reached. `xfilter` runs a machine per path, found by a query index; `hybrid` does so
+over substrings that all paths share. They take part of the language and refuse the rest (TC150); changes wait until
 nobody matches; a saved index holds their queries only.
 """
 
