@@ -123,12 +123,13 @@ def _promote(source: Path, place: Path) -> None:
             os.link(source, beside)
         except OSError:  # another file system
             shutil.copyfile(source, beside)
+        os.utime(beside)
         beside.rename(place)
     finally:
         beside.unlink(missing_ok=True)
     # Files in use stay mapped when their names go.
     kept = sorted(place.parent.glob("*.tcx"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in kept[FILES_MAX:]:
+    for path in [path for path in kept if path != place][FILES_MAX - 1 :]:
         path.unlink(missing_ok=True)
 
 
@@ -136,7 +137,7 @@ def _match(index: Index, documents: pa.Array, errors: pa.Array | None, form: str
     views = _views(documents)
     lacking = _lacking(documents, errors)
     if form == "lists" and lacking:
-        raise next(iter(lacking.values()))
+        raise _with_advice(next(iter(lacking.values())))
     begin = 0
     while begin < len(views):
         try:
