@@ -40,4 +40,5 @@ NB_MODULE(_native, m) {
     bind_index(m);
     bind_explain(m);
     bind_records(m);
+    bind_xtrie(m);
 }

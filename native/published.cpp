@@ -3,6 +3,7 @@
 #include "failure.hpp"
 #include "hybrid.hpp"
 #include "xfilter.hpp"
+#include "xtrie.hpp"
 #include "yfilter.hpp"
 
 namespace treecast {
@@ -19,6 +20,8 @@ constexpr Named engines[] = {
     {"hybrid", make_hybrid},
     {"yfilter", make_yfilter},
     {"yfilter-inline", make_yfilter_inline},
+    {"xtrie", make_xtrie},
+    {"xtrie-single-path", make_xtrie_single_path},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The engines of the papers, behind one face: XFilter, the hybrid, YFilter. They are here to be compared with, so each is the
+// The engines of the papers, behind one face: XFilter, the hybrid, YFilter, XTrie. They are here to be compared with, so each is the
 // algorithm as published, with decent data structures and nothing added; for work there is the machine of store.hpp.
 //
 // A Store that has a PublishedEngine keeps ids, texts, settings and the order of addition as always, and no machines: the engine

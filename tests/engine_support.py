@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import treecast
 from treecast import engines
-from treecast.query.tree import And, Compare, Condition, Exists, Path, Position, Step
+from treecast.query.tree import And, Compare, Condition, Contains, Exists, Path, Position, StartsWith, Step
 
 ENGINES = engines.names(variants=True)
 PUBLISHED = [name for name in ENGINES if name not in ("auto", "lazydfa")]
@@ -68,11 +68,73 @@ class Filters:
         return step.axis in ("child", "attribute") and all(plain(predicate) for predicate in step.predicates)
 
 
+@dataclass(frozen=True)
+class Trees:
+    """Conjunctive tree patterns; with `single_path`, those whose steps have at most one child, or value."""
+
+    single_path: bool
+
+    def __call__(self, paths: tuple[Path, ...], ordered: bool) -> bool:
+        if not any(step.predicates for path in paths for step in path.steps):
+            return True  # the normal form of plain paths knows nothing but `/` and `//`
+        return all(self._steps(path.steps) for path in paths)
+
+    def _steps(self, steps: tuple[Step, ...], *, valued: bool = False) -> bool:
+        return all(
+            self._step(step, children=not last, values=last and valued)
+            for step, last in zip(steps, [False] * (len(steps) - 1) + [True], strict=True)
+        )
+
+    def _step(self, step: Step, *, children: int, values: bool) -> bool:
+        asked = [self._asked(condition) for condition in step.predicates]
+        if step.axis not in ("child", "descendant", "attribute") or None in asked:
+            return False
+        for below, valued in (part for parts in asked for part in parts or ()):
+            if not self._branches(below):
+                values = values or valued
+            elif step.kind == "element" and self._steps(below, valued=valued):
+                children += 1
+            else:
+                return False
+        return children <= 64 and not (self.single_path and children + values > 1)
+
+    def _asked(self, condition: Condition) -> list[tuple[tuple[Step, ...], bool]] | None:
+        """The paths that must lead somewhere, and whether to a value; None for what is no conjunction of such."""
+        match condition:
+            case And(operands):
+                parts = [self._asked(operand) for operand in operands]
+                return None if None in parts else [part for several in parts for part in several or ()]
+            case Exists((Path(False, below),)):
+                return [(below, False)]
+            case Compare((Path(False, below),)):
+                return [(below, True)]
+            case Contains(Path(False, below), text) | StartsWith(Path(False, below), text) if self._single(below):
+                return [(below, True)] if text else []
+        return None
+
+    @staticmethod
+    def _branches(steps: tuple[Step, ...]) -> bool:
+        """Whether the path leads away from its element: not `.`, and no test of the element's own name."""
+        own = len(steps) == 1 and steps[0].axis == "self" and not steps[0].gap and not steps[0].predicates
+        return bool(steps) and not own
+
+    @staticmethod
+    def _single(steps: tuple[Step, ...]) -> bool:
+        """`.` or one named attribute: what contains() looks at is then the only item."""
+        if not steps:
+            return True
+        first = steps[0]
+        named = first.uri is not None and first.local is not None
+        return len(steps) == 1 and first.kind == "attribute" and not first.gap and named
+
+
 SUPPORT: dict[str, Callable[[tuple[Path, ...], bool], bool]] = {
     "xfilter": Filters(nested=False),
     "hybrid": Filters(nested=False),
     "yfilter": Filters(nested=True),
     "yfilter-inline": Filters(nested=True),
+    "xtrie": Trees(single_path=False),
+    "xtrie-single-path": Trees(single_path=True),
 }
 
 

@@ -39,9 +39,14 @@ def judge(engine: str, random: Random, queries: Sequence[Query], documents: Sequ
     return len(queries) * len(documents)
 
 
+def nests(engine: str) -> bool:
+    """Whether nested paths are worth drawing."""
+    return engine not in ("xfilter", "hybrid")
+
+
 def drawer(engine: str, random: Random) -> FilterDrawer:
     predicates, deep = random.choice((0.1, 0.3, 0.5)), random.choice((0.2, 0.5, 0.8))
-    return FilterDrawer(random, engine.startswith("yfilter"), predicates, deep, random.choice((1, 2, 3)))
+    return FilterDrawer(random, nests(engine), predicates, deep, random.choice((1, 2, 3)))
 
 
 def round_filters(engine: str, random: Random, queries: int, documents: int) -> int:

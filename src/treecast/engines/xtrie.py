@@ -1,0 +1,79 @@
+"""XTrie's tables for a set of queries, to look at: the substring table and the trie with its max-suffix pointers.
+
+Use it to see how XTrie takes a query apart, or why one costs what it does. Matching needs none of this:
+`Index(engine="xtrie")` and `Index(engine="xtrie-single-path")` build and keep these tables natively.
+
+    >>> from treecast.engines import xtrie
+    >>> for row in xtrie.tables(["//a/b[c/d]/*//e"]).rows:
+    ...     print(row)
+    0: //a/b, 2 children
+    0: a/b/c/d, 2 below row 0, child 1
+    0: e, at least 2 below row 0, child 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from treecast import _native
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One substring of one query.
+
+    It ends `distance` levels below the end of its parent row (the document, where there is none), or with `open` any
+    number of levels below that. The empty substring stands for a `*` that no other row can stand for. `order` is the
+    row's place among the branches that an ordered pattern wants in order; 0 where it has none.
+    """
+
+    query: int
+    substring: tuple[str, ...]
+    parent: int | None
+    distance: int
+    open: bool
+    rank: int
+    children: int
+    order: int
+    tests: int
+
+    def __str__(self) -> str:
+        names = "/".join(self.substring) or "*"
+        if self.parent is None:
+            above = self.distance - max(len(self.substring), 1)
+            text = f"{self.query}: {'//' if self.open else '/'}{'*/' * above}{names}"
+        else:
+            least = "at least " if self.open else ""
+            text = f"{self.query}: {names}, {least}{self.distance} below row {self.parent}, child {self.rank}"
+        if self.order:
+            text += " in order"
+        if self.tests:
+            text += f", {self.tests} test{'s' * (self.tests > 1)}"
+        return text + (f", {self.children} child{'ren' * (self.children > 1)}" if self.children else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The rows, query by query, parents before children; and for each string in the trie its longest other suffix."""
+
+    rows: tuple[Row, ...]
+    suffixes: Mapping[tuple[str, ...], tuple[str, ...]]
+
+
+def tables(
+    queries: Iterable[str],
+    *,
+    namespaces: Mapping[str, str] | None = None,
+    ordered: bool = False,
+    single_path: bool = False,
+    removed: Iterable[int] = (),
+) -> Tables:
+    """What an XTrie holds after the queries were added and `removed`, by number, taken out again.
+
+    Raises QueryError for what is no query or what the variant cannot match, as an index does.
+    """
+    bindings = [(prefix.encode(), uri.encode()) for prefix, uri in (namespaces or {}).items()]
+    texts = [query.encode("utf-8", "surrogatepass") for query in queries]
+    rows, states = _native.xtrie_tables(texts, bindings, ordered, single_path, list(removed))
+    return Tables(tuple(Row(*row) for row in rows), dict(states))
