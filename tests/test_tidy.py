@@ -26,6 +26,7 @@ SOURCE = ROOT / "src" / "treecast"
 CORE = {"errors", "model", "document", "query", "_native"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
+    "version": set(),
     "model": {"errors"},
     "document": {"errors", "model", "_native"},
     "query": {"errors", "model", "_native"},
@@ -33,13 +34,13 @@ ROOMS: dict[str, set[str]] = {
     "engines": CORE,
     "explain": {"errors", "model", "document", "_native"},
     "index": CORE | {"engines", "explain", "subscriptions"},
-    "spark": {"errors", "model", "document", "index", "subscriptions", "records", "sample"},
+    "spark": {"errors", "model", "document", "index", "subscriptions", "records", "sample", "version"},
     "records": {"errors", "document", "_native"},
     "report": {"errors"},
     "workload": {"errors", "model", "query"},
     "sample": {"errors", "model"},
     "cli": {"*"},
-    "__init__": CORE | {"engines", "index"},
+    "__init__": CORE | {"engines", "index", "version"},
     "__main__": {"cli"},
 }
 # Module -> the room that alone may import it.

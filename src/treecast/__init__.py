@@ -15,8 +15,9 @@ from treecast.errors import (
 from treecast.index import Index
 from treecast.model import Subscription
 from treecast.query import Query, parse
+from treecast.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "AccessError",

@@ -14,10 +14,10 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import treecast
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.spark.worker import Ticket
+from treecast.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def ship(session: SparkSession, source: Index | str | Path, *, cache_bytes_max: 
     if key not in _shipped:
         session.addArtifacts(str(file), file=True)
         _shipped.add(key)
-    return Ticket(treecast.__version__, file.name, size, cache_bytes_max)
+    return Ticket(VERSION, file.name, size, cache_bytes_max)
 
 
 def _saved(source: Index | str | Path) -> Path:

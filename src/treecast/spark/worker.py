@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import treecast
 from treecast.document import arrow_views
 from treecast.errors import DocumentError, PipelineError, SnapshotError, TreecastError
 from treecast.index import Index, Part
+from treecast.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,9 +70,9 @@ def index_of(ticket: Ticket) -> Index:
     if key in _indexes:
         _indexes.move_to_end(key)
         return _indexes[key]
-    if ticket.version != treecast.__version__:
+    if ticket.version != VERSION:
         raise PipelineError(
-            f"the executor has treecast {treecast.__version__}, the driver {ticket.version}",
+            f"the executor has treecast {VERSION}, the driver {ticket.version}",
             code="TC704",
             hint="install the same version on all machines",
         )
