@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from treecast.workload import Attribute, Schema
-from treecast.workload.documents import WORDS
+from treecast.workload.words import WORDS
 
 STEPS_MAX, BRANCH_STEPS_MAX = 6, 5
 WILDCARD, DESCENDANT, SKIP, STOP = 0.2, 0.2, 0.5, 0.2

@@ -423,7 +423,7 @@ void RecordSplitter::begin_record(size_t name_bytes) {
         done_ = true;
         return;
     }
-    if (part_bytes_ && record_offset_ - cut_offset_ >= part_bytes_) {
+    if (part_bytes_ && ordinal_ && record_offset_ - cut_offset_ >= part_bytes_) {   // no part is without a record
         cut_offset_ = record_offset_;
         cuts_.push_back({record_offset_, ordinal_, save()});
     }

@@ -1,4 +1,4 @@
-"""Workloads: documents and queries drawn from a schema, for benchmarks and for tests.
+"""Workloads: documents and queries drawn from DTDs, for benchmarks and for tests.
 
 Use it to measure treecast on documents shaped like yours when the documents themselves cannot be shared. It is not a
 fuzzer: what it makes is always well-formed, and valid against the DTD that it came from.
@@ -16,9 +16,11 @@ Example:
 Equal settings and seeds give equal bytes, on every machine and whatever the hash seed.
 """
 
+from treecast.workload.content_model import Attribute, Element, Group, Name, Particle
 from treecast.workload.documents import DocumentSettings, generate_documents
 from treecast.workload.queries import QuerySettings, generate_queries
-from treecast.workload.schema import Attribute, Element, Group, Name, Particle, Schema
+from treecast.workload.schema import Schema
+from treecast.workload.values import NumberRange, Values
 
 __all__ = [
     "Attribute",
@@ -26,9 +28,11 @@ __all__ = [
     "Element",
     "Group",
     "Name",
+    "NumberRange",
     "Particle",
     "QuerySettings",
     "Schema",
+    "Values",
     "generate_documents",
     "generate_queries",
 ]

@@ -1,220 +1,345 @@
-"""DTD text -> element declarations.
+"""DTD -> declarations: what it takes to draw documents and queries from a DTD.
 
-Reads what it takes to draw documents from a DTD: element and attribute-list declarations with parameter entities,
-inside declarations and between them. General entities, notations, comments and processing instructions are passed
-over. Nothing outside the text is ever fetched: a reference to an external parameter entity is refused, and so are
-conditional sections.
+Element and attribute-list declarations, parameter entities inside declarations and between them, conditional sections,
+parts in other files (`treecast.workload.dtd_source` says where they are looked for; those that are not on disk are left
+out and listed), general entities as far as default values use them, unparsed entities and notations by name. The first
+declaration of a name counts. Comments and processing instructions are passed over.
 
     >>> from treecast.workload.dtd import read_dtd
-    >>> elements = read_dtd("<!ENTITY % x 'b | c'> <!ELEMENT a (%x;)*> <!ATTLIST a id ID #REQUIRED>")
-    >>> [item.name for item in elements["a"].model.items], elements["a"].attributes[0].required
+    >>> declarations = read_dtd("<!ENTITY % x 'b | c'> <!ELEMENT a (%x;)*> <!ATTLIST a id ID #REQUIRED>")
+    >>> element = declarations.elements["a"]
+    >>> [item.name for item in element.model.items], element.attributes[0].required
     (['b', 'c'], True)
+
+Codes: TC280 a declaration that is not understood, TC283 a file that cannot be read, TC380 a DTD over a limit.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import NoReturn, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, cast
 
-from treecast.errors import DocumentError, DocumentLimitError
-from treecast.workload.schema import Attribute, Element, Group, Name, Occurs, Particle
+from treecast.workload.content_model import Attribute, Element, Group, Name, Occurs, Particle, particle_names
+from treecast.workload.dtd_scanner import NAME, NAME_MORE, Parameter, Scanner
+from treecast.workload.dtd_source import Source, read_source
 
-# Declarations in all, after parameter entities were replaced: a bomb is refused, the largest real DTDs need 2 MB.
-EXPANDED_CHARS_MAX = 16 << 20
-NESTING_MAX = 200
+MODEL_NESTING_MAX = 100
+ELEMENTS_MAX = 100_000
+ATTRIBUTES_MAX = 1_000_000
+VALUE_CHARS_MAX = 1 << 20
+ENTITY_NESTING_MAX = 50
 
-_NAME = r"[^\s<>&%;'\"()|,?*+#\[\]]+"
-_SPACE = re.compile(r"\s*")
-_REFERENCE = re.compile(rf"%({_NAME});")
-_LITERAL_OR_REFERENCE = re.compile(rf"\"[^\"]*\"|'[^']*'|%({_NAME});")
-_DECLARATION_TOKEN = re.compile(r"\"[^\"]*\"|'[^']*'|>")
-_ENTITY = re.compile(rf"%\s+({_NAME})\s+(?:(\"[^\"]*\"|'[^']*')|(SYSTEM|PUBLIC)\b)")
-_MODEL_TOKEN = re.compile(rf"\s*(?:(#PCDATA|{_NAME})([?*+]?)|(\()|(\)[?*+]?)|([|,]))")
-_ATTRIBUTE = re.compile(
-    rf"\s*({_NAME})\s+(?:NOTATION\s*)?(?:\(([^)]*)\)|({_NAME}))\s*"
-    r"(?:(#REQUIRED|#IMPLIED)|(#FIXED\s+)?(\"[^\"]*\"|'[^']*'))"
-)
+ATTRIBUTE_TYPES = ("CDATA", "ID", "IDREF", "IDREFS", "ENTITY", "ENTITIES", "NMTOKEN", "NMTOKENS")
+_NAME = re.compile(NAME)
+_NAME_TOKEN = re.compile(f"[{NAME_MORE}]+")
+_KEYWORD = re.compile("<!([A-Z]+)")
+_SECTION_MARK = re.compile(r"<!\[|\]\]>")
+_ENTITY_REFERENCE = re.compile(rf"&({NAME});|&\#([0-9]{{1,9}});|&\#x([0-9a-fA-F]{{1,8}});")
+_PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
-def read_dtd(text: str) -> dict[str, Element]:
-    """The element declarations of a DTD, by name, in their order. The first declaration of a name counts."""
-    return _Reader(text).read()
+@dataclass
+class Declarations:
+    """What a DTD declares. `missing` are the parts that are not on disk and were left out."""
+
+    elements: dict[str, Element] = field(default_factory=dict)
+    unparsed_entities: tuple[str, ...] = ()
+    notations: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def read_dtd(text: str, name: str = "DTD") -> Declarations:
+    """The declarations of a DTD given as text; parts in other files are left out."""
+    return _Reader(Source(name, text)).read()
+
+
+def read_dtd_file(path: Path, directories: Sequence[Path] = ()) -> Declarations:
+    """The declarations of a DTD in a file, with its parts in the same directory or in one of `directories`."""
+    return _Reader(read_source(path), directories).read()
 
 
 class _Reader:
-    """One pass over the text; `place` is where the declaration at hand begins in the text as given."""
+    """One pass over the DTD."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.place = 0
-        self.expanded_chars = 0
-        self.parameters: dict[str, str | None] = {}
+    def __init__(self, source: Source, directories: Sequence[Path] = ()) -> None:
+        self.scanner = Scanner(source, directories)
+        self.fail = self.scanner.fail
+        self.token = self.scanner.token
         self.elements: dict[str, Element] = {}
         self.attributes: dict[str, dict[str, Attribute]] = {}
+        self.attribute_count = 0
+        self.entities: dict[str, str] = {}
+        self.unparsed: dict[str, None] = {}
+        self.notations: dict[str, None] = {}
+        self.sections = 0
 
-    def read(self) -> dict[str, Element]:
-        self.read_declarations(self.text, 0)
+    def read(self) -> Declarations:
+        scanner = self.scanner
+        while (frame := scanner.skip_space()) is not None:
+            if scanner.reference():
+                continue
+            if frame.text.startswith("<!--", frame.at):
+                frame.at += 4
+                scanner.skip_past("-->")
+            elif frame.text.startswith("<?", frame.at):
+                scanner.skip_past("?>")
+            elif frame.text.startswith("<![", frame.at):
+                frame.at += 3
+                self.read_section()
+            elif self.sections and frame.text.startswith("]]>", frame.at):
+                frame.at += 3
+                self.sections -= 1
+            else:
+                self.read_declaration()
+        if self.sections:
+            self.fail("expected ']]>' before the end of the DTD")
         if not self.elements:
             self.fail("the DTD declares no element")
         for name, attributes in self.attributes.items():
             if name in self.elements:
                 self.elements[name] = replace(self.elements[name], attributes=tuple(attributes.values()))
-        return self.elements
+        return Declarations(self.elements, tuple(self.unparsed), tuple(self.notations), tuple(scanner.missing))
 
-    def fail(self, message: str) -> NoReturn:
-        offset = len(self.text[: self.place].encode())
-        line = len(re.findall(r"\r\n|\r|\n", self.text[: self.place])) + 1
-        raise DocumentError(message, code="TC290", offset=offset, line=line)
+    def read_section(self) -> None:
+        """`<![INCLUDE[ … ]]>` or `<![IGNORE[ … ]]>`; the keyword is often a parameter entity."""
+        keyword = self.token()
+        if keyword not in ("INCLUDE", "IGNORE") or self.token() != "[":
+            self.fail("a conditional section begins with INCLUDE[ or IGNORE[")
+        if keyword == "INCLUDE":
+            self.sections += 1
+            return
+        frame = self.scanner.frames[-1]
+        depth = 1
+        while depth:
+            mark = _SECTION_MARK.search(frame.text, frame.at)
+            if mark is None:
+                self.fail("expected ']]>' before the end of the DTD")
+            frame.at = mark.end()
+            depth += 1 if mark[0] == "<![" else -1
 
-    def read_declarations(self, text: str, nesting: int) -> None:
-        at = 0
-        while True:
-            at = cast(re.Match[str], _SPACE.match(text, at)).end()
-            if nesting == 0:
-                self.place = at
-            if at >= len(text):
-                return
-            if reference := _REFERENCE.match(text, at):
-                at = reference.end()
-                self.read_declarations(self.parameter(reference[1], nesting), nesting + 1)
-            elif text.startswith("<!--", at):
-                at = self.skip(text, at + 4, "-->")
-            elif text.startswith("<?", at):
-                at = self.skip(text, at + 2, "?>")
-            elif text.startswith("<![", at):
-                self.fail("conditional sections are not read")
-            elif text.startswith("<!", at):
-                at = self.read_declaration(text, at + 2)
-            else:
-                self.fail(f"expected a declaration, found {text[at : at + 20]!r}")
-
-    def skip(self, text: str, at: int, end: str) -> int:
-        found = text.find(end, at)
-        if found < 0:
-            self.fail(f"expected {end!r} before the end of the DTD")
-        return found + len(end)
-
-    def read_declaration(self, text: str, at: int) -> int:
-        end = at
-        while token := _DECLARATION_TOKEN.search(text, end):
-            end = token.end()
-            if token[0] == ">":
-                break
+    def read_declaration(self) -> None:
+        frame = self.scanner.frames[-1]
+        keyword = _KEYWORD.match(frame.text, frame.at)
+        if keyword is None:
+            self.fail(f"expected a declaration, found {self.scanner.found()}")
+        frame.at = keyword.end()
+        if keyword[1] == "ELEMENT":
+            self.read_element()
+        elif keyword[1] == "ATTLIST":
+            self.read_attributes()
+        elif keyword[1] == "ENTITY":
+            self.read_entity()
+        elif keyword[1] == "NOTATION":
+            self.read_notation()
         else:
-            self.fail("the declaration does not end")
-        keyword, body = _first_word(text[at : end - 1])
-        if keyword == "ENTITY":
-            self.read_entity(body)
-        elif keyword == "ELEMENT":
-            self.read_element(self.expand(body, outside_literals=True))
-        elif keyword == "ATTLIST":
-            self.read_attributes(self.expand(body, outside_literals=True))
-        elif keyword != "NOTATION":
-            self.fail(f"expected ELEMENT, ATTLIST, ENTITY or NOTATION, found {keyword[:20]!r}")
-        return end
+            self.fail(f"expected ELEMENT, ATTLIST, ENTITY or NOTATION, found '{keyword[1][:20]}'")
+        if self.scanner.frames[-1] is not frame:
+            self.fail("the declaration begins and ends in different entities")
 
-    def parameter(self, name: str, nesting: int) -> str:
-        if name not in self.parameters:
-            self.fail(f"the parameter entity '%{name};' is not declared")
-        value = self.parameters[name]
-        if value is None:
-            self.fail(f"the parameter entity '%{name};' is external, and nothing is fetched")
-        self.expanded_chars += len(value) + 2
-        if self.expanded_chars > EXPANDED_CHARS_MAX or nesting > NESTING_MAX:
-            raise DocumentLimitError("the parameter entities of the DTD expand without end", code="TC390")
+    def name(self, what: str) -> str:
+        token = self.token()
+        if not _NAME.fullmatch(token):
+            self.fail(f"{token[:40]!r} is no {what} name")
+        return token
+
+    def literal(self, what: str) -> str:
+        token = self.token()
+        if token[0] not in "\"'":
+            self.fail(f"expected {what} in quotes, found {token[:40]!r}")
+        return token[1:-1]
+
+    def end(self, what: str) -> None:
+        token = self.token()
+        if token != ">":
+            self.fail(f"expected the end of {what}, found {token[:40]!r}")
+
+    # Elements.
+
+    def read_element(self) -> None:
+        name = self.name("element")
+        token = self.token()
+        if token == "EMPTY":
+            element = Element(name, "empty")
+        elif token == "ANY":
+            element = Element(name, "any")
+        elif token == "(":
+            element = self.element(name, self.read_model(name))
+        else:
+            self.fail(f"the content model of '{name}' is not one group in parentheses, EMPTY or ANY")
+        self.end(f"the declaration of '{name}'")
+        if len(self.elements) >= ELEMENTS_MAX:
+            self.fail(f"the DTD declares more than {ELEMENTS_MAX:,} elements", limit=True)
+        self.elements.setdefault(name, element)
+
+    def element(self, name: str, model: Group) -> Element:
+        names = list(particle_names(model))
+        if "#PCDATA" not in names:
+            return Element(name, "children", model)
+        plain = all(isinstance(item, Name) and item.occurs == "" for item in model.items)
+        children = [item for item in names if item != "#PCDATA"]
+        starred = model.occurs == "*" and model.kind == "choice"
+        alone = not children and len(names) == 1 and model.occurs in ("", "*")
+        if not plain or names[0] != "#PCDATA" or not (alone or (starred and len(children) == len(names) - 1)):
+            self.fail(
+                f"a content model with #PCDATA is written (#PCDATA) or (#PCDATA | a | b)*, unlike that of '{name}'"
+            )
+        if not children:
+            return Element(name, "mixed")
+        return Element(name, "mixed", Group("choice", tuple(Name(item) for item in dict.fromkeys(children)), "*"))
+
+    def read_model(self, name: str) -> Group:
+        """The rest of `(a, (b | c)*, d?)` behind its first parenthesis, with a stack of open groups: the separators
+        and the items so far."""
+        stack: list[tuple[set[str], list[Particle]]] = [(set(), [])]
+        wanted = "item"
+        while True:
+            token = self.token()
+            separators, items = stack[-1]
+            if token == "(" and wanted == "item":
+                stack.append((set(), []))
+                if len(stack) > MODEL_NESTING_MAX:
+                    self.fail(f"the content model of '{name}' is nested deeper than {MODEL_NESTING_MAX}", limit=True)
+            elif token[0] == ")" and wanted == "separator":
+                kind: Literal["sequence", "choice"] = "choice" if "|" in separators else "sequence"
+                group = Group(kind, tuple(items), cast(Occurs, token[1:]))
+                stack.pop()
+                if not stack:
+                    return group
+                stack[-1][1].append(group)
+            elif token in ("|", ",") and wanted == "separator" and separators <= {token}:
+                separators.add(token)
+                wanted = "item"
+            elif wanted == "item" and (token == "#PCDATA" or _NAME.match(token)):
+                bare = token.rstrip("?*+")
+                items.append(Name(bare, cast(Occurs, token[len(bare) :])))
+                wanted = "separator"
+            elif token == ">":
+                self.fail(f"the content model of '{name}' has a parenthesis that is not closed")
+            else:
+                self.fail(
+                    f"the content model of '{name}' mixes or misplaces ',' and '|', or has no meaning at {token!r}"
+                )
+
+    # Attributes.
+
+    def read_attributes(self) -> None:
+        element = self.name("element")
+        known = self.attributes.setdefault(element, {})
+        while (token := self.token()) != ">":
+            if not _NAME.fullmatch(token):
+                self.fail(f"{token[:40]!r} is no attribute name, in the attributes of '{element}'")
+            attribute = self.attribute(element, token)
+            self.attribute_count += 1
+            if self.attribute_count > ATTRIBUTES_MAX:
+                self.fail(f"the DTD declares more than {ATTRIBUTES_MAX:,} attributes", limit=True)
+            known.setdefault(token, attribute)
+
+    def attribute(self, element: str, name: str) -> Attribute:
+        kind = self.token()
+        values: tuple[str, ...] = ()
+        if kind == "(":
+            kind, values = "enumeration", self.read_enumeration(element, name)
+        elif kind == "NOTATION":
+            if self.token() != "(":
+                self.fail(f"expected a list of notations for '{name}' of '{element}'")
+            values = self.read_enumeration(element, name)
+        elif kind not in ATTRIBUTE_TYPES:
+            self.fail(f"the attributes of '{element}' have no meaning: {kind[:40]!r} is no type, for '{name}'")
+        default = self.token()
+        if default in ("#REQUIRED", "#IMPLIED"):
+            return Attribute(name, kind, values, required=default == "#REQUIRED")
+        fixed = default == "#FIXED"
+        literal = self.token() if fixed else default
+        if literal[0] not in "\"'":
+            expected = "#REQUIRED, #IMPLIED, #FIXED or a value in quotes"
+            self.fail(f"the attributes of '{element}' have no meaning: expected {expected} for '{name}'")
+        value = self.default_value(literal[1:-1])
+        if kind != "CDATA":
+            value = " ".join(value.split())
+        return Attribute(name, kind, values, fixed=value if fixed else None, default=value)
+
+    def read_enumeration(self, element: str, name: str) -> tuple[str, ...]:
+        values: dict[str, None] = {}
+        while True:
+            value = self.token()
+            if not _NAME_TOKEN.fullmatch(value):
+                self.fail(f"the values of '{name}' of '{element}' have no meaning at {value[:40]!r}")
+            values.setdefault(value)
+            separator = self.token()
+            if separator == ")":
+                return tuple(values)
+            if separator != "|":
+                self.fail(f"the values of '{name}' of '{element}' are not separated by '|'")
+
+    def default_value(self, literal: str, nesting: int = 0) -> str:
+        """An attribute value as a parser sees it: references replaced, white space as spaces."""
+
+        def replaced(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return self.scanner.character(int(match[2]) if match[2] is not None else int(match[3], 16))
+            if match[1] in _PREDEFINED:
+                return _PREDEFINED[match[1]]
+            if match[1] not in self.entities:
+                self.fail(f"the entity '&{match[1]};' is not declared")
+            if nesting > ENTITY_NESTING_MAX:
+                self.fail(f"the entity '&{match[1]};' refers to itself", limit=True)
+            return self.default_value(self.entities[match[1]], nesting + 1)
+
+        value = re.sub(r"\r\n|[\t\r\n]", " ", literal)
+        if "&" in value:
+            value = _ENTITY_REFERENCE.sub(replaced, value)
+        self.scanner.count(len(value))
+        if len(value) > VALUE_CHARS_MAX:
+            self.fail(f"a default value has more than {VALUE_CHARS_MAX >> 20} million characters", limit=True)
         return value
 
-    def expand(self, text: str, *, outside_literals: bool) -> str:
-        """Replace parameter entities; their values were expanded when they were declared, so once is enough."""
+    # Entities and notations.
 
-        def value_of(match: re.Match[str]) -> str:
-            name = match[1]
-            if name is None:
-                return match[0]
-            # Inside a declaration the value is padded, so that names on both sides stay apart.
-            return f" {self.parameter(name, 0)} " if outside_literals else self.parameter(name, 0)
-
-        return (_LITERAL_OR_REFERENCE if outside_literals else _REFERENCE).sub(value_of, text)
-
-    def read_entity(self, body: str) -> None:
-        if not body.startswith("%"):
+    def read_entity(self) -> None:
+        """Of two declarations of one entity the first counts."""
+        scanner = self.scanner
+        token = self.token()
+        parameter = token == "%"
+        name = self.name("entity") if parameter else token
+        if not _NAME.fullmatch(name):
+            self.fail(f"{name[:40]!r} is no entity name")
+        token = self.token()
+        declared_in = scanner.source()
+        if token in ("SYSTEM", "PUBLIC"):
+            if token == "PUBLIC":
+                self.literal("a public identifier")
+            system = self.literal("a system identifier")
+            token = self.token()
+            if token == "NDATA" and not parameter:
+                self.name("notation")
+                self.unparsed.setdefault(name)
+                token = self.token()
+            elif parameter:
+                scanner.declare(Parameter(name, None, system, declared_in))
+            if token != ">":
+                self.fail(f"expected the end of the entity '{name}', found {token[:40]!r}")
             return
-        match = _ENTITY.match(body)
-        if match is None:
-            self.fail("this parameter entity has no name or no value")
-        value = match[2]
-        expanded = None if value is None else self.expand(value[1:-1], outside_literals=False)
-        self.parameters.setdefault(match[1], expanded)
+        if token[0] not in "\"'":
+            self.fail(f"the entity '{name}' has no value")
+        text = scanner.entity_value(token[1:-1])
+        if parameter:
+            scanner.declare(Parameter(name, text))
+        else:
+            self.entities.setdefault(name, text)
+        self.end(f"the entity '{name}'")
 
-    def read_element(self, body: str) -> None:
-        name, model = _first_word(body)
-        if not re.fullmatch(_NAME, name):
-            self.fail(f"{name[:40]!r} is no element name")
-        self.elements.setdefault(name, self.element(name, model))
-
-    def element(self, name: str, model: str) -> Element:
-        if model == "EMPTY":
-            return Element(name, "empty")
-        if model == "ANY":
-            return Element(name, "any")
-        particle = self.read_model(name, model)
-        names = [item.name for item in _flat(particle) if item.name != "#PCDATA"]
-        if len(names) == len(_flat(particle)):
-            return Element(name, "children", particle)
-        if not names:
-            return Element(name, "mixed")
-        return Element(name, "mixed", Group("choice", tuple(Name(item) for item in dict.fromkeys(names)), "*"))
-
-    def read_model(self, name: str, model: str) -> Particle:
-        """Parse `(a, (b | c)*, d?)` with a stack of open groups: (separator so far, items)."""
-        stack: list[tuple[list[str], list[Particle]]] = [([], [])]
-        at = 0
-        while at < len(model):
-            token = _MODEL_TOKEN.match(model, at)
-            if token is None:
-                self.fail(f"the content model of '{name}' has no meaning at {model[at : at + 20]!r}")
-            at = token.end()
-            separators, items = stack[-1]
-            if token[1]:
-                items.append(Name(token[1], cast(Occurs, token[2])))
-            elif token[3]:
-                stack.append(([], []))
-                if len(stack) > NESTING_MAX:
-                    raise DocumentLimitError(f"the content model of '{name}' is nested too deeply", code="TC390")
-            elif token[4]:
-                stack.pop()
-                if not stack or not items or len(set(separators)) > 1 or len(separators) != len(items) - 1:
-                    self.fail(f"the content model of '{name}' mixes or misplaces ',' and '|'")
-                occurs = cast(Occurs, token[4][1:])
-                stack[-1][1].append(Group("choice" if "|" in separators else "sequence", tuple(items), occurs))
-            else:
-                separators.append(token[5])
-        if len(stack) != 1 or len(stack[0][1]) != 1 or stack[0][0] or not isinstance(stack[0][1][0], Group):
-            self.fail(f"the content model of '{name}' is not one group in parentheses, EMPTY or ANY")
-        return stack[0][1][0]
-
-    def read_attributes(self, body: str) -> None:
-        name, rest = _first_word(body)
-        known = self.attributes.setdefault(name, {})
-        at = 0
-        while at < len(rest):
-            match = _ATTRIBUTE.match(rest, at)
-            if match is None:
-                self.fail(f"the attributes of '{name}' have no meaning at {rest[at : at + 30].strip()!r}")
-            at = match.end()
-            values = tuple(value.strip() for value in match[2].split("|")) if match[2] is not None else ()
-            fixed = match[6][1:-1] if match[5] else None
-            kind = match[3] or "enumeration"
-            known.setdefault(match[1], Attribute(match[1], kind, values, match[4] == "#REQUIRED", fixed))
-
-
-def _first_word(text: str) -> tuple[str, str]:
-    parts = re.split(r"\s+", text.strip(), maxsplit=1)
-    return parts[0], parts[1] if len(parts) > 1 else ""
-
-
-def _flat(particle: Particle) -> list[Name]:
-    if isinstance(particle, Name):
-        return [particle]
-    return [name for item in particle.items for name in _flat(item)]
+    def read_notation(self) -> None:
+        name = self.name("notation")
+        kind = self.token()
+        if kind not in ("SYSTEM", "PUBLIC"):
+            self.fail(f"the notation '{name}' has no identifier")
+        self.literal("an identifier")
+        token = self.token()
+        if token[0] in "\"'":
+            token = self.token()
+        if token != ">":
+            self.fail(f"expected the end of the notation '{name}', found {token[:40]!r}")
+        self.notations.setdefault(name)

@@ -1,139 +1,256 @@
-"""What a DTD says about elements: their content models and attributes, and which element may stand in which.
+"""What a DTD says about documents: elements, what may stand in what, how deep it can or must go, what is recursive.
 
 >>> from treecast.workload import Schema
->>> schema = Schema.from_text("<!ELEMENT a (b | c)*> <!ELEMENT b EMPTY> <!ELEMENT c (#PCDATA)>")
->>> schema.root, schema.children("a")
-('a', ('b', 'c'))
+>>> schema = Schema.from_text("<!ELEMENT a (b | c)*> <!ELEMENT b (a?)> <!ELEMENT c (#PCDATA)>")
+>>> schema.root, schema.children("a"), sorted(schema.recursive), schema.depth
+('a', ('b', 'c'), ['a', 'b'], None)
+>>> print(Schema.records().summary())
+records: 31 elements, 26 attributes, 0 of the elements recursive, at most 6 levels
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from functools import cached_property, reduce
 from importlib import resources
+from operator import and_, or_
 from pathlib import Path
-from typing import Literal
 
 from treecast.errors import DocumentError
+from treecast.workload.content_model import Attribute, Element, Name, Particle, once, particle_names
+from treecast.workload.dtd import Declarations, read_dtd, read_dtd_file
+from treecast.workload.values import NumberRange, Source
 
-Occurs = Literal["", "?", "*", "+"]
-Content = Literal["empty", "any", "mixed", "children"]
-
-# No element of this schema can be finished in fewer levels than there are elements, so this means "never".
+# Heights from here on are no levels: UNFIT for what no valid document contains (something undeclared, an IDREF where
+# nothing has an ID), used only where nothing else fits; ENDLESS for what can never be finished.
+UNFIT = 1 << 20
 ENDLESS = 1 << 30
 
+_DAYS = tuple(str(date(2026, 1, 1) + timedelta(days=day)) for day in range(365))
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """An element name in a content model."""
-
-    name: str
-    occurs: Occurs = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A sequence (`a, b`) or a choice (`a | b`) in a content model."""
-
-    kind: Literal["sequence", "choice"]
-    items: tuple[Particle, ...]
-    occurs: Occurs = ""
-
-
-Particle = Name | Group
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute of an element. `kind` is the DTD's word (CDATA, ID, …) or "enumeration", which has `values`."""
-
-    name: str
-    kind: str = "CDATA"
-    values: tuple[str, ...] = ()
-    required: bool = False
-    fixed: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """One element declaration. A mixed model is a choice of names; its text is implied."""
-
-    name: str
-    content: Content = "empty"
-    model: Particle | None = None
-    attributes: tuple[Attribute, ...] = ()
+# The schemas that ship with treecast, and the values of those whose values are not just any.
+SHIPPED: Mapping[str, Mapping[str, Source]] = {
+    "news": {},
+    "records": {
+        "@date": _DAYS,
+        "@exported": _DAYS,
+        "@years": NumberRange(1, 30),
+        "@rating": ("AAA", "AA", "A", "BBB", "BB", "B"),
+        "@desk": ("rates", "credit", "shares", "currencies"),
+        "country": ("DE", "FR", "GB", "US", "JP", "CH", "NL", "IT", "ES", "SE", "BR", "IN"),
+        "market": ("Paris", "London", "Frankfurt", "New York", "Tokyo"),
+        "price": NumberRange(0.5, 999.99, 2),
+        "quantity": NumberRange(1, 10_000),
+        "fee": NumberRange(0.1, 99.99, 2),
+        "bought": NumberRange(1_000, 999_999),
+        "sold": NumberRange(1_000, 999_999),
+        "coupon": NumberRange(0, 9.5, 3),
+        "fixed-rate": NumberRange(0, 9.5, 3),
+    },
+}
 
 
 @dataclass(frozen=True)
 class Schema:
     """Elements by name, in the order of their declarations, and the name of the root element.
 
-    Names that content models mention but nothing declares count as empty elements, so that every DTD gives documents.
+    Names that content models mention but nothing declares count as empty elements. They and whatever needs them are
+    left out of documents and queries wherever the DTD allows it. `sources` are the values of attributes and texts
+    unless settings give others (`treecast.workload.values`).
     """
 
     elements: Mapping[str, Element]
     root: str
-    _children: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+    name: str = "DTD"
+    unparsed_entities: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     @classmethod
-    def from_dtd(cls, path: str | Path, *, root: str | None = None) -> Schema:
-        """The schema of a DTD file. Without `root`, the first declared element that stands in no other one is it."""
-        data = Path(path).read_bytes()
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = data.decode("latin-1")
-        return cls.from_text(text, root=root)
+    def from_dtd(cls, path: str | Path, *, root: str | None = None, directories: Sequence[str | Path] = ()) -> Schema:
+        """The schema of a DTD file and its parts, which lie in its directory, below it or in `directories`.
+
+        Without `root` it is an element that stands in no other one: that which is called like the file, or that under
+        which the most others stand. `missing` lists the parts that are not on disk: what they declare is left out.
+        """
+        declarations = read_dtd_file(Path(path), [Path(directory) for directory in directories])
+        return cls.from_declarations(declarations, root=root, name=Path(path).stem)
 
     @classmethod
-    def from_text(cls, text: str, *, root: str | None = None) -> Schema:
+    def from_text(cls, text: str, *, root: str | None = None, name: str = "DTD") -> Schema:
         """The schema of a DTD given as text."""
-        from treecast.workload.dtd import read_dtd
-
-        return cls.from_elements(read_dtd(text), root=root)
+        return cls.from_declarations(read_dtd(text, name), root=root, name=name)
 
     @classmethod
     def news(cls) -> Schema:
-        """The built-in schema: news articles, deeply recursive, some ninety elements."""
-        return cls.from_text(resources.files("treecast.workload").joinpath("news.dtd").read_text("utf-8"))
+        """The first schema that ships with treecast: news articles, deeply recursive, some ninety elements."""
+        return cls.shipped("news")
 
     @classmethod
-    def from_elements(cls, declared: Mapping[str, Element], *, root: str | None = None) -> Schema:
+    def records(cls) -> Schema:
+        """The second one: a list of trades, as flat and regular as an export from a database."""
+        return cls.shipped("records")
+
+    @classmethod
+    def shipped(cls, name: str) -> Schema:
+        """A schema of SHIPPED."""
+        text = resources.files("treecast.workload").joinpath(f"{name}.dtd").read_text("utf-8")
+        return replace(cls.from_text(text, name=name), sources=SHIPPED[name])
+
+    @classmethod
+    def from_declarations(cls, declarations: Declarations, *, root: str | None = None, name: str = "DTD") -> Schema:
         """The schema of these declarations; refuses one whose root element is unknown or can never be finished."""
-        elements = dict(declared)
-        for element in declared.values():
-            for name in _names(element.model):
-                elements.setdefault(name, Element(name))
+        elements = dict(declarations.elements)
+        for element in declarations.elements.values():
+            for child in particle_names(element.model):
+                elements.setdefault(child, Element(child, declared=False))
         if root is None:
-            root = _find_root(declared)
-        if root not in elements:
-            raise DocumentError(f"the DTD declares no element '{root}'", code="TC291")
-        schema = cls(elements, root)
-        if schema.heights()[root] >= ENDLESS:
-            raise DocumentError(f"no document of this DTD is finite: '{root}' always contains itself", code="TC292")
+            root = _find_root(declarations.elements, name)
+        if root not in declarations.elements:
+            hint = "its elements begin with " + ", ".join(list(declarations.elements)[:8])
+            raise DocumentError(f"{name}: the DTD declares no element '{root}'", code="TC281", hint=hint)
+        schema = cls(elements, root, name, declarations.unparsed_entities, declarations.missing)
+        if schema.heights[root] >= ENDLESS:
+            message = f"{name}: no document of this DTD is finite: '{root}' always contains itself"
+            raise DocumentError(message, code="TC282", hint="make a part of its content optional, or name another root")
         return schema
 
-    def children(self, name: str) -> tuple[str, ...]:
-        """The names that may stand directly in this element, each once, in the order of the content model."""
-        known = self._children.get(name)
-        if known is None:
-            element = self.elements[name]
-            known = tuple(self.elements) if element.content == "any" else tuple(dict.fromkeys(_names(element.model)))
-            self._children[name] = known
-        return known
+    # The graph.
 
-    def heights(self) -> dict[str, int]:
+    @cached_property
+    def _children(self) -> dict[str, tuple[str, ...]]:
+        limit = UNFIT if self.heights[self.root] < UNFIT else ENDLESS
+        fit = tuple(name for name, height in self.heights.items() if height < limit)
+        return {
+            name: fit if element.content == "any" else tuple(dict.fromkeys(self._possible(element.model, limit)))
+            for name, element in self.elements.items()
+        }
+
+    def _possible(self, particle: Particle | None, limit: int) -> Iterable[str]:
+        """The names of this part that some finite content has: a sequence with an endless part is never written."""
+        if isinstance(particle, Name):
+            return [particle.name] if self.heights[particle.name] < limit else []
+        if particle is None:
+            return []
+        parts = [self._possible(item, limit) for item in particle.items]
+        if particle.kind == "sequence" and any(particle_height(item, self.heights) >= limit for item in particle.items):
+            return []
+        return [name for part in parts for name in part]
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """The names that may stand directly in this element in some finite document, each once, in the order of the
+        content model."""
+        return self._children[name]
+
+    @cached_property
+    def heights(self) -> Mapping[str, int]:
         """For each element the fewest levels below it that its content model allows; ENDLESS if there are none."""
+        return self.heights_if(any(a.kind == "ID" for element in self.elements.values() for a in element.attributes))
+
+    def heights_if(self, has_ids: bool) -> Mapping[str, int]:
+        """The same for documents with identifiers, or for those without, in which nothing can refer to one."""
+        base = {
+            name: 0 if element.declared and self._satisfiable(element.attributes, has_ids) else UNFIT
+            for name, element in self.elements.items()
+        }
         heights = dict.fromkeys(self.elements, ENDLESS)
-        changed = True
-        while changed:
-            changed = False
-            for name, element in self.elements.items():
-                height = particle_height(element.model, heights) if element.content == "children" else 0
-                if height < heights[name]:
-                    heights[name] = height
-                    changed = True
+        waiting = dict.fromkeys(self.elements)
+        while waiting:
+            name = next(iter(waiting))
+            del waiting[name]
+            element = self.elements[name]
+            height = particle_height(element.model, heights) if element.content == "children" else 0
+            height = min(max(height, base[name]), ENDLESS)
+            if height < heights[name]:
+                heights[name] = height
+                waiting.update(dict.fromkeys(self._users.get(name, ())))
         return heights
+
+    def _satisfiable(self, attributes: Iterable[Attribute], has_ids: bool) -> bool:
+        for attribute in attributes:
+            if attribute.required and attribute.kind in ("IDREF", "IDREFS") and not has_ids:
+                return False
+            if attribute.required and attribute.kind in ("ENTITY", "ENTITIES") and not self.unparsed_entities:
+                return False
+        return True
+
+    @cached_property
+    def reachable(self) -> frozenset[str]:
+        """The elements that some document has."""
+        return frozenset(_below(self._children, self.root))
+
+    @cached_property
+    def recursive(self) -> frozenset[str]:
+        """The elements of documents that may stand in one of their own kind, directly or not."""
+        groups = _components({name: self.children(name) for name in self.reachable})
+        return frozenset(name for group in groups for name in group if len(group) > 1 or name in self.children(name))
+
+    @cached_property
+    def required(self) -> Mapping[str, frozenset[str]]:
+        """For each element the elements that are in it for certain, at some level."""
+        bits = {name: 1 << place for place, name in enumerate(self.elements)}
+        inside = dict.fromkeys(self.elements, (1 << len(bits)) - 1)
+        waiting = dict.fromkeys(self.elements)
+        while waiting:
+            name = next(iter(waiting))
+            del waiting[name]
+            element = self.elements[name]
+            found = _required(element.model, bits, inside) if element.content == "children" else 0
+            if found != inside[name]:
+                inside[name] = found
+                waiting.update(dict.fromkeys(self._users.get(name, ())))
+        return {name: frozenset(one for one, bit in bits.items() if bit & inside[name]) for name in self.elements}
+
+    @cached_property
+    def _users(self) -> dict[str, list[str]]:
+        """For each name the elements whose content models mention it."""
+        users: dict[str, list[str]] = {}
+        for name, element in self.elements.items():
+            for child in dict.fromkeys(particle_names(element.model)):
+                users.setdefault(child, []).append(name)
+        return users
+
+    @cached_property
+    def depth(self) -> int | None:
+        """How many levels the deepest document has, the root being the first; None if there is no deepest."""
+        if self.recursive:
+            return None
+        depths: dict[str, int] = {}
+        for group in _components({name: self.children(name) for name in self.reachable}):
+            for name in group:
+                depths[name] = 1 + max((depths[child] for child in self.children(name)), default=0)
+        return depths[self.root]
+
+    @cached_property
+    def namespaces(self) -> Mapping[str, str]:
+        """What the prefixes of element and attribute names stand for: what the DTD gives as value of `xmlns:p`, or
+        `urn:treecast:p` where it does not say. For `Index(namespaces=…)` and for lxml."""
+        used: dict[str, str] = {}
+        for element in self.elements.values():
+            for name in (element.name, *(attribute.name for attribute in element.attributes)):
+                prefix, colon, local = name.partition(":")
+                if colon and prefix not in ("xml", "xmlns") and local:
+                    used.setdefault(prefix, f"urn:treecast:{prefix}")
+        given = [
+            (attribute.name[6:], attribute.default)
+            for element in self.elements.values()
+            for attribute in element.attributes
+            if attribute.name.startswith("xmlns:") and attribute.default
+        ]
+        for prefix, uri in reversed(given):
+            used[prefix] = uri
+        return used
+
+    def summary(self) -> str:
+        """One line: how large, how recursive, how deep."""
+        attributes = sum(len(element.attributes) for element in self.elements.values())
+        depth = "levels without end" if self.depth is None else f"at most {self.depth} levels"
+        return (
+            f"{self.name}: {len(self.elements)} elements, {attributes} attributes, "
+            f"{len(self.recursive)} of the elements recursive, {depth}"
+        )
 
 
 def particle_height(particle: Particle | None, heights: Mapping[str, int]) -> int:
@@ -146,17 +263,76 @@ def particle_height(particle: Particle | None, heights: Mapping[str, int]) -> in
     return max(parts) if particle.kind == "sequence" else min(parts)
 
 
-def _names(particle: Particle | None) -> Iterator[str]:
+def _required(particle: Particle | None, bits: Mapping[str, int], inside: Mapping[str, int]) -> int:
+    """The elements that this part has for certain, given those that are in others, as bits."""
+    if particle is None or particle.occurs in ("?", "*"):
+        return 0
     if isinstance(particle, Name):
-        yield particle.name
-    elif isinstance(particle, Group):
-        for item in particle.items:
-            yield from _names(item)
+        return bits[particle.name] | inside[particle.name]
+    parts = [_required(item, bits, inside) for item in particle.items]
+    return reduce(or_ if particle.kind == "sequence" else and_, parts)
 
 
-def _find_root(declared: Mapping[str, Element]) -> str:
-    inner = {name for element in declared.values() for name in _names(element.model) if name != element.name}
-    for name in declared:
-        if name not in inner:
-            return name
-    return next(iter(declared))
+def single_height(particle: Particle, heights: Mapping[str, int]) -> int:
+    """The fewest levels that this part needs when it is there at all."""
+    return particle_height(once(particle), heights)
+
+
+def _find_root(declared: Mapping[str, Element], schema: str) -> str:
+    """The declared element that stands in no other one (but in those that stand in it); of several the one that is
+    called like the schema, then that under which the most elements stand, then the first."""
+    graph = {
+        name: [child for child in dict.fromkeys(particle_names(element.model)) if child in declared]
+        for name, element in declared.items()
+    }
+    groups = _components(graph)
+    place = {name: number for number, group in enumerate(groups) for name in group}
+    inner = {place[child] for name in graph for child in graph[name] if place[child] != place[name]}
+    order = {name: number for number, name in enumerate(declared)}
+    tops = [min(group, key=order.__getitem__) for number, group in enumerate(groups) if number not in inner]
+    return min(tops, key=lambda name: (name.lower() != schema.lower(), -len(_below(graph, name)), order[name]))
+
+
+def _below(graph: Mapping[str, Sequence[str]], start: str) -> set[str]:
+    found, waiting = {start}, [start]
+    while waiting:
+        fresh = [name for name in graph[waiting.pop()] if name not in found]
+        found.update(fresh)
+        waiting += fresh
+    return found
+
+
+def _components(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """The strongly connected components, those that are pointed to first (Tarjan's algorithm, without recursion)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    on_path: set[str] = set()
+    groups: list[list[str]] = []
+    for start in graph:
+        if start in order:
+            continue
+        work = [(start, iter(graph[start]))]
+        order[start] = low[start] = len(order)
+        path.append(start)
+        on_path.add(start)
+        while work:
+            name, rest = work[-1]
+            fresh = next((child for child in rest if child not in order or child in on_path), None)
+            if fresh is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == order[name]:
+                    at = path.index(name)
+                    groups.append(path[at:])
+                    on_path.difference_update(path[at:])
+                    del path[at:]
+            elif fresh in on_path:
+                low[name] = min(low[name], order[fresh])
+            else:
+                order[fresh] = low[fresh] = len(order)
+                path.append(fresh)
+                on_path.add(fresh)
+                work.append((fresh, iter(graph[fresh])))
+    return groups
