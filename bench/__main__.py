@@ -17,6 +17,7 @@ from bench.measure import Report
 NAMES = (
     "reading",
     "yfilter",
+    "engines",
     "million",
     "churn",
     "thrash",

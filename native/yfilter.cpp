@@ -402,8 +402,11 @@ void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint
     grow(w.found, paths_.size());
     grow(w.groups, groups_.size());
     Match(*this, document, w, slots).run();
-    for (uint32_t check : w.noted_checks) w.noted[check].clear();
-    for (uint32_t path : w.found_paths) w.found[path].clear();
+    auto empty = [](std::vector<uint32_t>& elements) {      // one large document must not hold memory for ever
+        elements.capacity() > 1024 ? std::vector<uint32_t>().swap(elements) : elements.clear();
+    };
+    for (uint32_t check : w.noted_checks) empty(w.noted[check]);
+    for (uint32_t path : w.found_paths) empty(w.found[path]);
     w.noted_checks.clear();
     w.found_paths.clear();
 }

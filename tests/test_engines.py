@@ -20,6 +20,8 @@ from rounds import published_answers
 from rounds_engines import ENGINE_ROUNDS, nests, takes
 
 import treecast
+from bench.engines import measure
+from bench.measure import Report
 from treecast import Index, engines
 
 engine_of_all = pytest.mark.parametrize("engine", PUBLISHED)
@@ -276,3 +278,12 @@ def test_deep_recursion_stays_cheap(engine: str) -> None:
     document = b"<a x='2'>" * 400 + b"<b/>" + b"</a>" * 400
     assert index.match(document) == ["yes"]
     assert [query for query in ("no",) if judged([plain("//a[@x = 1]//b")], b"<a x='2'><b/></a>")] == []
+
+
+@pytest.mark.house
+def test_the_measurement_runs_at_tiny_size() -> None:
+    report = Report("engines", [])
+    report.stand_in("a tiny input")
+    measure(report, FIGURE_1, [b"<a><b><c/></b></a>", b"<a><c/></a>"], 1)
+    assert len(report.rows) == 9
+    assert all(row[-1] == "" for row in report.rows), "bars are for the full size"
