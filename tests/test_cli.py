@@ -27,14 +27,19 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"treecast {treecast.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["match", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["match", "--help"], ["generate", "--help"]]
+    + [["generate", what, "--help"] for what in ("documents", "queries")],
+    ids=" ".join,
+)
 def test_help_fits_a_screen_and_shows_an_example(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert len(text.splitlines()) <= SCREEN_LINES
-    assert "example:\n  treecast match" in text
+    assert f"example:\n  treecast {' '.join(arguments[:-1]) or 'match'}" in text
 
 
 @pytest.mark.parametrize(

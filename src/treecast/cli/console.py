@@ -20,12 +20,22 @@ def printable(text: str) -> str:
 
 
 class Console:
-    """Messages and progress on one stream. A `total` of None means unknown: then there is no bar, only a count."""
+    """Messages and progress on one stream. A `total` of None means unknown: then there is no bar, only a count.
+    What takes less than `after_seconds` shows no progress; `noun` is what is counted."""
 
-    def __init__(self, stream: TextIO | None = None, *, progress: bool = True) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        progress: bool = True,
+        noun: str = "documents",
+        after_seconds: float = 0.0,
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._progress = progress and self._stream.isatty()
         self._begin = time.monotonic()
+        self._after_seconds = after_seconds
+        self.noun = noun
         self._drawn_at = 0.0
         self._drawn = False
 
@@ -40,10 +50,10 @@ class Console:
     def update(self, documents: int, total: int | None, errors: int) -> None:
         """Draw how far we are, a few times a second at most."""
         now = time.monotonic()
-        if not self._progress or now - self._drawn_at < REDRAW_SECONDS:
+        if not self._progress or now - self._drawn_at < REDRAW_SECONDS or now - self._begin < self._after_seconds:
             return
         self._drawn_at = now
-        line = progress_line(documents, total, errors, now - self._begin)
+        line = progress_line(documents, total, errors, now - self._begin, self.noun)
         self._stream.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
         self._stream.flush()
         self._drawn = True
@@ -57,13 +67,13 @@ class Console:
             self._drawn_at = 0.0
 
 
-def progress_line(documents: int, total: int | None, errors: int, seconds: float) -> str:
+def progress_line(documents: int, total: int | None, errors: int, seconds: float, noun: str = "documents") -> str:
     rate = documents / seconds if seconds > 0 else 0.0
-    parts = [f"{documents:,} documents", f"{rate:,.0f}/s"]
+    parts = [f"{documents:,} {noun}", f"{rate:,.0f}/s"]
     if total:
         share = min(documents / total, 1.0)
         filled = int(share * BAR_CHARS)
-        parts[0] = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {share:4.0%}  {documents:,} of {total:,} documents"
+        parts[0] = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {share:4.0%}  {documents:,} of {total:,} {noun}"
         if rate > 0:
             parts.append(f"{(total - documents) / rate:,.0f} s left")
     if errors:

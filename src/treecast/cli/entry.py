@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import explain, match
+from treecast.cli import explain, generate, match
 from treecast.errors import TreecastError
 
 INTERRUPTED = 130
@@ -62,6 +62,8 @@ def _advice(error: OSError) -> str:
         errno.ENOTDIR: "create the directory first",
         errno.ENOSPC: "free some space and run it again",
         errno.EISDIR: "name a file in it",
+        errno.EEXIST: "choose another name",
+        errno.ENOTEMPTY: "choose a new directory, or an empty one",
         errno.EACCES: "choose a place that you may write to",
         errno.EROFS: "choose a place that you may write to",
     }
@@ -79,4 +81,5 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     match.add_to(verbs)
     explain.add_to(verbs)
+    generate.add_to(verbs)
     return parser

@@ -14,14 +14,14 @@ import contextlib
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from treecast.cli.output_file import file_beside
 
 ROWS_MAX = 1 << 20  # joined at once; keeps 32-bit offsets far from their end
 ROW_GROUP_ROWS = 1 << 19
@@ -134,27 +134,10 @@ def open_writer(form: str, path: str | None) -> Iterator[MatchWriter]:
         yield writer
         writer.close()
         return
-    target = Path(path)
-    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-        with target.open("wb") as file:
-            writer = _writer(file, form)
-            yield writer
-            writer.close()
-        return
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        file = part.open("wb")
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, path) from None
-    try:
-        with file:
-            writer = _writer(file, form)
-            yield writer
-            writer.close()
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with file_beside(path) as file:
+        writer = _writer(file, form)
+        yield writer
+        writer.close()
 
 
 def _writer(file: BinaryIO, form: str) -> MatchWriter:
