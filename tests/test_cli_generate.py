@@ -194,7 +194,7 @@ def test_several_dtds(capfd: pytest.CaptureFixture[str]) -> None:
     assert sum(query.startswith("/news") for query in queries) == 30
     assert sum(query.startswith("/trades") for query in queries) == 10
     assert run("queries", *both, "--depth-max", "1", "--count", "2") == 0
-    assert run("queries", *both, "--depth-max", "2", "--count", "5") == 0
+    assert run("queries", *both, "--depth-max", "2", "--count", "5", "--shares", "1,4") == 0
     assert "has only" in capfd.readouterr().err
 
 
