@@ -4,7 +4,6 @@
 unexport PYTHONPATH PYTHONHOME
 
 PYTHON := .venv/bin/python
-SAMPLE := src/treecast/sample
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 20
@@ -17,7 +16,7 @@ setup:  ## make .venv with treecast built and installed in it
 
 demo:  ## match the embedded sample; results/ holds what came out
 	@bash tools/setup.sh java
-	@bash tools/demo.sh $(SAMPLE)
+	@bash tools/demo.sh
 
 test:  ## the test suite, then the native part of it under the sanitizers: what CI runs
 	@bash tools/setup.sh maybe-java

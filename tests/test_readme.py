@@ -68,14 +68,6 @@ def test_code_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     check_page(page, tmp_path, {})
 
 
-def test_the_readme_shows_how_the_result_of_the_demo_begins() -> None:
-    language, shown = blocks(ROOT / "README.md")[1]
-    assert language == ""
-    directory = "src/treecast/sample"
-    command = f"treecast match --quiet -s {directory}/subscriptions.csv {directory}/documents"
-    assert run_shell(command, ROOT).startswith(shown)
-
-
 def test_a_result_is_on_the_first_screen() -> None:
     top = "".join((ROOT / "README.md").read_text("utf-8").splitlines(keepends=True)[:FIRST_SCREEN_LINES])
     assert "make demo" in top

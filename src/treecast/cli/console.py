@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 REDRAW_SECONDS = 0.1
@@ -49,12 +50,16 @@ class Console:
 
     def update(self, documents: int, total: int | None, errors: int) -> None:
         """Draw how far we are, a few times a second at most."""
+        self.draw(lambda: progress_line(documents, total, errors, time.monotonic() - self._begin, self.noun))
+
+    def draw(self, line: Callable[[], str] | str) -> None:
+        """Draw a line in place of the one before, a few times a second at most."""
         now = time.monotonic()
         if not self._progress or now - self._drawn_at < REDRAW_SECONDS or now - self._begin < self._after_seconds:
             return
         self._drawn_at = now
-        line = progress_line(documents, total, errors, now - self._begin, self.noun)
-        self._stream.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+        text = line if isinstance(line, str) else line()
+        self._stream.write("\r" + text[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
         self._stream.flush()
         self._drawn = True
 

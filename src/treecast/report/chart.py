@@ -87,12 +87,12 @@ def _bars(axes: Any, title: str, rows: list[tuple[str, int]]) -> None:
 
 
 def _throughput(axes: Any, figures: Figures) -> None:
-    from treecast.report.page import MOMENTS_MIN
+    from treecast.report.page import MOMENTS_MIN, TOO_SHORT
 
     _bare(axes, "Documents a second, over time")
     rates = list(figures.rates())
     if len(figures.moments) < MOMENTS_MIN or not rates:
-        _say(axes, f"The job took {figures.seconds:,.1f} s: too short for a curve.")
+        _say(axes, TOO_SHORT)
         return
     seconds = [at for begin, until, _ in rates for at in (begin, until)]
     values = [rate for _, _, rate in rates for _ in range(2)]

@@ -59,6 +59,8 @@ class Figures:
     seconds: float
     """From the first document to the last result, Spark's start left out."""
     subscriptions: int
+    busy_nanoseconds: int = 0
+    """What reading and matching took, over all documents and processors; the rest is Spark's."""
     top: tuple[tuple[str, int], ...] = ()
     """(subscription, matches), the most first."""
     buckets: Mapping[int, int] = field(default_factory=dict)
@@ -124,6 +126,8 @@ def short_number(value: float) -> str:
         return f"{value / 1e6:,.2f} M"
     if value >= 100:
         return f"{value:,.0f}"
+    if 0 < value < 0.1:
+        return f"{value:.1g}" if value >= 0.0001 else "0"
     return (f"{value:.1f}" if value >= 10 else f"{value:.2f}").rstrip("0").rstrip(".")
 
 

@@ -15,7 +15,7 @@ from treecast.report.figures import Figures, short_number, short_size, short_tim
 
 CURVE_WIDTH, CURVE_HEIGHT, CURVE_LEFT, CURVE_BOTTOM = 960, 220, 64, 26
 MOMENTS_MIN = 4
-"""Fewer say nothing about how the speed changed."""
+TOO_SHORT = "Done in too few steps to draw a curve."
 
 STYLE = """
 :root { color-scheme: light dark; --back: #f6f7f9; --card: #fff; --text: #1c2430; --soft: #5b6675; --line: #dfe3e8;
@@ -46,6 +46,7 @@ th, td { padding: 4px 14px 4px 0; vertical-align: top; overflow-wrap: anywhere; 
 .bars .name { width: 45%; } .few .name { width: 1%; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .bars .number { width: 1%; padding-right: 0; }
 .bar { display: block; height: 13px; min-width: 1px; border-radius: 3px; background: var(--accent); }
+th[scope] { width: 1%; white-space: nowrap; }
 code { font: 13px/1.45 ui-monospace, "DejaVu Sans Mono", monospace; }
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12.5px; }
 svg .grid { stroke: var(--line); } svg .area { fill: var(--fill); } svg .curve { stroke: var(--accent); fill: none; }
@@ -107,8 +108,12 @@ def _tiles(figures: Figures) -> str:
         (f"{figures.matches:,}", "matches,", f"{short_number(each)} a document"),
         (f"{figures.subscriptions_matched:,}", "subscriptions matched", f"of {figures.subscriptions:,}"),
         (f"<span{bad}>{figures.errors:,}</span>", "refused documents", f"({share:.2%})" if figures.errors else ""),
-        (f"{short_number(figures.documents_per_second)}/s", "documents", f"in {figures.seconds:,.1f} s of matching"),
-        (f"{short_number(figures.megabytes_per_second)} MB/s", "read and matched,", _matches_rate(figures)),
+        (
+            f"{short_number(figures.documents_per_second)}/s",
+            "documents",
+            f"in {figures.seconds:,.1f} s, {_megabytes(figures)}",
+        ),
+        (short_time(figures.busy_nanoseconds), "of reading and matching,", "the rest is Spark's"),
     ]
     items = "".join(
         f'<div class="tile"><b>{value}</b>{name} <span class="soft">{more}</span></div>\n'
@@ -117,8 +122,8 @@ def _tiles(figures: Figures) -> str:
     return f'<div class="tiles">\n{items}</div>'
 
 
-def _matches_rate(figures: Figures) -> str:
-    return f"{short_number(figures.matches_per_second)} matches/s"
+def _megabytes(figures: Figures) -> str:
+    return f"{short_number(figures.megabytes_per_second)} MB/s"
 
 
 def _pair(left: str, right: str) -> str:
@@ -158,8 +163,7 @@ def _throughput(figures: Figures) -> str:
     title = "Documents a second, over time"
     rates = list(figures.rates())
     if len(figures.moments) < MOMENTS_MIN or not rates:
-        told = f"The job took {figures.seconds:,.1f} s: too short for a curve."
-        return _section(title, f'<p class="soft">{told}</p>')
+        return _section(title, f'<p class="soft">{TOO_SHORT}</p>')
     return _section(title, _curve(rates))
 
 
@@ -221,11 +225,11 @@ def _slowest(figures: Figures) -> str:
 def _refused(figures: Figures) -> str:
     if not figures.errors:
         return _section("Refused documents", '<p class="soft">None: every document could be read.</p>')
-    codes = ", ".join(f"{_text(code)} {count:,} times" for code, count in figures.refused_codes)
+    codes = ", ".join(f"{count:,} × {_text(code)}" for code, count in figures.refused_codes)
     more = figures.errors - len(figures.refused)
     note = f'<p class="soft">… and {more:,} more; all of them are rows of the result.</p>' if more > 0 else ""
-    heads = [("document", False), ("code", False), ("reason", False)]
-    rows = [(_text(one.name), f"<code>{_text(one.code)}</code>", _text(one.message, 300)) for one in figures.refused]
+    heads = [("document", False), ("reason", False)]
+    rows = [(_text(one.name), _text(one.message, 300)) for one in figures.refused]
     return _section("Refused documents", f'<p class="soft">{codes}</p>' + _rows(heads, rows) + note)
 
 

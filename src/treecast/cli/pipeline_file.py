@@ -1,0 +1,233 @@
+"""A pipeline.toml -> Pipeline. What it may hold is the table KEYS below; docs/guide/run.md explains it.
+
+Paths are those of the file: relative ones start at its directory. Every message names the file, the table and the key,
+and a wrong name comes with the right one.
+
+Codes: TC730 a file that cannot be read, TC731 a name that is not known, TC732 a value that makes no sense, TC733
+something missing; TC734 a placement that is not there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from treecast.cli import subscription_files
+from treecast.document import Limits
+from treecast.errors import PipelineError
+from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions, is_elsewhere
+
+FORMATS = (*subscription_files.FORMATS, "tcx")
+FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def read(path: str) -> Pipeline:
+    """The pipeline that a file describes. Raises PipelineError."""
+    try:
+        text = Path(path).read_bytes().decode()
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror or error}"
+        raise PipelineError(message, code="TC730", hint="check the name and the permissions") from None
+    except (UnicodeDecodeError, ValueError):
+        raise PipelineError(f"{path}: not UTF-8", code="TC730", hint="save the file as UTF-8") from None
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PipelineError(f"{path}: not TOML: {error}", code="TC730", hint="see https://toml.io") from None
+    return _Reader(path).pipeline(content)
+
+
+class _Reader:
+    """One file on its way: knows its name for messages, and its directory for relative paths."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._directory = Path(path).parent
+
+    def pipeline(self, content: Mapping[str, Any]) -> Pipeline:
+        top = self._table("", content)
+        tables = {name: self._table(name, content.get(name, {})) for name in KEYS if name and name != "spark"}
+        for name in ("source", "subscriptions"):
+            if "path" not in tables[name]:
+                what = f"[{name}] has no key path" if name in content else f"there is no table [{name}]"
+                raise self._error("", "", what, f'write [{name}] and below it path = "…"', code="TC733")
+        limits = tables["limits"]
+        cache = {"cache_bytes_max": limits.pop("cache_bytes_max")} if "cache_bytes_max" in limits else {}
+        try:
+            return Pipeline(
+                Source(**tables["source"]),
+                Subscriptions(**tables["subscriptions"]),
+                Sinks(**{"output": self.place("results"), **tables["sinks"]}),
+                limits=Limits(**limits),
+                spark=self._settings(content.get("spark", {})),
+                **{"name": Path(self._path).stem, **top, **cache},
+            )
+        except PipelineError as error:  # TC732 key: problem; it does not know the file
+            raise PipelineError(f"{self._path}: {_first_line(error)}", code=error.code, hint=error.hint) from None
+        except ValueError as error:
+            raise self._error("limits", "", str(error), "see the table of limits in the guide") from None
+
+    def place(self, path: str) -> str:
+        return path if is_elsewhere(path) else str(self._directory / path)
+
+    def _table(self, table: str, content: object) -> dict[str, Any]:
+        """The values of one table, each checked and made what the pipeline wants."""
+        if not isinstance(content, Mapping):
+            raise self._error("", table, f"{_kind(content)} where a table is wanted", f"write [{table}] on a line")
+        known = KEYS[table]
+        values: dict[str, Any] = {}
+        for key, value in content.items():
+            if not table and key in KEYS:
+                continue
+            if key not in known:
+                raise self._unknown(table, key)
+            try:
+                values[key] = known[key](self, value)
+            except _WrongError as wrong:
+                raise self._error(table, key, wrong.problem, wrong.hint) from None
+        return values
+
+    def _settings(self, content: object, prefix: str = "spark") -> dict[str, str]:
+        """Settings of Spark: dotted names in quotes, or as tables in tables, with or without the leading `spark.`."""
+        if not isinstance(content, Mapping):
+            raise self._error("", "spark", f"{_kind(content)} where a table is wanted", "write [spark] on a line")
+        settings: dict[str, str] = {}
+        for key, value in content.items():
+            name = key if prefix == "spark" and key.startswith("spark.") else f"{prefix}.{key}"
+            if isinstance(value, Mapping):
+                settings |= self._settings(value, prefix if (prefix, key) == ("spark", "spark") else name)
+            elif isinstance(value, bool):
+                settings[name] = str(value).lower()
+            elif isinstance(value, str | int | float):
+                settings[name] = str(value)
+            else:
+                hint = "write a string, a number, true or false"
+                raise self._error("spark", key, f"{_kind(value)} is no setting of Spark", hint)
+        return settings
+
+    def _unknown(self, table: str, key: str) -> PipelineError:
+        known = [*KEYS[table], *([] if table else [name for name in KEYS if name])]
+        near = difflib.get_close_matches(key, known, 1, 0.5)
+        elsewhere = [name or "the top of the file" for name, keys in KEYS.items() if key in keys and name != table]
+        if near:
+            hint = f"did you mean {near[0]}?"
+        elif elsewhere:
+            hint = f"it belongs to {elsewhere[0] if elsewhere[0].startswith('the') else f'[{elsewhere[0]}]'}"
+        else:
+            hint = f"known are {', '.join(known)}"
+        return self._error(
+            table, key, "there is no such key" if table else "there is no such key or table", hint, "TC731"
+        )
+
+    def _error(self, table: str, key: str, problem: str, hint: str, code: str = "TC732") -> PipelineError:
+        place = " ".join(part for part in (f"[{table}]" if table else "", key) if part)
+        return PipelineError(
+            f"{self._path}: {place}: {problem}" if place else f"{self._path}: {problem}", code=code, hint=hint
+        )
+
+
+class _WrongError(Exception):
+    """A value of the wrong kind; the reader knows where it stands."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.problem, self.hint = problem, hint
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    kinds = {str: "a string", int: "a number", float: "a number with a fraction", list: "a list", dict: "a table"}
+    return kinds.get(type(value), "a date or time")
+
+
+def _first_line(error: PipelineError) -> str:
+    return str(error).splitlines()[0].removeprefix(f"{error.code} ")
+
+
+def _text(reader: _Reader, value: object) -> str:
+    if not isinstance(value, str):
+        raise _WrongError(f"{_kind(value)} where a string is wanted", "put it in quotes")
+    return value
+
+
+def _flag(reader: _Reader, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongError(f"{_kind(value)} where true or false is wanted", "write true or false, without quotes")
+    return value
+
+
+def _number(reader: _Reader, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _WrongError(f"{_kind(value)} where a number is wanted", "write a number, without quotes")
+    return value
+
+
+def _size(reader: _Reader, value: object) -> int:
+    if isinstance(value, str) and value[:-1].isascii() and value[:-1].isdigit() and value[-1].upper() in FACTORS:
+        return int(value[:-1]) * FACTORS[value[-1].upper()]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        shown = repr(value) if isinstance(value, str | int) else _kind(value)
+        raise _WrongError(f"{shown} is no size", 'write a number such as 4096 or a text such as "64M"')
+    return value
+
+
+def _place(reader: _Reader, value: object) -> str:
+    return reader.place(_text(reader, value))
+
+
+def _places(reader: _Reader, value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [value]
+    texts = [one for one in values if isinstance(one, str)]
+    if len(texts) < len(values):
+        raise _WrongError(f"{_kind(value)} where a string or a list of strings is wanted", "put each path in quotes")
+    return tuple(reader.place(one) if one else "" for one in texts)
+
+
+def _texts(reader: _Reader, value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise _WrongError(f"{_kind(value)} where a table of strings is wanted", 'write it as {name = "text"}')
+    return value
+
+
+def _names(reader: _Reader, value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [value]
+    return tuple(_text(reader, one) for one in values)
+
+
+def _entities(reader: _Reader, value: object) -> str | dict[str, str]:
+    return value if isinstance(value, str) else _texts(reader, value)
+
+
+def _format(reader: _Reader, value: object) -> str:
+    if value not in FORMATS:
+        raise _WrongError(f"{_text(reader, value)!r} is no format", f"write one of {', '.join(FORMATS)}")
+    return str(value)
+
+
+# Table -> key -> what makes a value of it. "" is the top of the file; [spark] holds whatever Spark knows.
+KEYS: dict[str, dict[str, Callable[[_Reader, Any], Any]]] = {
+    "": {"name": _text, "master": _text, "placement": _text},
+    "source": {
+        "path": _places,
+        "pattern": _text,
+        "record": _names,
+        "entities": _entities,
+        "stream": _flag,
+        "trigger": _text,
+    },
+    "subscriptions": {"path": _places, "format": _format, "namespaces": _texts},
+    "sinks": {
+        "output": _place,
+        "matches": _place,
+        "overwrite": _flag,
+        "by_subscription": _flag,
+        "directories_max": _number,
+        "report": _flag,
+    },
+    "limits": dict.fromkeys(("cache_bytes_max", *vars(Limits())), _size),
+    "spark": {},
+}

@@ -1,0 +1,303 @@
+"""`treecast run`: the main job on Spark, described by a pipeline.toml, or the embedded sample without one.
+
+Everything that can be checked is checked before Spark starts, and all that is wrong is said at once. What Spark itself
+has to say goes to a log file in the output directory.
+
+Codes: TC735 a file of subscriptions that is not there, TC736 an output directory that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.cli.console import Console, printable
+from treecast.errors import PipelineError, QueryError, TreecastError
+
+if TYPE_CHECKING:
+    from treecast import Index
+    from treecast.report import Figures
+    from treecast.spark.pipeline import Pipeline
+
+LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
+
+DESCRIPTION = """\
+Matches documents on Spark, as PIPELINE (a TOML file) describes; without one, the embedded sample.
+The output directory then holds the matches as Parquet, a report (HTML and PNG) and Spark's log."""
+
+EPILOG = """\
+example:
+  treecast run
+  treecast run pipeline.toml --dry-run
+  treecast run pipeline.toml --master 'local[4]' --output results
+
+where pipeline.toml is, at its shortest:
+  [source]
+  path = "docs"
+  [subscriptions]
+  path = "subscriptions.csv"
+
+docs/guide/run.md has all of it."""
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "run",
+        help="the main job on Spark",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="treecast run [options] [PIPELINE]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    option = parser.add_argument
+    option("pipeline", metavar="PIPELINE", nargs="?", help=argparse.SUPPRESS)
+    option("--dry-run", action="store_true", help="check everything and start nothing")
+    option("--master", metavar="M", help="Spark's master, such as local[4] or spark://host:7077")
+    option("-o", "--output", metavar="DIR", help="the output directory")
+    option("--quiet", action="store_true", help="no progress, notes or table")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    console = Console(progress=not options.quiet)
+
+    def note(message: str) -> None:
+        if not options.quiet:
+            console.say(f"treecast: {printable(message)}")
+
+    pipeline = described(options)
+    index, troubles = check(pipeline, note)
+    if index is None or troubles:
+        for trouble in troubles:
+            console.say(f"treecast: {trouble}")
+        return 1
+    if options.dry_run:
+        print(f"{pipeline.name}: {len(index):,} subscriptions; everything is in order, and nothing was started")
+        print("\n".join(f"  {name:<26} {printable(value)}" for name, value in pipeline.describe()))
+        return 0
+    figures = execute(pipeline, index, console, quiet=options.quiet)
+    if not options.quiet:
+        from treecast.cli.run_table import table
+
+        print("\n".join(table(figures)))
+    return 0
+
+
+def described(options: argparse.Namespace) -> Pipeline:
+    """The pipeline of the file, or of the sample, with what the command line changes in it."""
+    from treecast.cli import pipeline_file
+    from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
+
+    if options.pipeline is not None:
+        pipeline = pipeline_file.read(options.pipeline)
+    else:
+        from treecast import sample
+
+        source = Source((str(sample.path() / "documents"),))
+        subscriptions = Subscriptions((str(sample.path() / "subscriptions.csv"),))
+        # So small a job ends before the JVM's optimising compiler has paid.
+        quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        pipeline = Pipeline(source, subscriptions, Sinks(), name="the embedded sample", spark=quick)
+    if options.output is not None:
+        pipeline = replace(pipeline, sinks=replace(pipeline.sinks, output=options.output))
+    return pipeline if options.master is None else replace(pipeline, master=options.master)
+
+
+# -- checks: all of them, whatever the others say
+
+
+def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None, list[str]]:
+    """The index, and what stands in the way of the job. Starts nothing and creates nothing."""
+    from treecast.spark import job, session
+
+    troubles: list[str] = []
+    index: Index | None = None
+    for attempt in (session.check, lambda: check_source(pipeline), lambda: job.check_output(pipeline)):
+        try:
+            attempt()
+        except TreecastError as error:
+            troubles.append(str(error))
+    try:
+        check_writable(Path(pipeline.sinks.output))
+    except PipelineError as error:
+        troubles.append(str(error))
+    try:
+        index = build_index(pipeline, note)
+    except QueryError as error:
+        from treecast.cli.match import describe_refusal
+
+        troubles.append("\n".join(describe_refusal(error)).removeprefix("treecast: "))
+    except TreecastError as error:
+        troubles.append(str(error))
+    return index, troubles
+
+
+def check_source(pipeline: Pipeline) -> None:
+    from treecast.spark.source_files import check_there
+
+    for path in pipeline.source.path:
+        check_there(path, empty_glob=pipeline.source.stream)
+
+
+def check_writable(output: Path) -> None:
+    """Whether the output directory can be written to, or made: by looking at the first directory that is there."""
+    place = output.absolute()
+    while not place.exists():
+        place = place.parent
+    if place.is_dir() and not os.access(place, os.W_OK | os.X_OK):
+        hint = "choose a place that you may write to"
+        raise PipelineError(f"sinks.output: {place} is not writable", code="TC736", hint=hint)
+
+
+def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
+    """The subscriptions as an index, with the limits and entities of the pipeline."""
+    from treecast import Index
+    from treecast.cli import subscription_files
+
+    wanted = pipeline.subscriptions
+    kinds = [_kind(path, wanted.format) for path in wanted.path]
+    for path in wanted.path:
+        if not Path(path).is_file():
+            what = "is a directory" if Path(path).is_dir() else "there is no such file"
+            raise PipelineError(f"subscriptions.path: {path}: {what}", code="TC735", hint="name a file")
+    settings: dict[str, Any] = {
+        "limits": pipeline.limits,
+        "entities": pipeline.source.entities,
+        "cache_bytes_max": pipeline.cache_bytes_max,
+    }
+    if "tcx" in kinds:
+        if len(kinds) > 1 or wanted.namespaces:
+            hint = "name nothing beside it; it has its own namespaces"
+            raise PipelineError("subscriptions: a saved index stands alone", code="TC732", hint=hint)
+        return Index.load(wanted.path[0], **settings)
+    index = Index(namespaces=wanted.namespaces, **settings)
+    tables = [subscription_files.read(path, kind, note) for path, kind in zip(wanted.path, kinds, strict=True)]
+    index.add_many(subscription_files.join(tables))
+    if not len(index):
+        note("there are no subscriptions: nothing can match")
+    return index
+
+
+def _kind(path: str, given: str | None) -> str:
+    from treecast.cli import subscription_files
+    from treecast.cli.pipeline_file import FORMATS
+
+    kind = given or ("tcx" if Path(path).suffix.lower() == ".tcx" else subscription_files.format_of(path))
+    if kind is None:
+        message = f"subscriptions.path: the suffix of {path} tells no format"
+        raise PipelineError(message, code="TC732", hint=f"set subscriptions.format to one of {', '.join(FORMATS)}")
+    return kind
+
+
+# -- the job
+
+
+def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool = False) -> Figures:
+    """Start Spark, run the job, write what it leaves behind."""
+    from treecast.cli.run_progress import RunProgress
+    from treecast.spark import failure, job
+
+    output = Path(pipeline.sinks.output)
+    output.mkdir(parents=True, exist_ok=True)
+    log = output / LOG_FILE
+    log.write_text("", encoding="utf-8")
+    note_run(output, {"state": "running"})
+    progress = RunProgress(console, quiet=quiet)
+    progress.stage(f"starting Spark on {pipeline.master}")
+    try:
+        with job.started(pipeline, log) as spark, interruptible():
+            figures = job.run(spark, pipeline, index, progress.tell)
+            figures = replace(figures, versions=versions(spark), places=places(pipeline))
+    except KeyboardInterrupt:
+        console.clear()
+        note_run(output, {"state": "interrupted"})
+        raise
+    except Exception as error:
+        console.clear()
+        failure.write_stack(error, log)
+        sentence = failure.told(error, log)
+        note_run(output, {"state": "failed", "code": sentence.code, "message": str(sentence)})
+        raise sentence from None
+    console.clear()
+    write_report(pipeline, figures)
+    note_run(output, summary(figures))
+    return figures
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let an interruption, also one by SIGTERM, be a KeyboardInterrupt here: Spark would cancel all jobs at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def versions(spark: Any) -> tuple[tuple[str, str], ...]:
+    import platform
+
+    from treecast import __version__
+
+    java = spark._jvm.java.lang.System.getProperty("java.version")
+    told = {"treecast": __version__, "Spark": spark.version, "Java": java, "Python": platform.python_version()}
+    return (*told.items(), ("system", f"{platform.system()} {platform.release()} {platform.machine()}"))
+
+
+def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    sinks = pipeline.sinks
+    found = [("matches (Parquet)", sinks.matches_path)]
+    if sinks.by_subscription:
+        found.append(("matches by subscription", sinks.by_subscription_path))
+    if sinks.report:
+        found += [("report", str(Path(sinks.output, PAGE_FILE))), ("picture", str(Path(sinks.output, CHART_FILE)))]
+    return (*found, ("Spark's log", str(Path(sinks.output, LOG_FILE))))
+
+
+def write_report(pipeline: Pipeline, figures: Figures) -> None:
+    from treecast.report import write_chart, write_page
+
+    if pipeline.sinks.report:
+        write_page(figures, Path(pipeline.sinks.output, PAGE_FILE))
+        write_chart(figures, Path(pipeline.sinks.output, CHART_FILE))
+
+
+def summary(figures: Figures) -> dict[str, Any]:
+    """What run.json says of a job that is done, for programs."""
+    return {
+        "state": "done",
+        "began": figures.began,
+        "seconds": round(figures.seconds, 3),
+        "documents": figures.documents,
+        "matches": figures.matches,
+        "refused": figures.errors,
+        "bytes": figures.size_bytes,
+        "subscriptions": figures.subscriptions,
+        "subscriptions_matched": figures.subscriptions_matched,
+        "places": dict(figures.places),
+        "versions": dict(figures.versions),
+    }
+
+
+def note_run(output: Path, content: dict[str, Any]) -> None:
+    from treecast.spark.job import RUN_FILE
+
+    part = output / f".{RUN_FILE}.part"
+    part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", errors="replace")
+    part.replace(output / RUN_FILE)

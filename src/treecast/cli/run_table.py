@@ -1,0 +1,48 @@
+"""What came of a job on Spark, as lines for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from treecast.cli.console import printable
+from treecast.report.figures import short_number, short_size, short_time
+
+if TYPE_CHECKING:
+    from treecast.report import Figures
+
+TOP_SHOWN = 10
+REFUSED_SHOWN = 5
+
+
+def table(figures: Figures) -> Iterator[str]:
+    each = figures.matches / figures.documents if figures.documents else 0.0
+    size = f"{short_size(figures.size_bytes)}, {short_number(figures.megabytes_per_second)} MB/s"
+    rows = [
+        ("documents", figures.documents, f"{short_number(figures.documents_per_second)}/s", size),
+        (
+            "matches",
+            figures.matches,
+            f"{short_number(figures.matches_per_second)}/s",
+            f"{short_number(each)} a document",
+        ),
+        ("refused", figures.errors, "", ", ".join(f"{count:,} × {code}" for code, count in figures.refused_codes)),
+        ("subscriptions", figures.subscriptions, "", f"{figures.subscriptions_matched:,} of them matched"),
+    ]
+    busy = short_time(figures.busy_nanoseconds)
+    yield f"{printable(figures.title)}: {figures.seconds:,.1f} s on Spark, {busy} of that for reading and matching"
+    for name, count, speed, more in rows:
+        yield f"  {name:<14}{count:>14,}  {speed:>10}   {more}".rstrip()
+    if figures.top:
+        yield "the most wanted:"
+        for name, count in figures.top[:TOP_SHOWN]:
+            yield f"  {count:>12,}  {printable(name)}"
+    if figures.refused:
+        yield "refused:"
+        for one in figures.refused[:REFUSED_SHOWN]:
+            yield f"  {printable(one.name)}: {printable(one.message.splitlines()[0])}"
+        if figures.errors > REFUSED_SHOWN:
+            yield f"  … and {figures.errors - REFUSED_SHOWN:,} more"
+    yield "results:"
+    for name, place in figures.places:
+        yield f"  {name:<26}{printable(place)}"

@@ -1,0 +1,62 @@
+"""What went wrong in Spark, in one sentence: for people who did not ask for two screens of JVM stack.
+
+`told` turns whatever a job raised into a PipelineError; `write_stack` puts the stack into a log file.
+
+Codes: TC737 Spark refused or failed, TC738 workers or executors died, TC739 Spark itself is gone.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+from treecast.errors import PipelineError, TreecastError
+
+SENTENCE_CHARS_MAX = 300
+_OURS = re.compile(r"\b(TC[1-7]\d\d) ([^\n]+)(?:\n\s*hint: ([^\n]+))?")
+_DIED = re.compile(r"Python worker (exited|failed|process)|ExecutorLostFailure|Remote RPC client disassociated")
+_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError|OOMKilled|Container killed")
+_GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "EOFError", "BrokenPipeError")
+_CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]*(?:Exception|Error)): ?")
+
+
+def told(error: BaseException, log: str | Path | None = None) -> TreecastError:
+    """The one sentence. An error of ours stays what it is, also when it comes from a worker as text."""
+    if isinstance(error, TreecastError):
+        return error
+    text = str(error)
+    see = "" if log is None else f"see {log}"
+    ours = _OURS.search(text)
+    if ours:
+        return PipelineError(ours[2].strip(), code=ours[1], hint=ours[3] or "")
+    if type(error).__name__ in _GONE:
+        return PipelineError("Spark ended unexpectedly", code="TC739", hint=see or "see Spark's log")
+    if _MEMORY.search(text):
+        hint = "raise spark.driver.memory or spark.executor.memory in [spark]"
+        return PipelineError("Spark ran out of memory", code="TC738", hint="; ".join(filter(None, (hint, see))))
+    if _DIED.search(text):
+        message = "a worker died, and did so again when its task was repeated"
+        hint = "it was killed, or ran out of memory"
+        return PipelineError(message, code="TC738", hint="; ".join(filter(None, (hint, see))))
+    return PipelineError(f"Spark failed: {_sentence(text)}", code="TC737", hint=see)
+
+
+def write_stack(error: BaseException, log: Path) -> None:
+    """Append the whole story to the log; a log that cannot be written does not hide the error itself."""
+    try:
+        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("".join(traceback.format_exception(error)))
+    except OSError:
+        return
+
+
+def _sentence(text: str) -> str:
+    """The line that says most: the last cause if there is one, without class names and condition tags."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    chosen = causes[-1] if causes else lines[0] if lines else "for no reason that it gave"
+    while _CLASS.match(chosen):
+        chosen = _CLASS.sub("", chosen)
+    chosen = re.sub(r"\s*SQLSTATE: \w+$", "", re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", chosen)).rstrip(".:")
+    return chosen[:SENTENCE_CHARS_MAX] + ("…" if len(chosen) > SENTENCE_CHARS_MAX else "")

@@ -1,0 +1,440 @@
+"""Run a pipeline: documents in, matches out, and accounts of both, in one pass over the data.
+
+A row per document comes back from matching: ids, error, time and size. Before its ids are exploded into rows, Spark
+observes it: counts, sums and the slowest few are gathered by the tasks that write the result, so the totals are those
+of the rows written, whatever was repeated on the way. While a batch runs, the sums of the tasks that ended are read
+from the running query, for show; a stream tells them batch by batch.
+
+What is kept of the result's details (matches per subscription, refused documents) is counted from the written files.
+
+    figures = run(spark, pipeline, index, tell=print)
+
+Codes: TC736 an output that is in the way.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.errors import PipelineError
+from treecast.index import Index
+from treecast.report.figures import Figures, Moment, RefusedDocument, SlowDocument
+from treecast.spark import session
+from treecast.spark.documents import documents
+from treecast.spark.match import profile, split
+from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline, is_elsewhere
+from treecast.spark.sinks import write_directories
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_SECONDS = 0.25
+SLOWEST_SHOWN = 10
+TOP_SHOWN = 20
+REFUSED_SHOWN = 50
+MOMENTS_MAX = 2_000
+ROW_BYTES_MAX = 1 << 30  # Spark's rows hold no more
+
+Tell = Callable[["Progress"], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is."""
+
+    seconds: float = 0.0
+    documents: int = 0
+    matches: int = 0
+    errors: int = 0
+    size_bytes: int = 0
+    nanoseconds: int = 0
+    """Of reading and matching, over all processors."""
+    tasks_done: int = 0
+    tasks: int = 0
+    """0 while nobody knows; a stream has none."""
+
+
+@dataclass
+class _Account:
+    """What was observed so far, and when."""
+
+    progress: Progress = field(default_factory=Progress)
+    moments: list[Moment] = field(default_factory=lambda: [Moment(0.0, 0, 0)])
+    slowest: list[SlowDocument] = field(default_factory=list)
+
+    def see(self, progress: Progress) -> None:
+        if progress.documents > self.moments[-1].documents:
+            self.moments.append(Moment(progress.seconds, progress.documents, progress.matches))
+            if len(self.moments) > MOMENTS_MAX:
+                del self.moments[1:-1:2]
+        self.progress = progress
+
+
+def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> Figures:
+    """Run it to its end, or a stream until it is interrupted, and say what came of it.
+
+    `tell` is called a few times a second. KeyboardInterrupt ends a batch without a result, and a stream with what it
+    has done.
+    """
+    account = _stream(spark, pipeline, index, tell) if pipeline.source.stream else _batch(spark, pipeline, index, tell)
+    figures = Figures(
+        title=pipeline.name,
+        began=time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(time.time() - account.progress.seconds)),
+        documents=account.progress.documents,
+        matches=account.progress.matches,
+        errors=account.progress.errors,
+        size_bytes=account.progress.size_bytes,
+        busy_nanoseconds=account.progress.nanoseconds,
+        seconds=account.progress.seconds,
+        subscriptions=len(index),
+        moments=tuple(account.moments),
+        slowest=tuple(account.slowest),
+        settings=pipeline.describe(),
+    )
+    written = spark.read.parquet(pipeline.sinks.matches_path)
+    if pipeline.sinks.by_subscription:
+        _write_directories(written, pipeline, len(index))
+    return _with_details(written, figures)
+
+
+@contextmanager
+def started(pipeline: Pipeline, log: Path) -> Iterator[SparkSession]:
+    """A session for the job: its own, and stopped behind it, unless one was there."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    spark = session.start(pipeline.master, name=pipeline.name, log=log, settings=pipeline.spark)
+    try:
+        yield spark
+    finally:
+        if found is None:
+            spark.stop()
+
+
+def check_output(pipeline: Pipeline) -> None:
+    """Raise PipelineError where results would meet what is not theirs. Creates nothing."""
+    sinks = pipeline.sinks
+    output = Path(sinks.output)
+    if output.exists() and not output.is_dir():
+        raise PipelineError(f"{output} is no directory", code="TC736", hint="name another output directory")
+    if output.is_dir() and any(output.iterdir()) and not (output / RUN_FILE).exists():
+        hint = "name another output directory, or empty it"
+        raise PipelineError(f"{output} holds something that is not of treecast", code="TC736", hint=hint)
+    checkpoint = _checkpoint(pipeline).exists()
+    if checkpoint and not pipeline.source.stream:
+        hint = "name another output directory, or remove it first"
+        raise PipelineError(f"{output} holds the results of a stream", code="TC736", hint=hint)
+    if sinks.matches is not None and not is_elsewhere(sinks.matches) and not checkpoint and not sinks.overwrite:
+        place = Path(sinks.matches)
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            hint = "name another directory, or set sinks.overwrite = true"
+            raise PipelineError(f"sinks.matches: {place} is there already", code="TC736", hint=hint)
+
+
+RUN_FILE = "run.json"  # says that a directory is ours, and what came of the job
+
+
+def _checkpoint(pipeline: Pipeline) -> Path:
+    return Path(pipeline.sinks.output, "checkpoint")
+
+
+# -- the plan
+
+
+def _plan(spark: SparkSession, pipeline: Pipeline, index: Index, observed: Any) -> DataFrame:
+    """The rows to be written: file, offset, ordinal, and a subscription or an error."""
+    from pyspark.sql import functions
+
+    read = documents(spark, list(pipeline.source.path), **_source_options(pipeline))
+    matched = profile("document", index, error="error", session=spark, cache_bytes_max=pipeline.cache_bytes_max)
+    found = read.select("file", "offset", "ordinal", matched.alias("found")).observe(observed, *_metrics())
+    wanted = functions.col("found.error").isNotNull() | (functions.size("found.matches") > 0)
+    return found.filter(wanted).select(
+        "file",
+        "offset",
+        "ordinal",
+        functions.explode_outer("found.matches").alias("subscription"),
+        functions.col("found.error").alias("error"),
+    )
+
+
+def _source_options(pipeline: Pipeline) -> dict[str, Any]:
+    source = pipeline.source
+    size_max = min(pipeline.limits.document_bytes_max, ROW_BYTES_MAX)
+    options: dict[str, Any] = {"pattern": source.pattern, "document_bytes_max": size_max}
+    if source.record:
+        options |= {"record": list(source.record), "entities": source.entities, "record_bytes_max": size_max}
+    if source.stream:
+        options |= {"stream": True, "log": str(Path(pipeline.sinks.output, "source-log").absolute())}
+    return options
+
+
+def _metrics() -> list[Column]:
+    from pyspark.sql import functions
+
+    count = functions.coalesce(functions.size("found.matches"), functions.lit(0))
+    document = functions.struct(
+        "file",
+        "ordinal",
+        functions.col("found.nanoseconds").alias("nanoseconds"),
+        functions.col("found.bytes").alias("bytes"),
+        count.alias("matches"),
+    )
+    return [
+        functions.count(functions.lit(1)).alias("documents"),
+        functions.sum(count).alias("matches"),
+        functions.count("found.error").alias("errors"),
+        functions.sum("found.bytes").alias("bytes"),
+        functions.sum("found.nanoseconds").alias("nanoseconds"),
+        functions.max_by(document, functions.col("found.nanoseconds"), SLOWEST_SHOWN).alias("slowest"),
+    ]
+
+
+def _slow(rows: list[Row] | None) -> list[SlowDocument]:
+    found = [
+        SlowDocument(_name(row["file"], row["ordinal"]), row["nanoseconds"], row["bytes"] or 0, row["matches"])
+        for row in rows or []
+        if row["nanoseconds"]
+    ]
+    return sorted(found, key=lambda one: -one.nanoseconds)[:SLOWEST_SHOWN]
+
+
+def _name(file: str | None, ordinal: int | None) -> str:
+    return f"{file or '?'}#{ordinal}" if ordinal else file or "?"
+
+
+# -- batch
+
+
+def _batch(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> _Account:
+    from pyspark import InheritableThread
+    from pyspark.sql import Observation
+
+    account, began = _Account(), time.monotonic()
+    observation = Observation(f"treecast-{uuid.uuid4().hex}")
+    target = _Target(pipeline.sinks.matches_path, overwrite=pipeline.sinks.overwrite)
+    rows = _plan(spark, pipeline, index, observation)
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            spark.sparkContext.setJobGroup(str(observation._name), "treecast run", interruptOnCancel=True)
+            rows.write.mode(target.mode).parquet(target.path)
+        except BaseException as error:  # raised again below, where somebody hears it
+            failed.append(error)
+        finally:
+            done.set()
+
+    writer = InheritableThread(target=write, session=spark)
+    writer.start()
+    meter = _Meter(spark, str(observation._name))
+    try:
+        while not done.wait(POLL_SECONDS):
+            account.see(meter.read(account.progress, time.monotonic() - began))
+            tell(account.progress)
+    except BaseException:
+        spark.sparkContext.cancelJobGroup(str(observation._name))
+        done.wait()
+        target.abandon()
+        raise
+    writer.join()
+    if failed:
+        target.abandon()
+        raise failed[0]
+    target.commit()
+    last = observation.get
+    account.see(_progress(last, time.monotonic() - began))
+    account.slowest = _slow(last["slowest"])
+    return account
+
+
+def _progress(sums: Any, seconds: float, tasks_done: int = 0, tasks: int = 0) -> Progress:
+    return Progress(
+        seconds=seconds,
+        documents=int(sums["documents"] or 0),
+        matches=int(sums["matches"] or 0),
+        errors=int(sums["errors"] or 0),
+        size_bytes=int(sums["bytes"] or 0),
+        nanoseconds=int(sums["nanoseconds"] or 0),
+        tasks_done=tasks_done,
+        tasks=tasks,
+    )
+
+
+class _Meter:
+    """What the tasks that ended have observed, read from the query that runs. For show: it never fails a job."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark = spark
+        self._name = name
+        self._execution: int | None = None
+
+    def read(self, before: Progress, seconds: float) -> Progress:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        try:
+            tracker = self._spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            done = sum(stage.numCompletedTasks for stage in stages if stage)
+            tasks = sum(stage.numTasks for stage in stages if stage)
+            sums = self._observed()
+        except (Py4JError, OSError):  # it has just ended, or Spark is gone, which the writer finds out as well
+            return replace(before, seconds=seconds)
+        if sums is None or int(sums["documents"] or 0) < before.documents:
+            return replace(before, seconds=seconds, tasks_done=done, tasks=tasks)
+        return _progress(sums, seconds, done, tasks)
+
+    def _observed(self) -> dict[str, Any] | None:
+        import json
+
+        jvm: Any = self._spark._jvm
+        executions = self._spark._jsparkSession.sharedState().statusStore().executionsList()
+        candidates = range(executions.size() - 1, max(-1, executions.size() - 9), -1)
+        known = [self._execution] if self._execution is not None else []
+        for number in known or [executions.apply(place).executionId() for place in candidates]:
+            query = jvm.org.apache.spark.sql.execution.SQLExecution.getQueryExecution(number)
+            observed = None if query is None else query.observedMetrics().get(self._name)
+            if observed is not None and observed.isDefined():
+                self._execution = number
+                return dict(json.loads(observed.get().json()))
+        return None
+
+
+class _Target:
+    """Where a batch writes. On this machine beside its place, which it takes when all is done; elsewhere directly."""
+
+    def __init__(self, path: str, *, overwrite: bool = False) -> None:
+        self._place = None if is_elsewhere(path) else Path(path.removeprefix("file://"))
+        if self._place is None:
+            self.path, self.mode = path, "overwrite" if overwrite else "errorifexists"
+        else:
+            self._new = self._place.with_name(f".{self._place.name}.new")
+            self.path, self.mode = str(self._new.absolute()), "overwrite"
+
+    def commit(self) -> None:
+        if self._place is None:
+            return
+        old = self._place.with_name(f".{self._place.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        if self._place.exists():
+            self._place.rename(old)
+        self._new.rename(self._place)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def abandon(self) -> None:
+        if self._place is not None:
+            shutil.rmtree(self._new, ignore_errors=True)
+
+
+def _write_directories(written: DataFrame, pipeline: Pipeline, subscriptions: int) -> None:
+    """The matches once more, by subscription: from the written rows, so nothing is matched twice."""
+    sinks = pipeline.sinks
+    target = _Target(sinks.by_subscription_path)
+    good, _ = split(written)
+    try:
+        write_directories(good, target.path, subscriptions, directories_max=sinks.directories_max, mode=target.mode)
+    except BaseException:
+        target.abandon()
+        raise
+    target.commit()
+
+
+# -- streaming
+
+
+def _stream(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> _Account:
+    account, began = _Account(), time.monotonic()
+    name = "treecast"
+    trigger = pipeline.source.trigger
+    writer = _plan(spark, pipeline, index, name).writeStream.format("parquet").outputMode("append")
+    writer = writer.option("checkpointLocation", str(_checkpoint(pipeline).absolute()))
+    if trigger == AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    elif trigger:
+        writer = writer.trigger(processingTime=trigger)
+    path = pipeline.sinks.matches_path
+    query = writer.start(path if is_elsewhere(path) else str(Path(path).absolute()))
+    seen = -1
+    try:
+        while query.isActive:
+            time.sleep(POLL_SECONDS)
+            seen = _see_batches(query, name, seen, account, time.monotonic() - began)
+            tell(account.progress)
+        query.awaitTermination()  # raises what ended it, if anything did
+    except KeyboardInterrupt:
+        query.stop()
+    finally:
+        if query.isActive:
+            query.stop()
+    _see_batches(query, name, seen, account, time.monotonic() - began)
+    return account
+
+
+def _see_batches(query: StreamingQuery, name: str, seen: int, account: _Account, seconds: float) -> int:
+    """Add the batches that ended since the last look; the answer is the last one's number."""
+    now = account.progress
+    for batch in query.recentProgress:
+        sums = (batch.observedMetrics or {}).get(name)
+        if batch.batchId <= seen or sums is None:
+            continue
+        seen = batch.batchId
+        more = _progress(sums, seconds)
+        now = Progress(
+            seconds,
+            now.documents + more.documents,
+            now.matches + more.matches,
+            now.errors + more.errors,
+            now.size_bytes + more.size_bytes,
+            now.nanoseconds + more.nanoseconds,
+        )
+        slower = [*account.slowest, *_slow(sums["slowest"])]
+        account.slowest = sorted(slower, key=lambda one: -one.nanoseconds)[:SLOWEST_SHOWN]
+    account.see(replace(now, seconds=seconds))
+    return seen
+
+
+# -- what the written rows say
+
+
+def _with_details(written: DataFrame, figures: Figures) -> Figures:
+    """Matches per subscription and refused documents, from two small jobs over the result."""
+    from pyspark.sql import functions
+
+    counts = written.where("subscription is not null").groupBy("subscription").count()
+    bucket = functions.length(functions.bin("count")) - 1  # of the logarithm to base 2, exactly
+    most = functions.max_by(
+        functions.struct("subscription", "count"), functions.struct("count", "subscription"), TOP_SHOWN
+    )
+    rows = counts.groupBy(bucket.alias("bucket")).agg(functions.count(functions.lit(1)).alias("n"), most.alias("most"))
+    buckets: dict[int, int] = {}
+    top: list[tuple[str, int]] = []
+    for row in rows.collect():
+        buckets[row["bucket"]] = row["n"]
+        top += [(one["subscription"], one["count"]) for one in row["most"]]
+    top.sort(key=lambda pair: (-pair[1], pair[0]))
+    figures = replace(figures, buckets=buckets, top=tuple(top[:TOP_SHOWN]))
+    if not figures.errors:
+        return figures
+    first = functions.min_by(
+        functions.struct("file", "ordinal", "error"), functions.struct("file", "ordinal"), REFUSED_SHOWN
+    )
+    bad = written.where("error is not null").groupBy("error.code")
+    told = bad.agg(functions.count(functions.lit(1)).alias("n"), first.alias("first")).collect()
+    listed = [
+        RefusedDocument(_name(one["file"], one["ordinal"]), one["error"]["code"], one["error"]["message"])
+        for row in told
+        for one in row["first"]
+    ]
+    listed.sort(key=lambda one: (one.name, one.code))
+    codes = sorted(((row["code"], row["n"]) for row in told), key=lambda pair: (-pair[1], pair[0]))
+    return replace(figures, refused=tuple(listed[:REFUSED_SHOWN]), refused_codes=tuple(codes))

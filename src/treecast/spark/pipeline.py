@@ -1,0 +1,172 @@
+"""The description of a job: where documents and subscriptions come from, how they meet, and where results go.
+
+Plain frozen values, checked when they are made; `treecast.spark.job` runs one, `treecast run` reads one from a file.
+Nothing here needs Spark.
+
+    >>> from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
+    >>> pipeline = Pipeline(Source(("docs",)), Subscriptions(("subscriptions.csv",)), Sinks("results"))
+    >>> pipeline.master, pipeline.placement, pipeline.sinks.matches_path
+    ('local[*,3]', 'data-sharing', 'results/matches')
+    >>> Pipeline(Source(()), Subscriptions(("subscriptions.csv",)), Sinks("results"))
+    Traceback (most recent call last):
+    treecast.errors.PipelineError: TC732 source.path: there is no path
+      hint: name a file, a directory or a pattern
+
+Codes: TC732 a setting that makes no sense, TC734 a placement that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from treecast.document import EntityTexts, Limits
+from treecast.errors import PipelineError
+from treecast.index import CACHE_BYTES_MAX
+from treecast.spark.match import PLACEMENTS
+from treecast.spark.sinks import DIRECTORIES_MAX
+
+AVAILABLE_NOW = "available-now"
+MASTER = "local[*,3]"  # all cores; a task that failed, say because its worker was killed, is tried three times
+_INTERVAL = re.compile(r"\d+ (second|minute|hour)s?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether a path names a file system by its scheme, so that only Spark can look there."""
+    return _SCHEME.match(path) is not None and not path.startswith("file://")
+
+
+def refuse(setting: str, problem: str, hint: str, *, code: str = "TC732") -> PipelineError:
+    return PipelineError(f"{setting}: {problem}", code=code, hint=hint)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Documents: files, directories, globs or archives; with `record`, the elements of these names in them.
+
+    `pattern` chooses by name from directories and archives. "*" as the record means every child of the root.
+    """
+
+    path: tuple[str, ...]
+    pattern: str | None = None
+    record: tuple[str, ...] = ()
+    entities: EntityTexts = None
+    stream: bool = False
+    trigger: str = ""
+    """Of a stream: "available-now" ends it when all is read, "10 seconds" is the time between batches."""
+
+    def __post_init__(self) -> None:
+        if not self.path or not all(self.path):
+            raise refuse("source.path", "there is no path", "name a file, a directory or a pattern")
+        if not all(self.record):
+            raise refuse("source.record", "the name is empty", "name the element that is a record, such as article")
+        if self.pattern == "":
+            raise refuse("source.pattern", "it is empty", "write one such as *.xml, or leave it out")
+        if isinstance(self.entities, str) and self.entities != "html":
+            hint = 'write "html", or a table such as {uuml = "ü"}'
+            raise refuse("source.entities", f"{self.entities!r} is not known", hint)
+        if self.trigger and not self.stream:
+            raise refuse("source.trigger", "only a stream has one", "set source.stream = true, or leave trigger out")
+        if self.trigger not in ("", AVAILABLE_NOW) and not _INTERVAL.fullmatch(self.trigger):
+            hint = f'write "{AVAILABLE_NOW}" or a time such as "10 seconds"'
+            raise refuse("source.trigger", f"{self.trigger!r} is no trigger", hint)
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """Files of subscriptions, or one saved index."""
+
+    path: tuple[str, ...]
+    format: str | None = None
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.path or not all(self.path):
+            raise refuse("subscriptions.path", "there is no path", "name a file of subscriptions or a saved index")
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Where results go: a directory of this machine for report, log and matches; the latter may lie elsewhere."""
+
+    output: str = "results"
+    matches: str | None = None
+    """Parquet elsewhere than in the output directory; what lies there is kept, unless `overwrite` is set."""
+    overwrite: bool = False
+    by_subscription: bool = False
+    directories_max: int = DIRECTORIES_MAX
+    report: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.output or is_elsewhere(self.output):
+            hint = "name a directory of this machine; sinks.matches may lie elsewhere"
+            raise refuse("sinks.output", f"{self.output!r} is no directory of this machine", hint)
+        if self.overwrite and self.matches is None:
+            hint = "leave it out: what treecast wrote to the output directory is replaced anyway"
+            raise refuse("sinks.overwrite", "it is about sinks.matches, which is not set", hint)
+        if self.directories_max < 1:
+            raise refuse("sinks.directories_max", f"{self.directories_max} is too few", "write 1 or more")
+
+    @property
+    def matches_path(self) -> str:
+        return str(Path(self.output, "matches")) if self.matches is None else self.matches
+
+    @property
+    def by_subscription_path(self) -> str:
+        return str(Path(self.output, "by-subscription"))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A whole job. `spark` are settings for Spark, by their full names."""
+
+    source: Source
+    subscriptions: Subscriptions
+    sinks: Sinks = Sinks()
+    name: str = "treecast"
+    master: str = MASTER
+    placement: str = PLACEMENTS[0]
+    limits: Limits = field(default_factory=Limits)
+    cache_bytes_max: int = CACHE_BYTES_MAX
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.placement not in PLACEMENTS:
+            problem = f"{self.placement!r} is not built; there is {', '.join(PLACEMENTS)}"
+            raise refuse("placement", problem, f'write placement = "{PLACEMENTS[0]}", or leave it out', code="TC734")
+        if self.sinks.by_subscription and self.source.stream and self.source.trigger != AVAILABLE_NOW:
+            hint = f'set source.trigger = "{AVAILABLE_NOW}", or call treecast.spark.sinks.stream_directories yourself'
+            raise refuse("sinks.by_subscription", "it is written at the end, and this stream has none", hint)
+        if not self.master:
+            raise refuse("master", "it is empty", f'write a master of Spark such as "{MASTER}", or leave it out')
+        if self.master.startswith("sc://"):
+            hint = "call treecast.spark.match in a program of your own, or name the cluster's master"
+            raise refuse("master", "a job does not run through Spark Connect", hint)
+
+    def describe(self) -> tuple[tuple[str, str], ...]:
+        """(setting, value) for people: all that were set, and the defaults worth knowing."""
+        source, sinks, limits = self.source, self.sinks, self.limits
+        told: list[tuple[str, object]] = [
+            ("source.path", ", ".join(source.path)),
+            ("source.pattern", source.pattern),
+            ("source.record", ", ".join(source.record)),
+            ("source.entities", source.entities if isinstance(source.entities, str) else _listed(source.entities)),
+            ("source.stream", (source.trigger or "as fast as it goes") if source.stream else None),
+            ("subscriptions.path", ", ".join(self.subscriptions.path)),
+            ("subscriptions.namespaces", _listed(self.subscriptions.namespaces)),
+            ("sinks.matches", sinks.matches_path),
+            ("sinks.by_subscription", sinks.by_subscription_path if sinks.by_subscription else None),
+            ("placement", self.placement),
+            ("master", self.master),
+        ]
+        told += [(f"limits.{name}", f"{value:,}") for name, value in vars(limits).items()]
+        told.append(("limits.cache_bytes_max", f"{self.cache_bytes_max:,}"))
+        told += list(self.spark.items())
+        return tuple((name, str(value)) for name, value in told if value)
+
+
+def _listed(mapping: Mapping[str, str] | None) -> str:
+    return " ".join(f"{key}={value}" for key, value in (mapping or {}).items())

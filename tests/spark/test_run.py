@@ -1,0 +1,222 @@
+"""`treecast run` on Spark: what it writes is what one index says, exactly once, and what goes wrong is one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+from report_page import check_page
+
+from treecast import Index, sample
+from treecast.cli import main
+from treecast.cli.subscription_files import read as read_subscriptions
+from treecast.spark import job
+from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+
+def written(directory: Path) -> list[dict[str, Any]]:
+    """The rows of a Parquet directory."""
+    rows: list[dict[str, Any]] = ds.dataset(directory, format="parquet").to_table().to_pylist()
+    return rows
+
+
+def pairs(directory: Path) -> list[tuple[str, str]]:
+    """(file name, subscription) of every match, sorted, so that one written twice shows."""
+    return sorted((Path(row["file"]).name, row["subscription"]) for row in written(directory) if row["subscription"])
+
+
+def write_job(directory: Path, more: str = "", source: str = "") -> Path:
+    (directory / "docs").mkdir()
+    (directory / "docs" / "1.xml").write_text("<a><b/></a>")
+    (directory / "docs" / "2.xml").write_text("<a><c x='1'/></a>")
+    (directory / "s.csv").write_text("id,query\nany,/a\nb,//b\nx,//@x\nnone,/z\n")
+    text = f'[source]\npath = "docs"\n{source}\n[subscriptions]\npath = "s.csv"\n{more}'
+    (directory / "job.toml").write_text(text)
+    return directory / "job.toml"
+
+
+MATCHES = [("1.xml", "any"), ("1.xml", "b"), ("2.xml", "any"), ("2.xml", "x")]
+
+
+def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out"
+    assert main(["run", "--output", str(output)]) == 0
+    index = Index()
+    index.add_many(read_subscriptions(str(sample.path() / "subscriptions.csv"), "csv", lambda note: None))
+    expected = []
+    for path in (sample.path() / "documents").rglob("*.xml*"):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        expected += [(path.name, found) for found in index.match(data)]
+    assert pairs(output / "matches") == sorted(expected)
+    told = json.loads((output / "run.json").read_text())
+    assert (told["state"], told["documents"], told["matches"], told["refused"]) == ("done", 38, len(expected), 0)
+    assert sorted(path.name for path in output.iterdir()) == [
+        "matches", "report.html", "report.png", "run.json", "spark.log",
+    ]  # fmt: skip
+    said = capsys.readouterr().out
+    assert f"{len(expected):,}" in said
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    assert re.findall(r"^```\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)[0] in said
+    assert str(output / "report.html") in said
+    shown = check_page((output / "report.html").read_text("utf-8"))
+    assert "archive/every-document" in shown
+    assert "wolf-census.xml" in shown
+
+
+def test_bad_documents_are_rows_and_the_rest_goes_on(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_job(tmp_path)
+    (tmp_path / "docs" / "3.xml").write_text("<a><b></a>")
+    (tmp_path / "docs" / "4<i>.xml").write_text("")
+    (tmp_path / "docs" / "5.xml.gz").write_bytes(gzip.compress(b"<a/>")[:-6])
+    assert main(["run", str(path)]) == 0
+    results = tmp_path / "results"
+    assert pairs(results / "matches") == MATCHES
+    bad = {Path(row["file"]).name: row["error"]["code"] for row in written(results / "matches") if row["error"]}
+    assert bad["3.xml"] == "TC202"
+    assert set(bad) == {"3.xml", "4<i>.xml", "5.xml.gz"}
+    told = json.loads((results / "run.json").read_text())
+    assert (told["documents"], told["matches"], told["refused"]) == (5, 4, 3)
+    said = capsys.readouterr().out
+    assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in said
+    assert "4<i>.xml" in check_page((results / "report.html").read_text("utf-8"))
+
+
+def test_a_second_run_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_job(
+        tmp_path,
+        "[sinks]\nreport = false\nby_subscription = true\n[limits]\ndocument_bytes_max = 15\ncache_bytes_max = 0\n",
+    )
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert pairs(tmp_path / "results" / "matches") == MATCHES[:2]  # the other one is too long
+    path.write_text(path.read_text().replace("= 15", "= 99"))
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert pairs(tmp_path / "results" / "matches") == MATCHES
+    assert not (tmp_path / "results" / "report.html").exists()
+    directories = tmp_path / "results" / "by-subscription"
+    assert {path.name for path in directories.glob("directory=*")} == {"directory=any", "directory=b", "directory=x"}
+    assert [Path(row["file"]).name for row in written(directories / "directory=b")] == ["1.xml"]
+
+
+def test_nothing_matches_and_nothing_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_job(tmp_path)
+    (tmp_path / "s.csv").write_text("id,query\nnone,/z\n")
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert written(tmp_path / "results" / "matches") == []
+    assert json.loads((tmp_path / "results" / "run.json").read_text())["documents"] == 2
+
+
+def test_a_stream_writes_each_document_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_job(tmp_path, source='stream = true\ntrigger = "available-now"')
+    results = tmp_path / "results"
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert pairs(results / "matches") == MATCHES
+    assert json.loads((results / "run.json").read_text())["documents"] == 2
+    (tmp_path / "docs" / "3.xml").write_text("<z/>")
+    (tmp_path / "docs" / "4.xml").write_text("<z>")
+    assert main(["run", str(path), "--quiet"]) == 0
+    told = json.loads((results / "run.json").read_text())
+    assert (told["documents"], told["matches"], told["refused"]) == (2, 1, 1)
+    assert pairs(results / "matches") == [*MATCHES, ("3.xml", "none")]
+
+
+def test_an_interrupted_stream_ends_with_what_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    write_job(tmp_path)
+    index = Index()
+    index.add("any", "/a")
+
+    def tell(progress: job.Progress) -> None:
+        if progress.documents:
+            raise KeyboardInterrupt
+
+    source = Source((str(tmp_path / "docs"),), stream=True)
+    pipeline = Pipeline(source, Subscriptions(("unused",)), Sinks(str(tmp_path / "out")))
+    figures = job.run(spark, pipeline, index, tell)
+    assert (figures.documents, figures.matches, figures.top) == (2, 2, (("any", 2),))
+    assert spark.streams.active == []
+
+
+@pytest.fixture
+def slow(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Matching that takes a minute, so that an interruption comes first."""
+    _replace_matching(monkeypatch, "time.sleep(60)")
+    yield
+
+
+def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+    kind = "struct<matches:array<string>,error:struct<code:string,message:string,offset:bigint>," + (
+        "nanoseconds:bigint,bytes:bigint>"
+    )
+
+    def fake(document: str, index: Index, **settings: Any) -> Column:
+        def poisoned(document: Any, error: Any) -> Any:
+            exec(f"import os, time\n{code}")
+            return document
+
+        poisoned.__annotations__ = {}  # Spark would read them, and they say nothing
+        return arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)(document, settings["error"])
+
+    monkeypatch.setattr(job, "profile", fake)
+    warnings.filterwarnings("ignore", "It is preferred to specify type hints")  # pytest puts the filters back
+
+
+def test_an_interrupted_batch_leaves_nothing(
+    spark: SparkSession, slow: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_job(tmp_path)
+
+    def interrupt(progress: job.Progress) -> None:
+        if progress.tasks:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("treecast.cli.run_progress.RunProgress.tell", lambda self, progress: interrupt(progress))
+    assert main(["run", str(path), "--quiet"]) == 130
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "treecast: interrupted\n")
+    assert json.loads((tmp_path / "results" / "run.json").read_text()) == {"state": "interrupted"}
+    assert sorted(os.listdir(tmp_path / "results")) == ["run.json", "spark.log"]  # noqa: PTH208
+    while spark.sparkContext.statusTracker().getActiveStageIds():
+        time.sleep(0.05)
+
+
+def test_a_worker_that_dies_is_one_sentence(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_job(tmp_path)
+    assert main(["run", str(path), "--quiet"]) == 0
+    _replace_matching(monkeypatch, "os._exit(9)")
+    assert main(["run", str(path), "--quiet"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(
+        "treecast: TC738 a worker died, and did so again when its task was repeated\n  hint: it was"
+    )
+    assert len(said.err.splitlines()) == 2
+    assert pairs(tmp_path / "results" / "matches") == MATCHES  # of the run before
+    told = json.loads((tmp_path / "results" / "run.json").read_text())
+    assert (told["state"], told["code"]) == ("failed", "TC738")
+    assert "org.apache.spark" in (tmp_path / "results" / "spark.log").read_text()
+
+
+def test_an_error_in_a_worker_is_one_sentence(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_job(tmp_path)
+    _replace_matching(monkeypatch, 'raise RuntimeError("TC704 the executor has another treecast\\n  hint: install it")')
+    assert main(["run", str(path), "--quiet"]) == 1
+    assert capsys.readouterr().err == "treecast: TC704 the executor has another treecast\n  hint: install it\n"

@@ -1,0 +1,394 @@
+"""A pipeline.toml: what it means, and what is said of one that is wrong. Nothing here starts Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from treecast import Index, PipelineError, sample
+from treecast.cli import main, pipeline_file
+from treecast.cli.run_progress import progress_line
+from treecast.document import Limits
+from treecast.spark import failure, session
+from treecast.spark.job import Progress
+from treecast.spark.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
+
+SHORTEST = '[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\n'
+FULL = """\
+name = "nightly"
+master = "local[4]"
+placement = "data-sharing"
+[source]
+path = ["docs/*.xml", "/data/dblp.xml.gz", "hdfs://host/docs"]
+pattern = "*.xml"
+record = ["article", "book"]
+entities = {uuml = "ü"}
+stream = true
+trigger = "available-now"
+[subscriptions]
+path = "s.dat"
+format = "jsonl"
+namespaces = {x = "urn:x"}
+[sinks]
+output = "../out"
+matches = "s3a://bucket/matches"
+overwrite = true
+by_subscription = true
+directories_max = 50
+report = false
+[limits]
+document_bytes_max = "2M"
+depth_max = 64
+cache_bytes_max = "1g"
+[spark]
+"spark.executor.memory" = "4g"
+sql.shuffle.partitions = 8
+spark.ui.enabled = true
+"""
+
+
+def read(directory: Path, text: str) -> Pipeline:
+    path = directory / "jobs" / "job.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return pipeline_file.read(str(path))
+
+
+def test_the_shortest(tmp_path: Path) -> None:
+    home = tmp_path / "jobs"
+    pipeline = read(tmp_path, SHORTEST)
+    assert pipeline == Pipeline(
+        Source((str(home / "docs"),)), Subscriptions((str(home / "s.csv"),)), Sinks(str(home / "results")), name="job"
+    )
+    assert (pipeline.master, pipeline.limits) == (MASTER, Limits())
+
+
+def test_everything(tmp_path: Path) -> None:
+    home = tmp_path / "jobs"
+    assert read(tmp_path, FULL) == Pipeline(
+        Source(
+            (str(home / "docs/*.xml"), "/data/dblp.xml.gz", "hdfs://host/docs"),
+            pattern="*.xml",
+            record=("article", "book"),
+            entities={"uuml": "ü"},
+            stream=True,
+            trigger="available-now",
+        ),
+        Subscriptions((str(home / "s.dat"),), "jsonl", {"x": "urn:x"}),
+        Sinks(
+            str(home / "../out"),
+            matches="s3a://bucket/matches",
+            overwrite=True,
+            by_subscription=True,
+            directories_max=50,
+            report=False,
+        ),
+        name="nightly",
+        master="local[4]",
+        limits=Limits(document_bytes_max=2 << 20, depth_max=64),
+        cache_bytes_max=1 << 30,
+        spark={
+            "spark.executor.memory": "4g",
+            "spark.sql.shuffle.partitions": "8",
+            "spark.ui.enabled": "true",
+        },
+    )
+
+
+def test_the_description_names_what_is_set(tmp_path: Path) -> None:
+    told = dict(read(tmp_path, FULL).describe())
+    assert told["source.entities"] == "uuml=ü"
+    assert told["source.stream"] == "available-now"
+    assert told["limits.document_bytes_max"] == "2,097,152"
+    assert told["spark.executor.memory"] == "4g"
+    assert "source.record" not in dict(read(tmp_path, SHORTEST).describe())
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "expected"),
+    [
+        ("[source", "TC730", "job.toml: not TOML: "),
+        ("nmae = 'x'\n", "TC731", "job.toml: nmae: there is no such key or table\n  hint: did you mean name?"),
+        ("[sink]\n", "TC731", "job.toml: sink: there is no such key or table\n  hint: did you mean sinks?"),
+        (
+            "[sinks]\ntrigger = 1",
+            "TC731",
+            "job.toml: [sinks] trigger: there is no such key\n  hint: it belongs to [source]",
+        ),
+        ("[sinks]\nname = 1", "TC731", "[sinks] name: there is no such key\n  hint: it belongs to the top of the file"),
+        (
+            "[sinks]\nqq = 1",
+            "TC731",
+            "hint: known are output, matches, overwrite, by_subscription, directories_max, report",
+        ),
+        (
+            "[limits]\ndeph_max = 1",
+            "TC731",
+            "job.toml: [limits] deph_max: there is no such key\n  hint: did you mean depth_max?",
+        ),
+        ("[limits]\ndepth_max = 0", "TC732", "job.toml: [limits]: depth_max must be from 1"),
+        (
+            "[limits]\ndepth_max = 'ten'",
+            "TC732",
+            "job.toml: [limits] depth_max: 'ten' is no size\n  hint: write a number such as",
+        ),
+        ("[limits]\ndepth_max = true", "TC732", "job.toml: [limits] depth_max: True is no size"),
+        ("[limits]\ncache_bytes_max = 1.5", "TC732", "a number with a fraction is no size"),
+        ("name = 3\n", "TC732", "job.toml: name: a number where a string is wanted\n  hint: put it in quotes"),
+        ("source = 'docs'\n", "TC732", "job.toml: source: a string where a table is wanted"),
+        ("spark = 1\n", "TC732", "job.toml: spark: a number where a table is wanted"),
+        ("[spark]\nx = [1]", "TC732", "job.toml: [spark] x: a list is no setting of Spark"),
+        ("[sinks]\nreport = 'yes'", "TC732", "job.toml: [sinks] report: a string where true or false is wanted"),
+        ("[sinks]\ndirectories_max = 0", "TC732", "job.toml: sinks.directories_max: 0 is too few"),
+        ("[sinks]\ndirectories_max = true", "TC732", "true or false where a number is wanted"),
+        (
+            "[sinks]\noutput = 'hdfs://x/y'",
+            "TC732",
+            "job.toml: sinks.output: 'hdfs://x/y' is no directory of this machine",
+        ),
+        (
+            "[sinks]\noverwrite = true",
+            "TC732",
+            "job.toml: sinks.overwrite: it is about sinks.matches, which is not set",
+        ),
+        ("placement = 'pep'\n", "TC734", "job.toml: placement: 'pep' is not built; there is data-sharing"),
+        ("master = ''\n", "TC732", "job.toml: master: it is empty"),
+        ("master = 'sc://host'\n", "TC732", "job.toml: master: a job does not run through Spark Connect"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, change: str, code: str, expected: str) -> None:
+    text = SHORTEST + change if change.startswith("[") else change + (SHORTEST if "source =" not in change else "")
+    with pytest.raises(PipelineError) as caught:
+        read(tmp_path, text)
+    assert caught.value.code == code
+    assert expected in str(caught.value)
+    assert str(caught.value).startswith(f"{code} {tmp_path}/jobs/job.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "expected"),
+    [
+        ("", "TC733", "[source] has no key path"),
+        ("path = []", "TC732", "source.path: there is no path"),
+        ("path = ''", "TC732", "source.path: there is no path"),
+        ("path = [1]", "TC732", "[source] path: a list where a string or a list of strings is wanted"),
+        ("path = 2026-11-15", "TC732", "[source] path: a date or time where a string"),
+        ("path = 'd'\nrecord = ''", "TC732", "source.record: the name is empty"),
+        ("path = 'd'\nrecord = [1]", "TC732", "[source] record: a number where a string is wanted"),
+        ("path = 'd'\npattern = ''", "TC732", "source.pattern: it is empty"),
+        ("path = 'd'\nentities = 'latin'", "TC732", "source.entities: 'latin' is not known\n  hint: write \"html\""),
+        ("path = 'd'\nentities = {a = 1}", "TC732", "[source] entities: a table where a table of strings is wanted"),
+        ("path = 'd'\ntrigger = 'available-now'", "TC732", "source.trigger: only a stream has one"),
+        ("path = 'd'\nstream = true\ntrigger = 'now'", "TC732", "source.trigger: 'now' is no trigger"),
+    ],
+)
+def test_what_is_wrong_with_a_source(tmp_path: Path, source: str, code: str, expected: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        read(tmp_path, f"[source]\n{source}\n[subscriptions]\npath = 's.csv'\n")
+    assert caught.value.code == code
+    assert expected in str(caught.value)
+
+
+def test_a_stream_without_end_has_no_directories(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"TC732 .*sinks\.by_subscription: it is written at the end"):
+        read(tmp_path, FULL.replace("available-now", "10 seconds"))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"^TC730 .*absent\.toml: cannot be read: No such file"):
+        pipeline_file.read(str(tmp_path / "absent.toml"))
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xfc"')
+    with pytest.raises(PipelineError, match=r"^TC730 .*latin\.toml: not UTF-8"):
+        pipeline_file.read(str(tmp_path / "latin.toml"))
+
+
+# -- treecast run --dry-run
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline that is in order, on a machine where Spark can run."""
+    monkeypatch.setattr(session, "check", lambda: None)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.xml").write_text("<a/>")
+    (tmp_path / "s.csv").write_text("id,query\nq1,/a\n")
+    path = tmp_path / "job.toml"
+    path.write_text(SHORTEST)
+    return path
+
+
+def listing(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def dry_run(job: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
+    before = listing(job.parent)
+    status = main(["run", str(job), "--dry-run", *more])
+    assert listing(job.parent) == before
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = dry_run(job, capsys, "--master", "local[7]", "--output", "elsewhere")
+    assert (status, err) == (0, "")
+    assert out.startswith("job: 1 subscriptions; everything is in order, and nothing was started\n")
+    assert "  master                     local[7]\n" in out
+    assert "elsewhere/matches" in out
+
+
+def test_a_dry_run_of_the_sample(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job.parent)
+    assert main(["run", "--dry-run", "-o", "new"]) == 0
+    assert capsys.readouterr().out.startswith("the embedded sample: 450 subscriptions;")
+    assert not Path("new").exists()
+    assert (sample.path() / "documents").is_dir()
+
+
+def test_all_troubles_at_once(job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java() -> None:
+        raise PipelineError("Spark needs Java, and none was found", code="TC701", hint="install it")
+
+    monkeypatch.setattr(session, "check", no_java)
+    (job.parent / "docs" / "a.xml").unlink()
+    (job.parent / "docs").rmdir()
+    (job.parent / "s.csv").write_text("id,query\nq1,a\nq2,/b[\n")
+    (job.parent / "results").write_text("")
+    status, out, err = dry_run(job, capsys)
+    assert (status, out) == (1, "")
+    for expected in (
+        "treecast: TC701 Spark needs Java",
+        f"treecast: TC710 there is no file or directory {job.parent}/docs",
+        f"treecast: TC736 {job.parent}/results is no directory",
+        "treecast: TC140 nothing was added: 2 subscriptions were refused",
+    ):
+        assert expected in err, err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            '[source]\npath = "docs/*.json"\n[subscriptions]\npath = "s.csv"',
+            "TC710 nothing fits {home}/docs/*.json",
+        ),
+        (
+            '[source]\npath = "docs"\n[subscriptions]\npath = "t.csv"',
+            "TC735 subscriptions.path: {home}/t.csv: there is no such file",
+        ),
+        (
+            '[source]\npath = "docs"\n[subscriptions]\npath = "docs"\nformat = "csv"',
+            "TC735 subscriptions.path: {home}/docs: is a directory",
+        ),
+        (
+            '[source]\npath = "docs"\n[subscriptions]\npath = "s.dat"',
+            "TC732 subscriptions.path: the suffix of {home}/s.dat tells no format",
+        ),
+        ('[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\nformat = "tcx"', "TC501"),
+        ('[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\nformat = "jsonl"', "TC191 {home}/s.csv: line 1"),
+        (
+            '[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "i.tcx"]',
+            "TC735 subscriptions.path: {home}/i.tcx",
+        ),
+        ('[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "s.csv"]', "TC14"),
+    ],
+)
+def test_one_trouble(job: Path, capsys: pytest.CaptureFixture[str], change: str, expected: str) -> None:
+    job.write_text(change)
+    status, _, err = dry_run(job, capsys)
+    assert status == 1
+    assert expected.format(home=job.parent) in err, err
+    assert err.count("treecast:") == 1
+
+
+def test_a_saved_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = Index()
+    index.add_many([("q1", "/a"), ("q2", "/b")])
+    index.save(job.parent / "i.tcx")
+    job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "i.tcx"')
+    assert dry_run(job, capsys)[1].startswith("job: 2 subscriptions;")
+    job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "i.tcx"\nnamespaces = {x = "urn:x"}')
+    assert "TC732 subscriptions: a saved index stands alone" in dry_run(job, capsys)[2]
+
+
+def test_what_is_not_ours_is_not_overwritten(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = job.parent / "results"
+    results.mkdir()
+    assert dry_run(job, capsys)[0] == 0
+    (results / "thesis.txt").write_text("")
+    assert "TC736" in dry_run(job, capsys)[2]
+    (results / "run.json").write_text("{}")
+    assert dry_run(job, capsys)[0] == 0
+    (results / "checkpoint").mkdir()
+    assert "holds the results of a stream" in dry_run(job, capsys)[2]
+    job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "docs"')
+    assert f"TC736 sinks.matches: {job.parent}/docs is there already" in dry_run(job, capsys)[2]
+    job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "docs"\noverwrite = true')
+    assert dry_run(job, capsys)[0] == 0
+
+
+def test_an_output_nobody_may_write(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
+    status, _, err = dry_run(job, capsys, "--output", "a/b")
+    assert status == 1
+    assert "is not writable\n  hint: choose a place" in err
+
+
+# -- failures of Spark, in a sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "x\ntreecast.errors.PipelineError: TC704 the executor has treecast 2\n  hint: install\n  at org",
+            "TC704 the executor has treecast 2\n  hint: install",
+        ),
+        (
+            "x\nCaused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            "TC738 a worker died",
+        ),
+        ("ExecutorLostFailure (executor 1 exited", "TC738 a worker died"),
+        (
+            "a\nCaused by: java.lang.OutOfMemoryError: Java heap space",
+            "TC738 Spark ran out of memory\n  hint: raise spark.driver.memory",
+        ),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03",
+            "TC737 Spark failed: Path does not exist: file:/x\n  hint: see s.log",
+        ),
+        ("boom\nCaused by: a.b.CException: x.y.DError: the disk is full", "TC737 Spark failed: the disk is full"),
+        ("", "TC737 Spark failed: for no reason that it gave"),
+        ("x" * 1000, "TC737 Spark failed: " + "x" * 300 + "…"),
+    ],
+)
+def test_failures_are_one_sentence(text: str, expected: str) -> None:
+    assert str(failure.told(RuntimeError(text), "s.log")).startswith(expected)
+
+
+def test_spark_that_is_gone() -> None:
+    assert failure.told(ConnectionRefusedError("111")).code == "TC739"
+    ours = PipelineError("x", code="TC736")
+    assert failure.told(ours) is ours
+
+
+def test_the_stack_goes_to_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("before\n")
+    failure.write_stack(RuntimeError("boom"), log)
+    assert log.read_text() == "before\nRuntimeError: boom\n"
+    failure.write_stack(RuntimeError("boom"), tmp_path)  # a directory: nothing to be done, and nothing raised
+
+
+def test_progress_line() -> None:
+    progress = Progress(2.0, 4_000, 10_000, 3, tasks_done=3, tasks=12)
+    bar = "[######..................]  25%"
+    assert progress_line(progress) == f"{bar}  4,000 documents  2,000/s  10,000 matches  5,000/s  3 refused  2 s"
+    assert progress_line(Progress()) == "0 documents  0/s  0 matches  0/s  0 refused  0 s"
