@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from treecast.spark import failure, session
 from treecast.spark.job import Progress
 from treecast.spark.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
 
+GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "run.md"
 SHORTEST = '[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\n'
 FULL = """\
 name = "nightly"
@@ -204,7 +207,24 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         pipeline_file.read(str(tmp_path / "latin.toml"))
 
 
+def test_the_guide_shows_every_key(tmp_path: Path) -> None:
+    _, text = re.findall(r"^```toml\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    read(tmp_path, text)
+    shown = tomllib.loads(text)
+    for table, keys in pipeline_file.KEYS.items():
+        assert set(shown[table] if table else shown) >= set(keys), table
+
+
 # -- treecast run --dry-run
+
+
+def test_help_fits_a_screen_and_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 40
+    assert "example:\n  treecast run\n" in text
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 import pytest
 from report_page import check_page
+from test_readme import ROOT, blocks
 
 from treecast import Index, sample
 from treecast.cli import main
@@ -67,8 +67,7 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     ]  # fmt: skip
     said = capsys.readouterr().out
     assert f"{len(expected):,}" in said
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    assert re.findall(r"^```\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)[0] in said
+    assert blocks(ROOT / "README.md")[1][1] in said
     assert str(output / "report.html") in said
     shown = check_page((output / "report.html").read_text("utf-8"))
     assert "archive/every-document" in shown
@@ -93,6 +92,16 @@ def test_bad_documents_are_rows_and_the_rest_goes_on(
     said = capsys.readouterr().out
     assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in said
     assert "4<i>.xml" in check_page((results / "report.html").read_text("utf-8"))
+
+
+def test_the_pipeline_of_the_guide(spark: SparkSession, tmp_path: Path) -> None:
+    write_job(tmp_path)
+    (tmp_path / "s.csv").rename(tmp_path / "subscriptions.csv")
+    shown = [code for language, code in blocks(ROOT / "docs" / "guide" / "run.md") if language == "toml"]
+    (tmp_path / "job.toml").write_text(shown[0])
+    assert main(["run", str(tmp_path / "job.toml"), "--quiet"]) == 0
+    assert pairs(tmp_path / "results" / "matches") == MATCHES
+    assert "<h1>nightly</h1>" in (tmp_path / "results" / "report.html").read_text("utf-8")
 
 
 def test_a_second_run_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
