@@ -366,6 +366,45 @@ def test_streams_are_inflated_in_pieces(kind: str, pack: Callable[[bytes], bytes
     assert stream.read(size) == b""
 
 
+CONNECT = """
+import sys
+from pyspark.sql import SparkSession
+from treecast import Index
+from treecast.spark import documents, match
+
+address, path = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+index = Index()
+index.add("a", "/a[.='ü']")
+found = match(documents(spark, path, record="a", entities="html"), index, on_error="report")
+print([(row.ordinal, row.subscription, row.error and row.error.code) for row in found.sort("offset").collect()])
+try:
+    documents(spark, path + "-absent").collect()
+except Exception as error:
+    print("TC710" in str(error), "Traceback" in str(error))
+spark.stop()
+"""
+
+
+def test_over_connect(spark: SparkSession, connect_address: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.xml", b"<r><a>&uuml;</a><b/><a/><a>&uuml;</a><a>")
+    command = [sys.executable, "-c", CONNECT, connect_address, str(path)]
+    done = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["[(0, 'a', None), (2, 'a', None), (None, None, 'TC209')]", "True False"]
+
+
+def test_relative_paths_are_those_of_the_caller(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in/a.xml", b"<a/>")
+    monkeypatch.chdir(tmp_path)
+    assert [row[1] for row in rows_of(documents(spark, ["in", "i*/*.xml"]))] == [b"<a/>"]
+    with pytest.raises(PipelineError, match="TC710 a path is empty"):
+        documents(spark, "")
+    with pytest.raises(PipelineError, match="TC711 no path"):
+        documents(spark, [])
+
+
 def test_entities_may_be_a_mapping(spark: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "a.xml", b"<r><a>&x;</a></r>")
     assert [row[1] for row in rows_of(documents(spark, path, record="a", entities={"x": "<ü>"}))] == [

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from treecast.document import EntityTexts
 from treecast.errors import PipelineError
-from treecast.spark.source_files import check_there
+from treecast.spark.source_files import check_there, local_path
 from treecast.spark.source_options import Options, to_strings
 
 if TYPE_CHECKING:
@@ -58,7 +58,13 @@ def documents(
 
     Raises PipelineError where there is no such path or an option is wrong.
     """
-    several = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    several = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
+    here = "connect" not in type(spark).__module__  # a Connect server may see other files than we do
+    if here:
+        for one in several:
+            check_there(one, empty_glob=stream)
+        several = [local_path(one) for one in several]  # Spark's processes may stand elsewhere
+        log = None if log is None else local_path(os.fspath(log))
     given = {
         "paths": several,
         "record": record,
@@ -74,10 +80,7 @@ def documents(
     if not stream and (max_files_per_batch is not None or log is not None):
         raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
     strings = to_strings(given)
-    options = Options.parse(strings)
-    if "connect" not in type(spark).__module__:  # a Connect server may see other files than we do
-        for one in options.paths:
-            check_there(one, empty_glob=stream)
+    Options.parse(strings)
     from treecast.spark.source import FORMAT, DocumentSource
 
     spark.dataSource.register(DocumentSource)

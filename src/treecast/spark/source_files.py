@@ -107,6 +107,8 @@ def glob_base(path: str) -> str:
 
 def local_path(path: str) -> str:
     """An absolute path of the local file system. Raises PipelineError for any other."""
+    if not path:
+        raise PipelineError("a path is empty", code="TC710")
     scheme, _, rest = path.partition(":")
     if rest.startswith("/") and scheme.lower() == "file":
         return unquote(urlsplit(path).path)
