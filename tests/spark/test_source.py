@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from treecast import Index, PipelineError
 from treecast.records import BATCH_BYTES, records
@@ -321,6 +322,13 @@ def test_wrong_options_are_told_in_one_sentence(options: dict[str, str], code: s
     with pytest.raises(PipelineError, match=words) as caught:
         DocumentSource(options)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ["log", "max_files_per_batch"])
+def test_batches_refuse_the_options_of_streams(name: str, tmp_path: Path) -> None:
+    source = DocumentSource({"path": str(tmp_path), name: "7"})
+    with pytest.raises(PipelineError, match=f"TC711 the option {name} is for streams"):
+        source.reader(StructType())
 
 
 def test_what_is_missing_is_told_when_it_is_loaded(spark: SparkSession, tmp_path: Path) -> None:

@@ -51,6 +51,11 @@ class DocumentSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For batches."""
+        with _told_in_one_sentence():
+            for name in {name.lower() for name in self.options} & {"log", "max_files_per_batch"}:
+                raise PipelineError(
+                    f"the option {name} is for streams", code="TC711", hint="leave it out, or use spark.readStream"
+                )
         return DocumentReader(self.settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
