@@ -81,6 +81,13 @@ def test_report_adds_the_good_and_lists_the_others() -> None:
     assert refused.column("query").to_pylist() == ["/a", "a b", "//c", None]
 
 
+def test_report_of_nothing_but_bad_ones() -> None:
+    index = treecast.Index()
+    told = index.add_many(pa.table({"id": ["a"], "query": ["/a["]}), on_refused="report")
+    assert told.column("row").to_pylist() == [0]
+    assert len(index) == 0
+
+
 def test_report_takes_pairs_and_subscriptions_too() -> None:
     index = treecast.Index()
     refused = index.add_many([("a", "/a"), ("b", "]"), treecast.Subscription("c", "/a[")], on_refused="report")

@@ -217,7 +217,11 @@ def add_reporting(given: Any, add: Add) -> pa.Table:
 
 
 def _rows(given: Any, rows: Sequence[int]) -> Any:
-    return given.take(rows) if hasattr(given, "schema") else [given[row] for row in rows]
+    if not hasattr(given, "schema"):
+        return [given[row] for row in rows]
+    import pyarrow as pa
+
+    return given.take(pa.array(rows, pa.int64()))  # with a type: there may be none
 
 
 def _query_of(item: tuple[str, str] | Subscription) -> str:
