@@ -39,6 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "report": {"errors"},
     "workload": {"errors", "model", "query"},
     "sample": {"errors", "model"},
+    "measure": CORE | {"index", "engines", "workload", "report", "spark", "version"},
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},
     "__main__": {"cli"},

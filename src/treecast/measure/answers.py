@@ -1,0 +1,97 @@
+"""What was found, so that answers can be compared: pairs of a document's and a query's number.
+
+>>> from treecast.measure.answers import Answers, differences
+>>> ours = Answers.of([(0, 1), (0, 2), (1, 1)], documents=2, queries=range(3))
+>>> theirs = Answers.of([(0, 1)], documents=1, queries=[0, 1])
+>>> differences(ours, theirs)
+[]
+>>> differences(ours, Answers.of([(0, 1)], documents=1, queries=[1, 2]))
+[(0, 2)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WIDTH = 32  # bits of a query's number inside a pair
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The matches of the first `documents` documents, for the queries that were asked; both go by their numbers."""
+
+    pairs: pa.Array
+    """int64: document << 32 | query."""
+    documents: int
+    asked: pa.Array
+    """int64: the numbers of the queries."""
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, int]], *, documents: int, queries: Iterable[int]) -> Answers:
+        import pyarrow as pa
+
+        numbers = [document << _WIDTH | query for document, query in pairs]
+        return cls(pa.array(numbers, pa.int64()), documents, pa.array(list(queries), pa.int64()))
+
+    @classmethod
+    def of_table(cls, matches: pa.Table, documents: int, queries: Sequence[int]) -> Answers:
+        """From what Index.match_many gives, if the ids are the numbers of the queries."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        asked = pa.array(queries, pa.int64())
+        if not matches.num_rows:
+            return cls(pa.array([], pa.int64()), documents, asked)
+        found = matches.column("subscription").combine_chunks()
+        numbers = found.dictionary.cast(pa.int64()).take(found.indices)
+        rows = pc.shift_left(matches.column("document").combine_chunks(), _WIDTH)
+        return cls(pc.bit_wise_or(rows, numbers), documents, asked)
+
+    def write(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.feather as feather
+
+        size = max(len(self.pairs), len(self.asked))
+        columns = [pa.concat_arrays([a, pa.nulls(size - len(a), pa.int64())]) for a in (self.pairs, self.asked)]
+        table = pa.table(columns, names=["pairs", "asked"])
+        feather.write_feather(table.replace_schema_metadata({"documents": str(self.documents)}), path)
+
+    @classmethod
+    def read(cls, path: Path) -> Answers:
+        import pyarrow.feather as feather
+
+        table = feather.read_table(path, memory_map=False)
+        pairs, asked = (table.column(name).combine_chunks().drop_null() for name in ("pairs", "asked"))
+        return cls(pairs, int(table.schema.metadata[b"documents"]), asked)
+
+    def about(self, documents: int, asked: pa.Array) -> pa.Array:
+        """The pairs of these queries and the first documents."""
+        import pyarrow.compute as pc
+
+        queries = pc.bit_wise_and(self.pairs, (1 << _WIDTH) - 1)
+        near = pc.less(self.pairs, documents << _WIDTH)
+        return self.pairs.filter(pc.and_(near, pc.is_in(queries, value_set=asked)))
+
+
+def differences(ours: Answers, theirs: Answers) -> list[tuple[int, int]]:
+    """(document, query) that one has found and the other has not, of what both were asked."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    documents = min(ours.documents, theirs.documents)
+    both = ours.asked.filter(pc.is_in(ours.asked, value_set=theirs.asked))
+    mine, others = ours.about(documents, both), theirs.about(documents, both)
+    alone = pa.concat_arrays([_without(mine, others), _without(others, mine)])
+    return sorted((pair >> _WIDTH, pair & (1 << _WIDTH) - 1) for pair in alone.to_pylist())
+
+
+def _without(pairs: pa.Array, others: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pairs.filter(pc.invert(pc.is_in(pairs, value_set=others)))

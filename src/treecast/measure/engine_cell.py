@@ -1,0 +1,213 @@
+"""One engine of ours or of the papers, measured in this process.
+
+The documents are divided: some to learn from, the rest unseen. Phases, in order, each as often as the budget allows:
+build; the first document of an index that has learnt nothing; the unseen documents after the others; the same again,
+now warm; reading alone. lxml's parsing of the same documents takes turns with them, so that what else the machine does
+disturbs both alike. Where the time inside native code ends is told by its own stopwatch; what is left is handing over.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from treecast import _native
+from treecast.document import Limits
+from treecast.errors import QueryError
+from treecast.index import Index
+from treecast.measure.answers import Answers
+from treecast.measure.cell import Cell, Effort, Inputs
+from treecast.measure.seconds import ZERO, Seconds, clock, median, private_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_DOCUMENTS_MAX = 25
+PAIRS_MAX = 5_000_000
+# Shares of the budget, by phase, as they begin: what is over by then ends the phase before.
+FIRST_UNTIL, LEARN_UNTIL, UNSEEN_UNTIL, WARM_UNTIL, SPLIT_UNTIL = 0.15, 0.3, 0.6, 0.8, 0.95
+
+
+class RefusedQueriesError(Exception):
+    """The engine does not take these rows; none was added."""
+
+    def __init__(self, rows: list[int], first: str) -> None:
+        super().__init__(first)
+        self.rows = rows
+        self.first = first
+
+
+def measure_engine(
+    engine: str, inputs: Inputs, effort: Effort, refused: Sequence[int] = (), why: str = ""
+) -> tuple[Cell, Answers]:
+    """The figures and the answers. Raises RefusedQueriesError unless every query that is not in `refused` is taken:
+    what was built up to then would be counted as memory, so the caller begins anew, in another process if it can."""
+    out = set(refused)
+    numbers = [number for number in range(len(inputs.queries)) if number not in out]
+    facts: dict[str, Any] = {
+        "engine": engine,
+        "queries": len(inputs.queries),
+        "refused": len(out),
+        "sampled": len(numbers),
+        "document_bytes": inputs.document_bytes,
+        "notes": (why,) if why else (),
+    }
+    if not numbers:
+        return Cell(**facts, failure=f"it takes none of the queries: {why}"), Answers.of([], documents=0, queries=[])
+    table = _table(inputs.queries, numbers)
+    Index(namespaces=inputs.namespaces).match_many(inputs.documents[:1])  # what only the first call of a process pays
+    stopwatch = _Stopwatch(effort)
+    memory = private_bytes()
+    index = Index(engine=engine, namespaces=inputs.namespaces)
+    facts["build"] = clock(lambda: _add(index, table))
+    facts["memory_bytes"] = max(0, private_bytes() - memory)
+    facts["index_bytes"] = index.stats().bytes
+    stopwatch.restart()
+    facts.update(_phases(index, list(inputs.documents), effort, stopwatch))
+    answers = _answers(index, inputs.documents, numbers, effort, facts["unseen"].wall)
+    facts["cache_bytes"] = index.stats().cache_bytes
+    return Cell(**facts), answers
+
+
+def _table(queries: Sequence[str], numbers: Sequence[int]) -> pa.Table:
+    """What Index.add_many takes; the id of a query is its number."""
+    import pyarrow as pa
+
+    ids = pa.array(numbers, pa.int64()).cast(pa.string())
+    return pa.table({"id": ids, "query": pa.array([queries[number] for number in numbers], pa.string())})
+
+
+def _add(index: Index, table: pa.Table) -> None:
+    try:
+        index.add_many(table)
+    except QueryError:
+        told = Index(engine=index.engine, namespaces=index._namespaces).add_many(table, on_refused="report")
+        rows = [int(table.column("id")[row].as_py()) for row in told.column("row").to_pylist()]
+        first = str(told.column("message")[0].as_py()).splitlines()[0]
+        raise RefusedQueriesError(rows, first) from None
+
+
+class _Stopwatch:
+    """How much of the budget is gone."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._budget = effort.budget_seconds
+        self.restart()
+
+    def restart(self) -> None:
+        self._begin = time.perf_counter()
+
+    def before(self, share: float) -> bool:
+        return time.perf_counter() - self._begin < share * self._budget
+
+
+def _phases(index: Index, documents: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
+    match = partial(_clock_match, index)
+    unseen_count = max(1, int(len(documents) * effort.unseen))
+    learnt, unseen = documents[:-unseen_count], documents[-unseen_count:]
+    firsts = [match(documents[:1])]
+    while len(firsts) < effort.passes and stopwatch.before(FIRST_UNTIL):
+        index.drop_caches()
+        firsts.append(match(documents[:1]))
+    per_batch = max(1, min(BATCH_DOCUMENTS_MAX, int(0.02 * effort.budget_seconds / max(firsts[-1].wall, 1e-9))))
+    learnt, _ = _in_time(match, learnt, per_batch, lambda: stopwatch.before(LEARN_UNTIL))
+    unseen, taken = _in_time(match, unseen, per_batch, lambda: stopwatch.before(UNSEEN_UNTIL))
+    parse_lxml = _lxml_parse(unseen)
+    passes, lxml = [taken], [clock(parse_lxml)] if parse_lxml else []
+    while len(passes) < effort.passes and stopwatch.before(UNSEEN_UNTIL / 2):
+        index.drop_caches()
+        match(learnt)
+        passes.append(sum(map(match, _batches(unseen, per_batch)), ZERO))
+        lxml += [clock(parse_lxml)] if parse_lxml else []
+    warm: list[Seconds] = []
+    while len(warm) < effort.passes and (not warm or stopwatch.before(WARM_UNTIL)):
+        warm.append(match(unseen))
+    limits, matches = Limits().native(), 0
+    parse: list[Seconds] = []
+    inside: list[float] = []
+    while len(inside) < effort.passes and (not inside or stopwatch.before(SPLIT_UNTIL)):
+        parse.append(clock(lambda: _native.read_many(unseen, limits)))
+        share, matches = _inside(index, unseen)
+        inside.append(share)
+    count = len(unseen)
+    return {
+        "documents": count,
+        "matches": matches / count,
+        "first": median(firsts),
+        "unseen": median(passes) / count,
+        "warm": median(warm) / count,
+        "lxml_parse": median(lxml) / count if lxml else ZERO,
+        **_split(median(warm) / count, median(parse) / count, statistics.median(inside)),
+    }
+
+
+def _clock_match(index: Index, documents: list[bytes]) -> Seconds:
+    return clock(lambda: index.match_many(documents))
+
+
+def _batches(documents: list[bytes], size: int) -> list[list[bytes]]:
+    return [documents[begin : begin + size] for begin in range(0, len(documents), size)]
+
+
+def _in_time(
+    match: Callable[[list[bytes]], Seconds], documents: list[bytes], per_batch: int, go_on: Callable[[], bool]
+) -> tuple[list[bytes], Seconds]:
+    """Match batch by batch until the time is up, one at least: the documents that were matched, and what that took."""
+    done, taken = 0, ZERO
+    for batch in _batches(documents, per_batch):
+        if done and not go_on():
+            break
+        taken += match(batch)
+        done += len(batch)
+    return documents[:done], taken
+
+
+def _lxml_parse(documents: list[bytes]) -> Callable[[], None] | None:
+    """lxml's parsing of the documents, trees dropped at once; None where it is not installed or refuses one of them."""
+    try:
+        from lxml import etree
+    except ImportError:
+        return None
+
+    def parse_all() -> None:
+        parse = etree.fromstring
+        for document in documents:
+            parse(document)
+
+    try:
+        parse_all()
+    except etree.XMLSyntaxError:
+        return None
+    return parse_all
+
+
+def _inside(index: Index, documents: list[bytes]) -> tuple[float, int]:
+    """The share of match_many's time from bytes to the numbers of subscriptions, and how many matches there were."""
+    import pyarrow as pa
+
+    begin = time.perf_counter()
+    # What Index.match_many calls, with the native stopwatch on.
+    found = index._native.match_many(documents, 1, False, 0, 0, True)
+    rows = pa.RecordBatchReader.from_stream(found).read_all().num_rows
+    total = time.perf_counter() - begin
+    nanoseconds = sum(memoryview(found.nanoseconds).cast("q"))
+    return min(1.0, nanoseconds / 1e9 / total), rows
+
+
+def _split(warm: Seconds, parse: Seconds, inside: float) -> dict[str, Seconds]:
+    """Three parts of `warm`. Reading is measured apart, so noise may make it the longer one: then it is all of it."""
+    parse = Seconds(min(parse.wall, warm.wall * inside), min(parse.cpu, warm.cpu * inside))
+    return {"parse": parse, "match": warm * inside - parse, "emit": warm * (1 - inside)}
+
+
+def _answers(
+    index: Index, documents: Sequence[bytes], numbers: Sequence[int], effort: Effort, seconds_each: float
+) -> Answers:
+    """Of as many documents as are to be compared and a tenth of the budget allows, one at least."""
+    count = max(1, min(effort.compared, len(documents), int(0.1 * effort.budget_seconds / max(seconds_each, 1e-9))))
+    matches = index.match_many(documents[:1])
+    count = max(1, min(count, PAIRS_MAX // max(1, matches.num_rows)))
+    return Answers.of_table(index.match_many(documents[:count]), count, numbers)

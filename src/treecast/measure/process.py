@@ -1,0 +1,154 @@
+"""Cells in processes of their own, so that memory is honest, and a crash or a hang is a row and not the end.
+
+The inputs go over as Arrow files, which the other process maps; the figures come back as JSON, the answers as an Arrow
+file. `cell` does all of it for one engine; `run` is for many cells over the same inputs, which are then written once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from treecast.measure.answers import Answers
+from treecast.measure.cell import Cell, Effort, Inputs
+from treecast.measure.engine_cell import RefusedQueriesError, measure_engine
+from treecast.measure.lxml_cell import measure_lxml
+
+QUERIES_FILE, DOCUMENTS_FILE, TASK_FILE = "queries.arrow", "documents.arrow", "task.json"
+FIGURES_FILE, ANSWERS_FILE, OUTPUT_FILE = "figures.json", "answers.arrow", "output.txt"
+PEERS: Mapping[str, Callable[[Inputs, Effort], tuple[Cell, Answers]]] = {"lxml": measure_lxml}
+
+
+def cell(
+    engine: str,
+    queries: Sequence[str],
+    documents: Sequence[bytes],
+    *,
+    namespaces: Mapping[str, str] | None = None,
+    effort: Effort | None = None,
+    isolated: bool = True,
+) -> Cell:
+    """Measure one engine. What it refuses is left out and counted. `isolated=False` measures in this process, which
+    is quicker by its start; memory then means little, and a crash is one."""
+    inputs, effort = Inputs(queries, documents, namespaces or {}), effort or Effort()
+    if not isolated:
+        return _here(engine, inputs, effort)[0]
+    with written(inputs) as directory:
+        return run(engine, directory, effort)[0]
+
+
+@contextlib.contextmanager
+def written(inputs: Inputs) -> Iterator[Path]:
+    """A directory with the inputs, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="treecast-measure-") as name:
+        write_inputs(inputs, Path(name))
+        yield Path(name)
+
+
+def run(engine: str, directory: Path, effort: Effort, *, queries: int | None = None) -> tuple[Cell, Answers | None]:
+    """One engine or peer on the first `queries` of the inputs in `directory`, in a process of its own. A failure of
+    any kind is a cell that says so, without answers."""
+    task: dict[str, Any] = {"engine": engine, "queries": queries, "effort": asdict(effort), "refused": [], "why": ""}
+    told = _start(task, directory, effort)
+    if "refused" in told:
+        # Finding out what it refuses has made that process larger: begin anew without them.
+        told = _start({**task, "refused": told["refused"], "why": told["why"]}, directory, effort)
+    if "failure" in told:
+        count = queries if queries is not None else len(read_inputs(directory).queries)
+        return Cell(engine, count, failure=told["failure"]), None
+    answers = directory / ANSWERS_FILE
+    return Cell.from_json(told["cell"]), Answers.read(answers) if answers.exists() else None
+
+
+def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, Any]:
+    for name in (FIGURES_FILE, ANSWERS_FILE):
+        (directory / name).unlink(missing_ok=True)
+    (directory / TASK_FILE).write_text(json.dumps(task), encoding="utf-8")
+    with (directory / OUTPUT_FILE).open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "treecast.measure", str(directory)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # so that what it starts can be ended with it
+        )
+        try:
+            status = child.wait(effort.stop_seconds)
+        except subprocess.TimeoutExpired:
+            told = f"stopped after {effort.stop_seconds:,.0f} s, with a budget of {effort.budget_seconds:g} s"
+            return {"failure": told}
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    figures = directory / FIGURES_FILE
+    if status == 0 and figures.exists():
+        return dict(json.loads(figures.read_text(encoding="utf-8")))
+    lines = (directory / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = f": {lines[-1][:200]}" if lines else ""
+    if status < 0:
+        return {"failure": f"its process was ended by {signal.Signals(-status).name}{last}"}
+    return {"failure": f"its process ended with status {status}{last}"}
+
+
+def serve(directory: Path) -> None:
+    """What the other process does: `python -m treecast.measure DIRECTORY`."""
+    task = json.loads((directory / TASK_FILE).read_text(encoding="utf-8"))
+    inputs, effort = read_inputs(directory, task["queries"]), Effort(**task["effort"])
+    told: dict[str, Any]
+    try:
+        figures, answers = _measure(task, inputs, effort)
+        answers.write(directory / ANSWERS_FILE)
+        told = {"cell": figures.as_json()}
+    except RefusedQueriesError as refusal:
+        told = {"refused": refusal.rows, "why": refusal.first}
+    part = directory / f".{FIGURES_FILE}.part"
+    part.write_text(json.dumps(told), encoding="utf-8")
+    part.replace(directory / FIGURES_FILE)
+
+
+def _measure(task: Mapping[str, Any], inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
+    peer = PEERS.get(task["engine"])
+    if peer is not None:
+        return peer(inputs, effort)
+    return measure_engine(task["engine"], inputs, effort, task["refused"], task["why"])
+
+
+def _here(engine: str, inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
+    try:
+        return measure_engine(engine, inputs, effort)
+    except RefusedQueriesError as refusal:
+        return measure_engine(engine, inputs, effort, refusal.rows, refusal.first)
+
+
+# The inputs on disk.
+
+
+def write_inputs(inputs: Inputs, directory: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.feather as feather
+
+    queries = pa.table({"query": pa.array(inputs.queries, pa.string())})
+    queries = queries.replace_schema_metadata({"namespaces": json.dumps(dict(inputs.namespaces))})
+    feather.write_feather(queries, directory / QUERIES_FILE, compression="uncompressed")
+    documents = pa.table({"document": pa.array(inputs.documents, pa.large_binary())})
+    feather.write_feather(documents, directory / DOCUMENTS_FILE, compression="uncompressed")
+
+
+def read_inputs(directory: Path, queries: int | None = None) -> Inputs:
+    import pyarrow.feather as feather
+
+    table = feather.read_table(directory / QUERIES_FILE, memory_map=True)
+    namespaces = json.loads(table.schema.metadata[b"namespaces"])
+    documents = feather.read_table(directory / DOCUMENTS_FILE, memory_map=True).column("document").to_pylist()
+    texts = table.column("query").slice(0, queries).to_pylist()
+    return Inputs(texts, documents, namespaces)
