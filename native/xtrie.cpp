@@ -62,9 +62,15 @@ uint32_t XTrie::add_row(uint32_t filter, const SubstringRow& from, uint32_t pare
     }
     if (parent != none) rows_[parent].child_open = rows_[parent].children == 1 && from.open;
     row.state = trie_.insert(from.substring);
-    std::vector<SubstringTrie::Probe>& probes = trie_.rows(row.state);
-    row.place = static_cast<uint32_t>(probes.size());
-    probes.push_back({index, filter, parent, row.distance, row.open, row.tests != none});
+    row.listed = row.state != SubstringTrie::root || parent == none || row.open;
+    if (row.listed) {
+        std::vector<SubstringTrie::Probe>& probes = trie_.rows(row.state);
+        row.place = static_cast<uint32_t>(probes.size());
+        probes.push_back(probe_of(index));
+    } else {
+        row.next_expected = rows_[parent].expected;
+        rows_[parent].expected = index;
+    }
     count_leaf(row.state, 1);
     return index;
 }
@@ -83,10 +89,12 @@ void XTrie::remove(uint32_t slot) {
 
 void XTrie::remove_row(uint32_t index) {
     Row& row = rows_[index];
-    std::vector<SubstringTrie::Probe>& probes = trie_.rows(row.state);
-    probes[row.place] = probes.back();
-    rows_[probes[row.place].row].place = row.place;
-    probes.pop_back();
+    if (row.listed) {                        // those that are not go with their parents
+        std::vector<SubstringTrie::Probe>& probes = trie_.rows(row.state);
+        probes[row.place] = probes.back();
+        rows_[probes[row.place].row].place = row.place;
+        probes.pop_back();
+    }
     count_leaf(row.state, static_cast<uint32_t>(-1));
     trie_.prune(row.state);
     if (row.tests != none) give_back(tests_, vacant_tests_, row.tests);

@@ -25,6 +25,8 @@
 //     long as an earlier one may still be found, that is until the child of the occurrence's element closes. Where all
 //     branches are children, nothing ever waits and the counter comes back.
 //   - The document is columns, so the value of an element is tested at its start tag, not when its text has been read.
+//   - The empty substring, of a `*` with a row of its own, occurs at every element. Where the row must end at one level
+//     below its parent, it is looked for there only, while the parent's occurrence lasts.
 //   - Names have namespaces; `p:*` and the like are `*` with a test. A union is several expressions of one
 //     subscription.
 //   - contains() and starts-with() of the element's own text or of one attribute are tests like the comparisons.
@@ -52,10 +54,13 @@ public:
         uint32_t state = none, place = 0;    // its substring, and where it stands among the rows of that
         uint32_t filter = none, parent = none;
         uint32_t next = none;                // the next row of the same filter
+        uint32_t expected = none;            // the first of its children that are looked for where it occurs,
+        uint32_t next_expected = none;       // and the next such child of its parent
         uint32_t tests = none;
         uint16_t distance = 0, witness_back = 0;
         uint8_t rank = 0, children = 0, ordered_children = 0, order = 0;
         bool open = false, witness_below_parent = false;
+        bool listed = false;                 // among the probes of its substring; or else expected by its parent
         bool child_open = false;             // it has one child, at any distance from some level on
     };
     struct Filter { uint32_t slot = none, first_row = none; };
@@ -75,6 +80,10 @@ public:
     const std::vector<Row>& rows() const { return rows_; }
     const std::vector<Filter>& filters() const { return filters_; }
     const std::vector<RowTest>& tests(uint32_t index) const { return tests_[index]; }
+    SubstringTrie::Probe probe_of(uint32_t index) const {
+        const Row& row = rows_[index];
+        return {index, row.filter, row.parent, row.distance, row.open, row.tests != none};
+    }
     bool has_attributes() const { return attribute_rows_; }
     bool has_texts() const { return text_rows_; }
 

@@ -51,6 +51,10 @@ void XTrieRun::close(uint32_t level) {
         innermost_[occurrences_.back().row] = occurrences_.back().outer;
         occurrences_.pop_back();
     }
+    while (expectations_.size() > levels_[level].expectations) {
+        expected_[expectations_.back()].pop_back();
+        expectations_.pop_back();
+    }
     chains_used_ = levels_[level].chains;
     levels_.resize(level);
 }
@@ -62,10 +66,14 @@ void XTrieRun::start(uint32_t element) {
     const SubstringTrie& trie = engine_->trie();
     uint32_t label = names_[document_->name[element]].element[0];
     uint32_t state = label == none ? SubstringTrie::root : trie.advance(levels_.back().state, label);
-    levels_.push_back({element, state, static_cast<uint32_t>(occurrences_.size()), chains_used_});
+    levels_.push_back({element, state, static_cast<uint32_t>(occurrences_.size()), chains_used_,
+                       static_cast<uint32_t>(expectations_.size())});
     Item item{StepKind::element, element};
     for (; state != SubstringTrie::root; state = trie.suffix(state)) probe<tree>(state, level, item);
     probe<tree>(SubstringTrie::root, level, item);
+    if (level < expected_.size())            // what is expected meanwhile is expected further down
+        for (size_t at = 0; at < expected_[level].size(); ++at)
+            consider<tree>(engine_->probe_of(expected_[level][at]), level, item);
     if (engine_->has_attributes()) attributes<tree>(element);
 }
 
@@ -102,25 +110,29 @@ void XTrieRun::leaf(uint32_t state, uint32_t label, Item item) {
 // The substring of `state` occurs, ending at this level: which of its rows count?
 template <bool tree>
 void XTrieRun::probe(uint32_t state, uint32_t level, Item item) {
-    for (const Probe& probe : engine_->trie().rows(state)) {
-        if (matched(probe.filter)) continue;
-        uint32_t parent = none;
-        if (probe.parent == none) {
-            if (probe.open ? level < probe.distance : level != probe.distance) continue;
-        } else {
-            parent = fitting(probe.parent, probe.distance, probe.open, level);
-            if (parent == none) continue;
-        }
-        if (probe.tested && !holds(probe, item)) continue;
-        const XTrie::Row& row = engine_->rows()[probe.row];
-        if constexpr (tree) {
-            if (row.children == 0) tell(probe.row, level);
-            else if (parent == none || wanted(row, level, parent)) remember(probe.row, level);
-        } else {
-            if (row.children == 0) accept(probe.filter);
-            // Where the child may be at any depth below, the outermost occurrence serves as well as all others.
-            else if (!row.child_open || innermost_[probe.row] == none) remember(probe.row, level);
-        }
+    for (const Probe& probe : engine_->trie().rows(state)) consider<tree>(probe, level, item);
+}
+
+template <bool tree>
+inline void XTrieRun::consider(const Probe& probe, uint32_t level, Item item) {
+    uint32_t parent = none;
+    if (probe.parent == none) {
+        if (probe.open ? level < probe.distance : level != probe.distance) return;
+        if (matched(probe.filter)) return;
+    } else {
+        if (matched(probe.filter)) return;
+        parent = fitting(probe.parent, probe.distance, probe.open, level);
+        if (parent == none) return;
+    }
+    if (probe.tested && !holds(probe, item)) return;
+    const XTrie::Row& row = engine_->rows()[probe.row];
+    if constexpr (tree) {
+        if (row.children == 0) tell(probe.row, level);
+        else if (parent == none || wanted(row, level, parent)) remember(probe.row, level);
+    } else {
+        if (row.children == 0) accept(probe.filter);
+        // Where the child may be at any depth below, the outermost occurrence serves as well as all others.
+        else if (!row.child_open || innermost_[probe.row] == none) remember(probe.row, level);
     }
 }
 
@@ -204,7 +216,14 @@ void XTrieRun::remember(uint32_t index, uint32_t level) {
     made.level = level;
     made.outer = innermost_[index];
     innermost_[index] = static_cast<uint32_t>(occurrences_.size() - 1);
-    uint32_t ordered = engine_->rows()[index].ordered_children;
+    const std::vector<XTrie::Row>& rows = engine_->rows();
+    for (uint32_t child = rows[index].expected; child != none; child = rows[child].next_expected) {
+        uint32_t where = level + rows[child].distance;
+        if (where >= expected_.size()) expected_.resize(where + 1);
+        expected_[where].push_back(child);
+        expectations_.push_back(where);
+    }
+    uint32_t ordered = rows[index].ordered_children;
     if (!ordered) return;
     made.chain = chains_used_++;
     if (chains_.size() < chains_used_) chains_.emplace_back();

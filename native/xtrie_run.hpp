@@ -39,7 +39,10 @@ private:
         std::vector<std::pair<uint32_t, uint32_t>> waiting;
         uint32_t within = none;
     };
-    struct Level { uint32_t element = none, state = SubstringTrie::root, occurrences = 0, chains = 0; };
+    struct Level {
+        uint32_t element = none, state = SubstringTrie::root;
+        uint32_t occurrences = 0, chains = 0, expectations = 0;     // how many there were before it
+    };
 
     void begin(const XTrie& engine, const Document& document, std::vector<uint32_t>& slots);
     void close(uint32_t level);
@@ -49,6 +52,7 @@ private:
     template <bool tree> void texts(uint32_t until);
     template <bool tree> void leaf(uint32_t state, uint32_t label, Item item);
     template <bool tree> void probe(uint32_t state, uint32_t level, Item item);
+    template <bool tree> void consider(const Probe& probe, uint32_t level, Item item);
 
     // The innermost occurrence of the row's parent that the row may hang on, ending at this level; none where there is
     // none.
@@ -83,6 +87,8 @@ private:
     std::vector<Chain> chains_;              // kept for their memory; the first chains_used_ are in use
     uint32_t chains_used_ = 0;
     std::vector<Level> levels_;              // the open elements, behind the document
+    std::vector<std::vector<uint32_t>> expected_;    // by level: rows that any element there matches, if its tests hold
+    std::vector<uint32_t> expectations_;     // the levels of those rows in the order in which they were expected
     uint32_t next_text_ = 0;
     std::string buffer_;                     // the value of the element buffered_
     uint32_t buffered_ = none;
