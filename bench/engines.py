@@ -1,7 +1,7 @@
 """The engines of the papers beside ours, in one core: YFilter's queries and documents, and its rivals as queries grow.
 
-`auto` against `yfilter` is measured on the whole set, first pass (a new index) and later ones; XFilter and the hybrid
-against YFilter on 1,000, 10,000 and 100,000 of the queries, drawn from the set without order.
+`auto` against `yfilter` is measured on the whole set, first pass (a new index) and later ones; XFilter, the hybrid and
+XTrie against YFilter on 1,000, 10,000 and 100,000 of the queries, drawn from the set without order.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from treecast import Index
 
 COLD_BAR, WARM_BAR = 15, 50
 SIZES = (1_000, 10_000, 100_000)
+RIVALS = ("hybrid", "xfilter", "xtrie-single-path", "xtrie")
 
 
 def pass_times(
@@ -54,7 +55,7 @@ def measure(report: Report, queries: Sequence[str], documents: Sequence[bytes], 
     for size in [size for size in SIZES if size <= len(queries)] or [len(queries)]:
         base, _, matches = pass_times("yfilter", shuffled[:size], documents, passes)
         show(report, f"yfilter, {size:,} queries", base, count, matches)
-        for rival in ("hybrid", "xfilter"):
+        for rival in RIVALS:
             taken, _, same = pass_times(rival, shuffled[:size], documents, 1)
             assert matches == same, "the engines disagree"
             show(report, f"{rival}, {size:,} queries", taken, count, matches, f"{taken.cpu / base.cpu:.1f}x yfilter")
