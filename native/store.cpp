@@ -6,6 +6,7 @@
 #include "seeded_hash.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <unordered_set>
 
 namespace treecast {
@@ -48,18 +49,20 @@ std::span<const uint32_t> Store::Body::paths_of(uint32_t slot) const {
 }
 
 Store::Store(std::string engine) : engine_(std::move(engine)), published_(make_published(engine_)), body_(std::make_unique<Body>()) {
+    if (!engine_.empty() && !published_) throw std::invalid_argument("no published engine is called " + engine_);
     publish();
 }
 
+// The name is asked, not the engine: compact() exchanges that while others come in.
 std::shared_lock<std::shared_mutex> Store::read() const {
-    if (!published_) return {};
+    if (engine_.empty()) return {};
     std::lock_guard gate(gate_mutex_);
     return std::shared_lock(published_mutex_);
 }
 
 // To be taken before write_mutex_: who only wants to know something must not wait for those who match.
 std::unique_lock<std::shared_mutex> Store::write() {
-    if (!published_) return {};
+    if (engine_.empty()) return {};
     std::lock_guard gate(gate_mutex_);
     return std::unique_lock(published_mutex_);
 }

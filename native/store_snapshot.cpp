@@ -158,7 +158,7 @@ bool Store::load(const std::string& path, bool verify) {
         SnapshotReader::damaged();
     if (!body->order.size()) body->order = {};
     auto all_settings = std::make_shared<std::vector<Settings>>(read_settings(settings));
-    if (!reader.current() || published_) {
+    if (!reader.current() || !engine_.empty()) {
         rebuild(*body, *all_settings);
         return reader.current();
     }
