@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tomllib
@@ -11,7 +12,8 @@ import pytest
 
 from treecast import Index, PipelineError, sample
 from treecast.cli import main, pipeline_file
-from treecast.cli.run_progress import progress_line
+from treecast.cli.console import Console
+from treecast.cli.run_progress import RunProgress, progress_line
 from treecast.document import Limits
 from treecast.spark import failure, session
 from treecast.spark.job import Progress
@@ -408,7 +410,34 @@ def test_the_stack_goes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_progress_line() -> None:
-    progress = Progress(2.0, 4_000, 10_000, 3, tasks_done=3, tasks=12)
-    bar = "[######..................]  25%"
-    assert progress_line(progress) == f"{bar}  4,000 documents  2,000/s  10,000 matches  5,000/s  3 refused  2 s"
-    assert progress_line(Progress()) == "0 documents  0/s  0 matches  0/s  0 refused  0 s"
+    before = Progress(10.0, 1_000, 4_000, 1)
+    progress = Progress(12.0, 5_000, 2_004_000, 3, tasks_done=3, tasks=12)
+    assert progress_line(progress, before) == " 25%  5,000 documents 2,000/s  2.00 M matches 1.00 M/s  3 refused  12 s"
+    assert progress_line(Progress(), Progress()) == "0 documents 0/s  0 matches 0/s  0 refused  0 s"
+
+
+def told(terminal: bool, *steps: Progress) -> str:
+    """What is said of a job that takes these steps."""
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    progress = RunProgress(Console(stream))
+    progress.stage("starting Spark")
+    for step in steps:
+        progress.tell(step)
+    return stream.getvalue()
+
+
+def test_a_short_job_says_nothing_in_a_pipe() -> None:
+    assert told(False, Progress(0.5, 10), Progress(1.9, 20), Progress(1.9, 20, stage="counting")) == ""
+
+
+def test_a_long_job_says_something_now_and_then() -> None:
+    steps = [Progress(second / 4, second) for second in range(50)]
+    said = told(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
+    assert [line.split("  ")[-1] for line in said] == ["2 s", "7 s", "12 s", "treecast: counting …"]
+    assert said[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
+
+
+def test_a_terminal_shows_each_stage() -> None:
+    said = told(True, Progress(3.0, 7, stage="counting"))
+    assert said == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"

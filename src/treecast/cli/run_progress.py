@@ -5,15 +5,18 @@ Jobs that are over within two seconds print nothing here.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from treecast.cli.console import BAR_CHARS, Console
+from treecast.cli.console import Console
+from treecast.report.figures import short_number
 
 if TYPE_CHECKING:
     from treecast.spark.job import Progress
 
 FIRST_SECONDS = 2.0
 BETWEEN_SECONDS = 5.0
+WINDOW_SECONDS = 5.0  # rates are those of the last few seconds
 
 
 class RunProgress:
@@ -23,29 +26,40 @@ class RunProgress:
         self._console = console
         self._quiet = quiet
         self._next = FIRST_SECONDS
+        self._recent: deque[Progress] = deque()
 
-    def stage(self, words: str) -> None:
-        """What is being done before documents are read."""
-        self._console.draw(f"{words} …")
+    def stage(self, words: str, *, said: bool = False) -> None:
+        """What is being done before or behind the documents; it may take a while."""
+        if self._console.shows_progress:
+            self._console.clear()
+            self._console.draw(f"{words} …")
+        elif said and not self._quiet:
+            self._console.say(f"treecast: {words} …")
 
     def tell(self, progress: Progress) -> None:
-        if self._console.shows_progress:
-            self._console.draw(progress_line(progress))
+        self._recent.append(progress)
+        while len(self._recent) > 2 and progress.seconds - self._recent[1].seconds >= WINDOW_SECONDS:
+            self._recent.popleft()
+        if progress.stage:
+            if progress.seconds >= FIRST_SECONDS:
+                self.stage(progress.stage, said=True)
+        elif self._console.shows_progress:
+            self._console.draw(progress_line(progress, self._recent[0]))
         elif not self._quiet and progress.seconds >= self._next:
             self._next = progress.seconds + BETWEEN_SECONDS
-            self._console.say(f"treecast: {progress_line(progress)}")
+            self._console.say(f"treecast: {progress_line(progress, self._recent[0])}")
 
 
-def progress_line(progress: Progress) -> str:
-    seconds = max(progress.seconds, 1e-9)
+def progress_line(progress: Progress, before: Progress) -> str:
+    """Counts so far, and how fast they have grown since `before`."""
+    seconds = max(progress.seconds - before.seconds, 1e-9)
+    documents, matches = progress.documents - before.documents, progress.matches - before.matches
     parts = [
-        f"{progress.documents:,} documents  {progress.documents / seconds:,.0f}/s",
-        f"{progress.matches:,} matches  {progress.matches / seconds:,.0f}/s",
+        f"{progress.documents:,} documents {short_number(documents / seconds)}/s",
+        f"{short_number(progress.matches)} matches {short_number(matches / seconds)}/s",
         f"{progress.errors:,} refused",
         f"{progress.seconds:,.0f} s",
     ]
     if progress.tasks:
-        share = progress.tasks_done / progress.tasks
-        filled = int(share * BAR_CHARS)
-        parts.insert(0, f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {share:4.0%}")
+        parts.insert(0, f"{progress.tasks_done / progress.tasks:4.0%}")
     return "  ".join(parts)

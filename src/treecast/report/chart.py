@@ -9,7 +9,7 @@ from typing import Any
 from treecast.report.figures import Figures, short_number, short_size, shown
 
 INK, SOFT, ACCENT, LINE = "#1c2430", "#5b6675", "#2b6cb0", "#dfe3e8"
-NAME_CHARS_MAX = 38
+NAME_CHARS_MAX = 36
 BARS_MAX = 15
 
 
@@ -30,7 +30,7 @@ def chart(figures: Figures) -> bytes:
     FigureCanvasAgg(figure)
     figure.text(0.03, 0.955, _plain(shown(figures.title, 80)), fontsize=17, color=INK, weight="bold", va="top")
     figure.text(0.03, 0.905, _headline(figures), fontsize=11, color=SOFT, va="top")
-    grid = figure.add_gridspec(2, 2, left=0.2, right=0.97, top=0.81, bottom=0.08, hspace=0.42, wspace=0.25)
+    grid = figure.add_gridspec(2, 2, left=0.235, right=0.97, top=0.81, bottom=0.08, hspace=0.42, wspace=0.25)
     grid.set_width_ratios([1.15, 1])
     _bars(figure.add_subplot(grid[:, 0]), "Matches per subscription", list(figures.top[:BARS_MAX]))
     _bars(figure.add_subplot(grid[0, 1]), "Subscriptions by number of matches", figures.distribution())

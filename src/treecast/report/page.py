@@ -113,7 +113,7 @@ def _tiles(figures: Figures) -> str:
             "documents",
             f"in {figures.seconds:,.1f} s, {_megabytes(figures)}",
         ),
-        (short_time(figures.busy_nanoseconds), "of reading and matching,", "the rest is Spark's"),
+        (short_time(figures.busy_nanoseconds), "of reading and matching", "in all"),
     ]
     items = "".join(
         f'<div class="tile"><b>{value}</b>{name} <span class="soft">{more}</span></div>\n'

@@ -14,6 +14,7 @@ Codes: TC736 an output that is in the way.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.25
+COUNT_SECONDS = 1.0
 SLOWEST_SHOWN = 10
 TOP_SHOWN = 20
 REFUSED_SHOWN = 50
@@ -61,6 +63,8 @@ class Progress:
     tasks_done: int = 0
     tasks: int = 0
     """0 while nobody knows; a stream has none."""
+    stage: str = ""
+    """What is done with the documents behind it."""
 
 
 @dataclass
@@ -102,7 +106,9 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> Fi
     )
     written = spark.read.parquet(pipeline.sinks.matches_path)
     if pipeline.sinks.by_subscription:
+        tell(replace(account.progress, stage="writing the matches by subscription"))
         _write_directories(written, pipeline, len(index))
+    tell(replace(account.progress, stage="counting the matches of each subscription"))
     return _with_details(written, figures)
 
 
@@ -272,12 +278,19 @@ def _progress(sums: Any, seconds: float, tasks_done: int = 0, tasks: int = 0) ->
 
 
 class _Meter:
-    """What the tasks that ended have observed, read from the query that runs. For show: it never fails a job."""
+    """How far the running query is, for show: it never fails a job.
+
+    The observed sums are those of the tasks that have ended. Of tasks under way Spark's own metrics tell, with the
+    executors' heartbeats: rows out of matching are documents, rows out of the explosion are matches.
+    """
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
         self._name = name
+        self._store: Any = spark._jsparkSession.sharedState().statusStore()
         self._execution: int | None = None
+        self._counted_at = 0.0
+        self._counted = (0, 0)
 
     def read(self, before: Progress, seconds: float) -> Progress:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -288,26 +301,53 @@ class _Meter:
             done = sum(stage.numCompletedTasks for stage in stages if stage)
             tasks = sum(stage.numTasks for stage in stages if stage)
             sums = self._observed()
-        except (Py4JError, OSError):  # it has just ended, or Spark is gone, which the writer finds out as well
+            if sums is not None and seconds - self._counted_at >= COUNT_SECONDS:
+                self._counted, self._counted_at = self._count(), seconds
+        except (
+            Py4JError,
+            OSError,
+            ValueError,
+        ):  # it has just ended, or Spark is gone, which the writer finds out as well
             return replace(before, seconds=seconds)
-        if sums is None or int(sums["documents"] or 0) < before.documents:
-            return replace(before, seconds=seconds, tasks_done=done, tasks=tasks)
-        return _progress(sums, seconds, done, tasks)
+        now = before if sums is None else _progress(sums, seconds)
+        return replace(
+            now,
+            seconds=seconds,
+            documents=max(before.documents, now.documents, self._counted[0]),
+            matches=max(before.matches, now.matches, self._counted[1] - now.errors),
+            errors=max(before.errors, now.errors),
+            tasks_done=done,
+            tasks=tasks,
+        )
 
     def _observed(self) -> dict[str, Any] | None:
-        import json
-
         jvm: Any = self._spark._jvm
-        executions = self._spark._jsparkSession.sharedState().statusStore().executionsList()
-        candidates = range(executions.size() - 1, max(-1, executions.size() - 9), -1)
-        known = [self._execution] if self._execution is not None else []
-        for number in known or [executions.apply(place).executionId() for place in candidates]:
+        numbers = [self._execution] if self._execution is not None else self._latest()
+        for number in numbers:
             query = jvm.org.apache.spark.sql.execution.SQLExecution.getQueryExecution(number)
             observed = None if query is None else query.observedMetrics().get(self._name)
             if observed is not None and observed.isDefined():
                 self._execution = number
                 return dict(json.loads(observed.get().json()))
         return None
+
+    def _latest(self) -> list[int]:
+        executions = self._store.executionsList()
+        return [executions.apply(place).executionId() for place in range(executions.size() - 1, -1, -1)[:8]]
+
+    def _count(self) -> tuple[int, int]:
+        """(documents, rows) so far, of all tasks."""
+        found = {"ArrowEvalPython": 0, "Generate": 0}
+        values = self._store.executionMetrics(self._execution)
+        operators = self._store.planGraph(self._execution).allNodes()
+        for operator in (operators.apply(place) for place in range(operators.size())):
+            name = operator.name().split(" ")[0]
+            metrics = operator.metrics()
+            for metric in (metrics.apply(place) for place in range(metrics.size() if name in found else 0)):
+                value = values.get(metric.accumulatorId())
+                if metric.name() == "number of output rows" and value.isDefined():
+                    found[name] = int(value.get().replace(",", ""))
+        return found["ArrowEvalPython"], found["Generate"]
 
 
 class _Target:

@@ -36,6 +36,8 @@ SETTINGS: Mapping[str, str] = {
     # One sentence per failure: the Python frames between Spark and treecast help nobody.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+    # What tasks have done so far comes with the heartbeats: every ten seconds is rare for somebody who watches.
+    "spark.executor.heartbeatInterval": "2s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
