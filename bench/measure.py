@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gc
 import os
 import platform
 import shlex
-import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,36 +21,10 @@ import pyarrow
 from lxml import etree
 
 import treecast
+from treecast.measure.seconds import Seconds, clock, median
 
 RECORD = Path(__file__).parent / "record"
 HEADINGS = ("figure", "value", "unit", "lxml", "ratio (CPU)", "ratio (wall)", "matches/doc", "bar", "verdict")
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """One measured time, by both clocks."""
-
-    wall: float
-    cpu: float
-
-    def __add__(self, other: Seconds) -> Seconds:
-        return Seconds(self.wall + other.wall, self.cpu + other.cpu)
-
-
-def clock(action: Callable[[], object]) -> Seconds:
-    """Run once. The collector waits: it would charge one pass for what another left behind."""
-    gc.collect()
-    gc.disable()
-    try:
-        wall, cpu = time.perf_counter(), time.process_time()
-        action()
-        return Seconds(time.perf_counter() - wall, time.process_time() - cpu)
-    finally:
-        gc.enable()
-
-
-def median(times: Sequence[Seconds]) -> Seconds:
-    return Seconds(statistics.median(t.wall for t in times), statistics.median(t.cpu for t in times))
 
 
 def parse_all(documents: Sequence[bytes]) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,37 +18,13 @@ import pyarrow.parquet as pq
 from bench.inputs import as_table, draw_queries, load_schema
 from bench.measure import Report, Seconds, finish, median, options_of, run
 from treecast import Index
+from treecast.measure.seconds import tree_clock
 from treecast.workload import DocumentSettings, Schema, generate_documents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MATCHES_MAX = 100  # a document, in the large population
-
-
-def tree_cpu_seconds() -> float:
-    """CPU time so far of this process and its descendants that live."""
-    times, parents = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid = int(stat.parent.name)
-        parents[pid], times[pid] = int(fields[1]), sum(map(int, fields[11:15]))
-
-    def ours(pid: int) -> bool:
-        while pid and pid != os.getpid():
-            pid = parents.get(pid, 0)
-        return pid == os.getpid()
-
-    return sum(time for pid, time in times.items() if ours(pid)) / os.sysconf("SC_CLK_TCK")
-
-
-def clock_tree(action: Callable[[], object]) -> Seconds:
-    wall, cpu = time.perf_counter(), tree_cpu_seconds()
-    action()
-    return Seconds(time.perf_counter() - wall, tree_cpu_seconds() - cpu)
 
 
 def drain(frame: DataFrame) -> None:
@@ -118,7 +93,7 @@ def loads(spark: SparkSession) -> list[tuple[int, int]]:
 
 def rate(report: Report, name: str, frame: DataFrame, documents: int, passes: int, matches: float | None) -> Seconds:
     drain(frame)
-    spent = median([clock_tree(lambda: drain(frame)) for _ in range(passes)])
+    spent = median([tree_clock(lambda: drain(frame)) for _ in range(passes)])
     report.add(
         name,
         f"{documents / spent.wall:,.0f}",
