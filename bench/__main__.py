@@ -29,6 +29,7 @@ NAMES = (
     "doubling",
     "saved",
     "churn_mixed",
+    "generating",
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bench import churn_mixed, doubling, mixed, saved, trees, values
+from bench import churn_mixed, doubling, generating, mixed, saved, trees, values
 from bench.__main__ import NAMES
 from bench.__main__ import main as bench_main
 from bench.inputs import draw_documents
@@ -25,6 +25,7 @@ MEASURES: dict[str, Callable[[Report, Schema, Sizes], None]] = {
     "doubling": doubling.measure,
     "saved": saved.measure,
     "churn_mixed": churn_mixed.measure,
+    "generating": generating.measure,
 }
 
 

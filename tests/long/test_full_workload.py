@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from test_workload_documents import HARD, SHIPPED
+from test_workload_drawn import judge_drawn
 from test_workload_queries import compile_all
 from workload_judge import grammar_of, judge, loadable
 
@@ -64,6 +65,11 @@ def test_documents_are_valid_whatever_the_settings(name: str) -> None:
     for draw in range(DRAWS):
         settings = draw_settings(random)
         judge(grammar, generate_documents(schema, DOCUMENTS, settings, seed=draw), (name, settings))
+
+
+@pytest.mark.parametrize("part", range(10, 20))
+def test_drawn_dtds(part: int) -> None:
+    judge_drawn(part, 1000)
 
 
 def test_real_dtds(data_directory: Path | None, leave_out: Callable[[str], None]) -> None:

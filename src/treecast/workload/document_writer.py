@@ -56,6 +56,7 @@ class DocumentWriter:
         self.seed = seed
         self.random = Random()
         self.heights = schema.heights if references else schema.heights_if(False)
+        self.refers = references
         self.without_references: DocumentWriter | None = None
         self.values = settings.values.over(schema.sources)
         self.elements: dict[str, Write] = {}
@@ -107,11 +108,10 @@ class DocumentWriter:
                 self.out.append("\n")
                 return "".join(self.out).encode()
         if self.without_references is None:
-            other = DocumentWriter(self.schema, self.settings, self.seed, references=False)
-            if other.heights[self.schema.root] >= UNFIT:
+            if not self.refers or self.schema.heights_if(False)[self.schema.root] >= UNFIT:
                 message = f"{self.schema.name}: required references find no identifier, draw after draw"
                 raise DocumentError(message, code="TC282", hint="raise bytes_target, depth_max or optional")
-            self.without_references = other
+            self.without_references = DocumentWriter(self.schema, self.settings, self.seed, references=False)
         return self.without_references.write(number)
 
     def resolve(self) -> bool:

@@ -13,8 +13,8 @@ branch can match some document of the schema.)
     ['/a', '/a/b', '/a/b/c']
     >>> for query in generate_queries(Schema.records(), 2, QuerySettings(predicates=1, nested=1, wildcard=0), seed=3):
     ...     print(query)
-    /trades[trade/quantity]//trade/price[@currency="GBP"]
-    /trades[@exported="2026-03-11"]/trade[.//parties//party/account]/settlement/place
+    /trades[trade/parties/broker]/trade//comment[@by="theatre"]
+    //trades[trade/fee][@exported="2026-04-23"]
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from treecast.workload.values import SKEW_MAX, Values
 # So many draws in a row without a new query, or so many for each query asked for: the schema has no more of them.
 STALE_DRAWS_MAX = 20_000
 DRAWS_PER_QUERY_MAX = 200
+# Where another schema can take over, the search ends sooner.
+STALE_TURN_DRAWS_MAX = 500
 DEPTH_MAX = 100
 PER_QUERY_MAX = 20
 KINDS = ("attribute", "text", "position")
@@ -171,14 +173,14 @@ def _distinct_of_several(
         place = next(order)[0]
         if place not in left:
             continue
-        query = _next_of(walks[place], seen, STALE_DRAWS_MAX)
+        query = _next_of(walks[place], seen, STALE_TURN_DRAWS_MAX if len(left) > 1 else STALE_DRAWS_MAX)
         if query is None:
             left.remove(place)
             if not left:
                 raise _exhausted("the schemas", len(seen), count)
             if note is not None:
                 name = walks[place].schema.name
-                note(f"{name} has only {given[place]:,} distinct queries; the others make up for the rest")
+                note(f"{name} has hardly more than {given[place]:,} distinct queries; the others make up for the rest")
         else:
             given[place] += 1
             seen.add(query)

@@ -8,6 +8,7 @@ the distributions that documents draw their values from. A draw is then a few lo
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ class QueryWalk:
             for element in elements
         ]
         self.tables = self.make_tables()
+        self.walk = self.make_walk()
         self.branch_table = self.tables[-1] if settings.depth_min == 1 else self.make_table(self.children)
         self.with_predicates = settings.predicates > 0 or settings.nested > 0
         self.attributes: list[list[Values]] = []
@@ -101,45 +103,71 @@ class QueryWalk:
         return found
 
     def text_values(self, element: Element) -> list[Values]:
+        """Where a share of the values is asked for, only elements with a single text: of several one would do."""
         if element.content not in ("mixed", "any"):
+            return []
+        if self.settings.selectivity is not None and self.schema.children(element.name):
             return []
         return [("text()", self.values.of_text(element))]
 
     # Draws.
 
     def draw(self) -> str | None:
-        """The next query. PERF: no calls but random() in the loop; tests/long/test_full_workload.py."""
-        random, settings = self.random, self.settings
-        wildcard, descendant, skip, stop = settings.wildcard, settings.descendant, settings.skip, settings.stop
-        depth_min, skewed = settings.depth_min, settings.skew > 0
-        steps: list[str] = []
-        elements: list[int] = []
-        at = self.above
-        for lists, bounds in self.tables:
-            below = lists[at]
-            if not below:
-                break
-            at = below[bisect_right(bounds[at], random()) if skewed else int(random() * len(below))]
-            if random() < descendant:
-                while lists[at] and random() < skip:
-                    below = lists[at]
-                    at = below[bisect_right(bounds[at], random()) if skewed else int(random() * len(below))]
-                steps.append("//*" if random() < wildcard else self.descendant_steps[at])
-            else:
-                steps.append("/*" if random() < wildcard else self.child_steps[at])
-            elements.append(at)
-            if random() < stop and len(steps) >= depth_min:
-                break
+        """The next query; None for a walk on which what was asked for finds no place."""
+        steps, elements = self.walk()
+        settings = self.settings
         if self.with_predicates and not self.hang(steps, elements):
             return None
         if settings.attribute or settings.text:
-            share = random()
+            share = self.random()
+            names = self.final_attributes[elements[-1]]
             if share < settings.attribute:
-                if self.final_attributes[at]:
-                    steps.append(self.final_attributes[at][int(random() * len(self.final_attributes[at]))])
+                if names:
+                    steps.append(names[int(self.random() * len(names))])
             elif share < settings.attribute + settings.text:
                 steps.append("/text()")
         return "".join(steps)
+
+    def make_walk(self) -> Callable[[], tuple[list[str], list[int]]]:
+        """A function that draws one walk: its steps as text, and their elements.
+
+        PERF: two random numbers a step, one for the element, one for all else, and everything in local names:
+        bench/generating.py."""
+        random, tables, above, settings = self.random, self.tables, self.above, self.settings
+        child_steps, descendant_steps = self.child_steps, self.descendant_steps
+        depth_min, skip, stop, skewed = settings.depth_min, settings.skip, settings.stop, settings.skew > 0
+        # The unit interval in four parts: /name, /*, //name, //*.
+        child = 1 - settings.descendant
+        child_name = child * (1 - settings.wildcard)
+        descendant_name = child + settings.descendant * (1 - settings.wildcard)
+
+        def walk() -> tuple[list[str], list[int]]:
+            steps: list[str] = []
+            elements: list[int] = []
+            at = above
+            for lists, bounds in tables:
+                below = lists[at]
+                if not below:
+                    break
+                at = below[bisect_right(bounds[at], random()) if skewed else int(random() * len(below))]
+                form = random()
+                stops = form < stop
+                form = form / stop if stops else (form - stop) / (1 - stop)
+                if form < child_name:
+                    steps.append(child_steps[at])
+                elif form < child:
+                    steps.append("/*")
+                else:
+                    while lists[at] and random() < skip:
+                        below = lists[at]
+                        at = below[bisect_right(bounds[at], random()) if skewed else int(random() * len(below))]
+                    steps.append(descendant_steps[at] if form < descendant_name else "//*")
+                elements.append(at)
+                if stops and len(steps) >= depth_min:
+                    break
+            return steps, elements
+
+        return walk
 
     def hang(self, steps: list[str], elements: list[int]) -> bool:
         """Hang nested paths and predicates on the steps; False if there is no place for one. Then the next walk is

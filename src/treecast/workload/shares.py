@@ -11,6 +11,7 @@ all have the same. So a prefix of a workload is a workload of the same kind, and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 
@@ -21,6 +22,9 @@ def turns(count: int, weights: Sequence[float] | None = None) -> Iterator[tuple[
 
 def _deal(weights: Sequence[float]) -> Iterator[tuple[int, int]]:
     count, total = len(weights), sum(weights)
+    if len(set(weights)) == 1:
+        for turn in itertools.count():
+            yield turn % count, turn // count
     shares = [weight / total for weight in weights]
     had = [0] * count
     done = 0
