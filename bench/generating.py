@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bench.inputs import load_schema
-from bench.measure import Report, clock, finish, options_of, run
+from bench.measure import Report, finish, options_of, run
 from bench.unseen import Sizes
+from treecast.measure.seconds import clock
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
 
 MILLION = 1_000_000
