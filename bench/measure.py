@@ -21,7 +21,9 @@ import pyarrow
 from lxml import etree
 
 import treecast
-from treecast.measure.seconds import Seconds, clock, median
+from treecast.measure.seconds import Seconds as Seconds
+from treecast.measure.seconds import clock as clock
+from treecast.measure.seconds import median as median
 
 RECORD = Path(__file__).parent / "record"
 HEADINGS = ("figure", "value", "unit", "lxml", "ratio (CPU)", "ratio (wall)", "matches/doc", "bar", "verdict")
