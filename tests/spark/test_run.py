@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -156,6 +159,30 @@ def test_an_interrupted_stream_ends_with_what_it_has(spark: SparkSession, tmp_pa
     figures = job.run(spark, pipeline, index, tell)
     assert (figures.documents, figures.matches, figures.top) == (2, 2, (("any", 2),))
     assert spark.streams.active == []
+
+
+def test_a_process_of_its_own_is_quiet_and_ends_when_told(tmp_path: Path) -> None:
+    path = write_job(tmp_path, source="stream = true")
+    quick = '[spark]\n"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"\n'
+    path.write_text(f'master = "local[2]"\n{path.read_text()}{quick}')
+    command = [sys.executable, "-m", "treecast", "run", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if "  2 documents" in f"  {line.removeprefix('treecast: ')}":
+                    process.send_signal(signal.SIGTERM)
+                    break
+            out, rest = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    assert process.returncode == 0, (said, rest)
+    assert all(line.startswith("treecast: ") for line in [*said, *rest.splitlines()]), (said, rest)
+    assert "matches" in out
+    assert pairs(tmp_path / "results" / "matches") == MATCHES
+    assert json.loads((tmp_path / "results" / "run.json").read_text())["documents"] == 2
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,7 +214,8 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     progress = RunProgress(console, quiet=quiet)
     progress.stage(f"starting Spark on {pipeline.master}")
     try:
-        with job.started(pipeline, log) as spark, interruptible():
+        with chatter_to(log), interruptible() as listen, job.started(pipeline, log) as spark:
+            listen()
             figures = job.run(spark, pipeline, index, progress.tell)
             figures = replace(figures, versions=versions(spark), places=places(pipeline))
     except KeyboardInterrupt:
@@ -233,14 +235,36 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Let an interruption, also one by SIGTERM, be a KeyboardInterrupt here: Spark would cancel all jobs at once."""
+def chatter_to(log: Path) -> Iterator[None]:
+    """Put what Python's side of Spark logs, warns and prints into the log; the console keeps the real stream."""
+    with log.open("a", encoding="utf-8", errors="backslashreplace") as file, redirect_stderr(file):
+        handler = logging.StreamHandler(file)
+        logging.getLogger().addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(handler)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """Let an interruption, also one by SIGTERM, be a KeyboardInterrupt here.
+
+    Spark puts a handler of its own in place when it starts, which cancels all jobs: call what this gives after that.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: None
         return
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def listen() -> None:
+        for number in numbers:
+            signal.signal(number, _interrupt)
+
+    listen()
     try:
-        yield
+        yield listen
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

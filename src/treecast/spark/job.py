@@ -249,8 +249,10 @@ def _batch(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) ->
             account.see(meter.read(account.progress, time.monotonic() - began))
             tell(account.progress)
     except BaseException:
-        spark.sparkContext.cancelJobGroup(str(observation._name))
-        done.wait()
+        cancelled = False
+        while not cancelled:  # again, should the job not have begun when it was cancelled first
+            spark.sparkContext.cancelJobGroup(str(observation._name))
+            cancelled = done.wait(POLL_SECONDS)
         target.abandon()
         raise
     writer.join()
