@@ -328,6 +328,17 @@ def test_one_trouble(job: Path, capsys: pytest.CaptureFixture[str], change: str,
     assert err.count("treecast:") == 1
 
 
+def test_subscriptions_that_only_spark_can_read(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job.parent / "many").mkdir()
+    job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "many", "s3a://b/s.parquet"]')
+    status, out, err = dry_run(job, capsys)
+    assert (status, out.splitlines()[0]) == (0, "job: 1 subscriptions; everything is in order, and nothing was started")
+    assert f"treecast: subscriptions.path: {job.parent}/many is read by Spark" in err
+    assert "treecast: subscriptions.path: s3a://b/s.parquet is read by Spark" in err
+    job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "s3a://b/s.csv"')
+    assert "TC732 subscriptions.path: s3a://b/s.csv: only Parquet is read from there" in dry_run(job, capsys)[2]
+
+
 def test_a_saved_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = Index()
     index.add_many([("q1", "/a"), ("q2", "/b")])

@@ -107,6 +107,20 @@ def test_the_pipeline_of_the_guide(spark: SparkSession, tmp_path: Path) -> None:
     assert "<h1>nightly</h1>" in (tmp_path / "results" / "report.html").read_text("utf-8")
 
 
+def test_subscriptions_of_a_parquet_directory(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_job(tmp_path)
+    path.write_text(path.read_text().replace('"s.csv"', '["s.csv", "many"]'))
+    spark.createDataFrame([(7, "//c"), (8, "/a/b")], "ID long, query string").write.parquet(str(tmp_path / "many"))
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert pairs(tmp_path / "results" / "matches") == sorted([*MATCHES, ("1.xml", "8"), ("2.xml", "7")])
+    (tmp_path / "s.csv").write_text("id,query\n7,/a\n")
+    capsys.readouterr()
+    assert main(["run", str(path), "--quiet"]) == 1
+    assert "7: TC1" in capsys.readouterr().err
+
+
 def test_a_second_run_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
     path = write_job(
         tmp_path,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console, printable
+from treecast.cli.match import describe_refusal
 from treecast.errors import PipelineError, QueryError, TreecastError
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"{pipeline.name}: {len(index):,} subscriptions; everything is in order, and nothing was started")
         print("\n".join(f"  {name:<26} {printable(value)}" for name, value in pipeline.describe()))
         return 0
-    figures = execute(pipeline, index, console, quiet=options.quiet)
+    try:
+        figures = execute(pipeline, index, console, quiet=options.quiet)
+    except QueryError as error:
+        console.say("\n".join(describe_refusal(error)))
+        return 1
     if not options.quiet:
         from treecast.cli.run_table import table
 
@@ -133,8 +138,6 @@ def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None
     try:
         index = build_index(pipeline, note)
     except QueryError as error:
-        from treecast.cli.match import describe_refusal
-
         troubles.append("\n".join(describe_refusal(error)).removeprefix("treecast: "))
     except TreecastError as error:
         troubles.append(str(error))
@@ -164,27 +167,51 @@ def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
     from treecast.cli import subscription_files
 
     wanted = pipeline.subscriptions
-    kinds = [_kind(path, wanted.format) for path in wanted.path]
-    for path in wanted.path:
+    later = sparks_own(pipeline)
+    paths = [path for path in wanted.path if path not in later]
+    kinds = [_kind(path, wanted.format) for path in paths]
+    for path in paths:
         if not Path(path).is_file():
             what = "is a directory" if Path(path).is_dir() else "there is no such file"
-            raise PipelineError(f"subscriptions.path: {path}: {what}", code="TC735", hint="name a file")
+            hint = "name a file, or a directory of Parquet"
+            raise PipelineError(f"subscriptions.path: {path}: {what}", code="TC735", hint=hint)
     settings: dict[str, Any] = {
         "limits": pipeline.limits,
         "entities": pipeline.source.entities,
         "cache_bytes_max": pipeline.cache_bytes_max,
     }
     if "tcx" in kinds:
-        if len(kinds) > 1 or wanted.namespaces:
+        if len(wanted.path) > 1 or wanted.namespaces:
             hint = "name nothing beside it; it has its own namespaces"
             raise PipelineError("subscriptions: a saved index stands alone", code="TC732", hint=hint)
         return Index.load(wanted.path[0], **settings)
     index = Index(namespaces=wanted.namespaces, **settings)
-    tables = [subscription_files.read(path, kind, note) for path, kind in zip(wanted.path, kinds, strict=True)]
-    index.add_many(subscription_files.join(tables))
-    if not len(index):
+    tables = [subscription_files.read(path, kind, note) for path, kind in zip(paths, kinds, strict=True)]
+    if tables:
+        index.add_many(subscription_files.join(tables))
+    for path in later:
+        note(f"subscriptions.path: {path} is read by Spark, when the job has started")
+    if not later and not len(index):
         note("there are no subscriptions: nothing can match")
     return index
+
+
+def sparks_own(pipeline: Pipeline) -> list[str]:
+    """The Parquet that only Spark can read: directories, and what lies elsewhere."""
+    from treecast.spark.pipeline import is_elsewhere
+
+    wanted = pipeline.subscriptions
+    found = []
+    for path in wanted.path:
+        parquet = wanted.format == "parquet" or (
+            wanted.format is None and Path(path).suffix.lower() in ("", ".parquet")
+        )
+        if is_elsewhere(path) and not parquet:
+            message = f"subscriptions.path: {path}: only Parquet is read from there"
+            raise PipelineError(message, code="TC732", hint="copy it to this machine, or write it as Parquet")
+        if parquet and (is_elsewhere(path) or Path(path).is_dir()):
+            found.append(path)
+    return found
 
 
 def _kind(path: str, given: str | None) -> str:
@@ -216,6 +243,8 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     try:
         with chatter_to(log), interruptible() as listen, job.started(pipeline, log) as spark:
             listen()
+            for path in sparks_own(pipeline):
+                index.add_many(job.subscriptions_at(spark, path))
             figures = job.run(spark, pipeline, index, progress.tell)
             figures = replace(figures, versions=versions(spark), places=places(pipeline))
     except KeyboardInterrupt:

@@ -30,11 +30,12 @@ from treecast.index import Index
 from treecast.report.figures import Figures, Moment, RefusedDocument, SlowDocument
 from treecast.spark import session
 from treecast.spark.documents import documents
-from treecast.spark.match import profile, split
+from treecast.spark.match import profile, split, subscription_table
 from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline, is_elsewhere
 from treecast.spark.sinks import write_directories
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -124,6 +125,15 @@ def started(pipeline: Pipeline, log: Path) -> Iterator[SparkSession]:
     finally:
         if found is None:
             spark.stop()
+
+
+def subscriptions_at(spark: SparkSession, path: str) -> pa.Table:
+    """The subscriptions of a Parquet file or directory that Spark can reach; ids may be numbers."""
+    from pyspark.sql import functions
+
+    table = spark.read.parquet(path)
+    names = [name for name in table.columns if name.lower() == "id"]
+    return subscription_table(table.withColumns({name: functions.col(name).cast("string") for name in names}))
 
 
 def check_output(pipeline: Pipeline) -> None:

@@ -127,7 +127,7 @@ def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
 def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = None) -> DataFrame:
     """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position."""
     session = subscriptions.sparkSession
-    table = Index(namespaces=namespaces).add_many(_table(subscriptions), on_refused="report")
+    table = Index(namespaces=namespaces).add_many(subscription_table(subscriptions), on_refused="report")
     return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
 
 
@@ -216,7 +216,7 @@ def _index(
                 f"there is no saved index {subscriptions}", code="TC706", hint="Index.save(path) writes one"
             )
         return subscriptions
-    table = _table(subscriptions)
+    table = subscription_table(subscriptions)
     index = Index(namespaces=namespaces, limits=limits, entities=entities)
     if on_refused == "raise":
         index.add_many(table)
@@ -233,7 +233,7 @@ def _index(
     return index
 
 
-def _table(subscriptions: DataFrame) -> pa.Table:
+def subscription_table(subscriptions: DataFrame) -> pa.Table:
     """The columns of a DataFrame that make subscriptions, as Arrow from Spark: no row passes through Python."""
     if not hasattr(subscriptions, "toArrow"):
         raise TypeError(
