@@ -43,19 +43,21 @@ import json, sys
 from pyspark.sql import SparkSession
 from treecast.spark import match, split
 
-address, documents, subscriptions, answer = sys.argv[1:]
+address, answer, *given = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
-found = match(spark.read.parquet(documents), spark.read.parquet(subscriptions), on_error="report")
-good, bad = split(found)
-rows = {"good": [[row.key, row.subscription] for row in good.collect()], "bad": [row.key for row in bad.collect()]}
-raised = match(spark.read.parquet(documents), spark.read.parquet(subscriptions))
-try:
-    raised.collect()
-    rows["raised"] = ""
-except Exception as error:
-    rows["raised"] = str(error)
+told = []
+for documents, subscriptions in zip(given[::2], given[1::2]):
+    documents, subscriptions = spark.read.parquet(documents), spark.read.parquet(subscriptions)
+    good, bad = split(match(documents, subscriptions, on_error="report"))
+    rows = {"good": [[row.key, row.subscription] for row in good.collect()], "bad": [row.key for row in bad.collect()]}
+    try:
+        match(documents, subscriptions).collect()
+        rows["raised"] = ""
+    except Exception as error:
+        rows["raised"] = str(error)
+    told.append(rows)
 with open(answer, "w", encoding="utf-8") as file:
-    json.dump(rows, file)
+    json.dump(told, file)
 spark.stop()
 """
 
@@ -129,6 +131,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Population:
     return population
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    """Queries of the whole language on drawn documents; lxml judges them."""
+    random = Random(20261115)
+    drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
+    queries = [drawer.query() for _ in range(250)]
+    documents = {str(number): draw_valued_document(random, namespaces=True) for number in range(120)}
+    subscriptions = [
+        {"id": str(number), "query": query.text, "namespaces": query.namespaces, "ordered": query.ordered}
+        for number, query in enumerate(queries)
+    ]
+    population = Population(tmp_path_factory.mktemp("drawn"), documents, subscriptions)
+    answers = {(key, str(number)) for key, document in documents.items() for number in judged(queries, document)}
+    assert population.expected == answers
+    return population
+
+
 def test_the_corpus_in_batch(spark: SparkSession, corpus: Population) -> None:
     documents = spark.read.parquet(str(corpus.documents))
     subscriptions = spark.read.parquet(str(corpus.subscriptions))
@@ -143,38 +162,28 @@ def test_the_corpus_in_a_stream(spark: SparkSession, corpus: Population, tmp_pat
     assert streamed(spark, answer, tmp_path) == corpus.expected
 
 
-def test_the_corpus_over_connect(spark: SparkSession, corpus: Population, connect_address: str, tmp_path: Path) -> None:
-    broken = pa.table({"key": ["broken"], "document": pa.array([b"<a>"], pa.binary())})
+def test_drawn_queries_and_documents(spark: SparkSession, drawn: Population, tmp_path: Path) -> None:
+    given = spark.read.parquet(str(drawn.subscriptions))
+    assert found(match(spark.read.parquet(str(drawn.documents)), given).collect()) == drawn.expected
+    assert streamed(spark, match(stream_of(spark, drawn), given), tmp_path) == drawn.expected
+
+
+def test_both_over_connect(corpus: Population, drawn: Population, connect_address: str, tmp_path: Path) -> None:
+    """The client is a process of its own. The corpus gets a broken document, the drawn ones stay good."""
     directory = tmp_path / "documents"
     directory.mkdir()
-    for path in [*corpus.documents.iterdir()]:
+    for path in corpus.documents.iterdir():
         (directory / path.name).write_bytes(path.read_bytes())
-    pq.write_table(broken, directory / "broken.parquet")
+    pq.write_table(pa.table({"key": ["broken"], "document": pa.array([b"<a>"], pa.binary())}), directory / "b.parquet")
     answer = tmp_path / "answer.json"
-    command = [sys.executable, "-c", CONNECT, connect_address, str(directory), str(corpus.subscriptions), str(answer)]
+    given = [directory, corpus.subscriptions, drawn.documents, drawn.subscriptions]
+    command = [sys.executable, "-c", CONNECT, connect_address, str(answer), *map(str, given)]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
-    rows = json.loads(answer.read_text("utf-8"))
-    assert {(key, id) for key, id in rows["good"]} == corpus.expected
-    assert len(rows["good"]) == len(corpus.expected)
-    assert rows["bad"] == ["broken"]
-    assert "DocumentError: TC2" in rows["raised"] and "Traceback" not in rows["raised"]
-
-
-def test_drawn_queries_and_documents_agree_with_lxml(spark: SparkSession, tmp_path: Path) -> None:
-    random = Random(20261115)
-    drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
-    queries = [drawer.query() for _ in range(250)]
-    documents = {str(number): draw_valued_document(random, namespaces=True) for number in range(120)}
-    subscriptions = [
-        {"id": str(number), "query": query.text, "namespaces": query.namespaces, "ordered": query.ordered}
-        for number, query in enumerate(queries)
-    ]
-    population = Population(tmp_path, documents, subscriptions)
-    answers = {(key, str(number)) for key, document in documents.items() for number in judged(queries, document)}
-    assert population.expected == answers
-    given = spark.read.parquet(str(population.subscriptions))
-    assert found(match(spark.read.parquet(str(population.documents)), given).collect()) == answers
-    assert streamed(spark, match(stream_of(spark, population), given), tmp_path) == answers
+    first, second = json.loads(answer.read_text("utf-8"))
+    for rows, expected in ((first, corpus.expected), (second, drawn.expected)):
+        assert {(key, id) for key, id in rows["good"]} == expected and len(rows["good"]) == len(expected)
+    assert first["bad"] == ["broken"] and second["bad"] == [] and second["raised"] == ""
+    assert "DocumentError: TC2" in first["raised"] and "Traceback" not in first["raised"]
 
 
 def test_the_column_for_plans_of_ones_own(spark: SparkSession) -> None:
