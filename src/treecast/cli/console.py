@@ -63,6 +63,13 @@ class Console:
         self._stream.flush()
         self._drawn = True
 
+    def status(self, text: str) -> None:
+        """Show where we are in a line that the next one replaces; only on a terminal."""
+        if self._progress:
+            self._stream.write("\r" + text[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+            self._stream.flush()
+            self._drawn = True
+
     def clear(self) -> None:
         """Take the bar off the screen, before something else is written there."""
         if self._drawn:

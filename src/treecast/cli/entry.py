@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import explain, generate, match, run
+from treecast.cli import bench, explain, generate, match, run
 from treecast.errors import TreecastError
 
 INTERRUPTED = 130
@@ -82,5 +82,6 @@ def build_parser() -> Parser:
     match.add_to(verbs)
     explain.add_to(verbs)
     generate.add_to(verbs)
+    bench.add_to(verbs)
     run.add_to(verbs)
     return parser

@@ -24,7 +24,7 @@ _WIDTH = 32  # bits of a query's number inside a pair
 
 @dataclass(frozen=True)
 class Answers:
-    """The matches of the first `documents` documents, for the queries that were asked; both go by their numbers."""
+    """The matches of the first unseen documents, so many, for the queries that were asked; all go by their numbers."""
 
     pairs: pa.Array
     """int64: document << 32 | query."""

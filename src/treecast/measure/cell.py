@@ -33,7 +33,7 @@ class Effort:
 
     `budget_seconds` (wall) is divided between the phases; what is too slow for it is measured on fewer documents, or,
     if it is a peer, on a sample of the queries. `passes` is the most repetitions of a phase; their median counts.
-    `unseen` is the share of the documents that are kept to be the unseen ones. The first `compared` documents are those
+    `unseen` is the share of the documents that are kept to be the unseen ones. The first `compared` of them are those
     whose answers are compared. A cell that takes far longer than its budget is stopped (`stop_seconds`).
     """
 
@@ -45,6 +45,11 @@ class Effort:
     def __post_init__(self) -> None:
         if not self.budget_seconds > 0 or self.passes < 1 or self.compared < 1 or not 0 < self.unseen <= 1:
             raise ValueError("budget_seconds, passes, compared and unseen are positive, and unseen is a share")
+
+    def divide(self, documents: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Those to learn from, and the unseen ones: all that peers see, and whose first ones' answers are compared."""
+        unseen = max(1, int(len(documents) * self.unseen))
+        return list(documents[:-unseen]), list(documents[-unseen:])
 
     @property
     def stop_seconds(self) -> float:
@@ -64,6 +69,8 @@ class Cell:
     """How many it really ran with; if fewer than it takes, the figures are scaled up to all of them."""
     documents: int = 0
     """How many documents the figures for unseen and warm come from."""
+    offered: int = 0
+    """How many there would have been: if more, the budget was too short for them."""
     document_bytes: float = 0.0
     matches: float = 0.0
     """Per document."""
@@ -87,6 +94,8 @@ class Cell:
     """What lxml takes to parse the same documents, in the same process; zero where lxml is not installed."""
     failure: str = ""
     """Why there are no figures, in one sentence; empty if there are."""
+    broken: bool = False
+    """It did not refuse or take too long: its process broke down."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -25,7 +25,9 @@ from treecast.measure.seconds import ZERO, Seconds, clock, median, private_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_DOCUMENTS_MAX = 25
+BATCH_DOCUMENTS_MAX = 100
+PASS_SECONDS_MIN = 0.02  # of a warm pass: shorter ones measure the call more than the documents
+SPLIT_PASSES_MIN = 3
 PAIRS_MAX = 5_000_000
 # Shares of the budget, by phase, as they begin: what is over by then ends the phase before.
 FIRST_UNTIL, LEARN_UNTIL, UNSEEN_UNTIL, WARM_UNTIL, SPLIT_UNTIL = 0.15, 0.3, 0.6, 0.8, 0.95
@@ -66,8 +68,9 @@ def measure_engine(
     facts["memory_bytes"] = max(0, private_bytes() - memory)
     facts["index_bytes"] = index.stats().bytes
     stopwatch.restart()
-    facts.update(_phases(index, list(inputs.documents), effort, stopwatch))
-    answers = _answers(index, inputs.documents, numbers, effort, facts["unseen"].wall)
+    learnt, unseen = effort.divide(inputs.documents)
+    facts.update(_phases(index, learnt, unseen, effort, stopwatch), offered=len(unseen))
+    answers = _answers(index, unseen, numbers, effort, facts["unseen"].wall)
     facts["cache_bytes"] = index.stats().cache_bytes
     return Cell(**facts), answers
 
@@ -104,15 +107,18 @@ class _Stopwatch:
         return time.perf_counter() - self._begin < share * self._budget
 
 
-def _phases(index: Index, documents: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
+def _phases(
+    index: Index, learnt: list[bytes], unseen: list[bytes], effort: Effort, stopwatch: _Stopwatch
+) -> dict[str, Any]:
     match = partial(_clock_match, index)
-    unseen_count = max(1, int(len(documents) * effort.unseen))
-    learnt, unseen = documents[:-unseen_count], documents[-unseen_count:]
-    firsts = [match(documents[:1])]
+    one = (learnt or unseen)[:1]
+    firsts = [match(one)]
     while len(firsts) < effort.passes and stopwatch.before(FIRST_UNTIL):
         index.drop_caches()
-        firsts.append(match(documents[:1]))
+        firsts.append(match(one))
     per_batch = max(1, min(BATCH_DOCUMENTS_MAX, int(0.02 * effort.budget_seconds / max(firsts[-1].wall, 1e-9))))
+    if not index.stats().cache_bytes:
+        learnt = []  # it learns nothing from documents: the time is better spent on unseen ones
     learnt, _ = _in_time(match, learnt, per_batch, lambda: stopwatch.before(LEARN_UNTIL))
     unseen, taken = _in_time(match, unseen, per_batch, lambda: stopwatch.before(UNSEEN_UNTIL))
     parse_lxml = _lxml_parse(unseen)
@@ -122,25 +128,39 @@ def _phases(index: Index, documents: list[bytes], effort: Effort, stopwatch: _St
         match(learnt)
         passes.append(sum(map(match, _batches(unseen, per_batch)), ZERO))
         lxml += [clock(parse_lxml)] if parse_lxml else []
-    warm: list[Seconds] = []
-    while len(warm) < effort.passes and (not warm or stopwatch.before(WARM_UNTIL)):
-        warm.append(match(unseen))
-    limits, matches = Limits().native(), 0
-    parse: list[Seconds] = []
-    inside: list[float] = []
-    while len(inside) < effort.passes and (not inside or stopwatch.before(SPLIT_UNTIL)):
-        parse.append(clock(lambda: _native.read_many(unseen, limits)))
-        share, matches = _inside(index, unseen)
-        inside.append(share)
     count = len(unseen)
     return {
         "documents": count,
-        "matches": matches / count,
         "first": median(firsts),
         "unseen": median(passes) / count,
-        "warm": median(warm) / count,
         "lxml_parse": median(lxml) / count if lxml else ZERO,
-        **_split(median(warm) / count, median(parse) / count, statistics.median(inside)),
+        **_warm(index, unseen, effort, stopwatch),
+    }
+
+
+def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
+    """Documents that were seen before, and how what they cost is divided."""
+    matches = index.match_many(seen).num_rows
+    pass_seconds = clock(lambda: index.match_many(seen)).wall
+    fitting = PAIRS_MAX // max(1, matches)
+    repeats = max(1, min(int(PASS_SECONDS_MIN / max(pass_seconds, 1e-9)), fitting))
+    documents = seen * repeats
+    warm: list[Seconds] = []
+    while len(warm) < effort.passes and (not warm or stopwatch.before(WARM_UNTIL)):
+        warm.append(_clock_match(index, documents))
+    limits = Limits().native()
+    parse: list[Seconds] = []
+    inside: list[float] = []
+    few = documents[: max(1, int(PASS_SECONDS_MIN / max(warm[0].wall, 1e-9) * len(documents)))]
+    while len(inside) < effort.passes and (len(inside) < SPLIT_PASSES_MIN or stopwatch.before(SPLIT_UNTIL)):
+        parse.append(clock(lambda: _native.read_many(documents, limits)))
+        inside.append(_inside(index, few))
+    count = len(documents)
+    whole = median(warm) / count
+    return {
+        "matches": matches / len(seen),
+        "warm": whole,
+        **_split(whole, median(parse) / count, statistics.median(inside)),
     }
 
 
@@ -184,17 +204,17 @@ def _lxml_parse(documents: list[bytes]) -> Callable[[], None] | None:
     return parse_all
 
 
-def _inside(index: Index, documents: list[bytes]) -> tuple[float, int]:
-    """The share of match_many's time from bytes to the numbers of subscriptions, and how many matches there were."""
+def _inside(index: Index, documents: list[bytes]) -> float:
+    """The share of match_many's time from the bytes of documents to the numbers of subscriptions."""
     import pyarrow as pa
 
     begin = time.perf_counter()
     # What Index.match_many calls, with the native stopwatch on.
     found = index._native.match_many(documents, 1, False, 0, 0, True)
-    rows = pa.RecordBatchReader.from_stream(found).read_all().num_rows
+    pa.RecordBatchReader.from_stream(found).read_all()
     total = time.perf_counter() - begin
     nanoseconds = sum(memoryview(found.nanoseconds).cast("q"))
-    return min(1.0, nanoseconds / 1e9 / total), rows
+    return min(1.0, nanoseconds / 1e9 / total)
 
 
 def _split(warm: Seconds, parse: Seconds, inside: float) -> dict[str, Seconds]:

@@ -19,8 +19,9 @@ PROBED = 100
 def measure_lxml(inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
     """Figures and answers; a query that lxml cannot compile counts as refused, in proportion to the sample."""
     order = shuffled(len(inputs.queries))
-    each = _probe(inputs, order[:PROBED])
-    wanted, documents = sample_sizes(len(order), len(inputs.documents), effort.budget_seconds, each)
+    _, unseen = effort.divide(inputs.documents)
+    each = _probe(inputs, unseen, order[:PROBED])
+    wanted, documents = sample_sizes(len(order), len(unseen), effort.budget_seconds, each)
     memory = private_bytes()
     compiled: list[tuple[int, Any]] = []
     build = clock(lambda: compiled.extend(_compile(inputs, order[:wanted])))
@@ -30,7 +31,7 @@ def measure_lxml(inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
     factor = scale(len(compiled), taken)
     pairs: list[tuple[int, int]] = []
     firsts, parse, match = ZERO, ZERO, ZERO
-    for number, document in enumerate(inputs.documents[:documents]):
+    for number, document in enumerate(unseen[:documents]):
         reading, matching = _one(document, number, compiled, pairs)
         parse, match = parse + reading, match + matching
         firsts = firsts if number else reading + matching * factor
@@ -42,6 +43,7 @@ def measure_lxml(inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
         refused=refused,
         sampled=len(compiled),
         documents=documents,
+        offered=len(unseen),
         document_bytes=inputs.document_bytes,
         matches=len(pairs) * factor / documents,
         build=build * factor,
@@ -79,11 +81,11 @@ def _one(
     return reading, matching
 
 
-def _probe(inputs: Inputs, numbers: Sequence[int]) -> Costs:
+def _probe(inputs: Inputs, documents: Sequence[bytes], numbers: Sequence[int]) -> Costs:
     """What a few queries cost on two documents, the second of which is not burdened by what the first call does."""
     compiled: list[tuple[int, Any]] = []
     build = clock(lambda: compiled.extend(_compile(inputs, numbers)))
     reading = matching = ZERO
-    for document in inputs.documents[:2]:
+    for document in documents[:2]:
         reading, matching = _one(document, 0, compiled, [])
     return Costs(build.wall / len(numbers), reading.wall, matching.wall / max(1, len(compiled)))

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,10 @@ from typing import Any
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
 from treecast.measure.engine_cell import RefusedQueriesError, measure_engine
-from treecast.measure.lxml_cell import measure_lxml
+from treecast.measure.peers import PEERS
 
 QUERIES_FILE, DOCUMENTS_FILE, TASK_FILE = "queries.arrow", "documents.arrow", "task.json"
 FIGURES_FILE, ANSWERS_FILE, OUTPUT_FILE = "figures.json", "answers.arrow", "output.txt"
-PEERS: Mapping[str, Callable[[Inputs, Effort], tuple[Cell, Answers]]] = {"lxml": measure_lxml}
 
 
 def cell(
@@ -64,7 +63,7 @@ def run(engine: str, directory: Path, effort: Effort, *, queries: int | None = N
         told = _start({**task, "refused": told["refused"], "why": told["why"]}, directory, effort)
     if "failure" in told:
         count = queries if queries is not None else len(read_inputs(directory).queries)
-        return Cell(engine, count, failure=told["failure"]), None
+        return Cell(engine, count, failure=told["failure"], broken=told["broken"]), None
     answers = directory / ANSWERS_FILE
     return Cell.from_json(told["cell"]), Answers.read(answers) if answers.exists() else None
 
@@ -85,7 +84,7 @@ def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, A
             status = child.wait(effort.stop_seconds)
         except subprocess.TimeoutExpired:
             told = f"stopped after {effort.stop_seconds:,.0f} s, with a budget of {effort.budget_seconds:g} s"
-            return {"failure": told}
+            return {"failure": told, "broken": False}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -96,8 +95,8 @@ def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, A
     lines = (directory / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = f": {lines[-1][:200]}" if lines else ""
     if status < 0:
-        return {"failure": f"its process was ended by {signal.Signals(-status).name}{last}"}
-    return {"failure": f"its process ended with status {status}{last}"}
+        return {"failure": f"its process was ended by {signal.Signals(-status).name}{last}", "broken": True}
+    return {"failure": f"its process ended with status {status}{last}", "broken": True}
 
 
 def serve(directory: Path) -> None:
@@ -117,9 +116,8 @@ def serve(directory: Path) -> None:
 
 
 def _measure(task: Mapping[str, Any], inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
-    peer = PEERS.get(task["engine"])
-    if peer is not None:
-        return peer(inputs, effort)
+    if task["engine"] in PEERS:
+        return PEERS[task["engine"]].measure(inputs, effort)
     return measure_engine(task["engine"], inputs, effort, task["refused"], task["why"])
 
 

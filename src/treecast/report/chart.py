@@ -28,7 +28,7 @@ def chart(figures: Figures) -> bytes:
 
     figure = Figure(figsize=(12, 7.2), dpi=110, facecolor="white")
     FigureCanvasAgg(figure)
-    figure.text(0.03, 0.955, _plain(shown(figures.title, 80)), fontsize=17, color=INK, weight="bold", va="top")
+    figure.text(0.03, 0.955, plain(shown(figures.title, 80)), fontsize=17, color=INK, weight="bold", va="top")
     figure.text(0.03, 0.905, _headline(figures), fontsize=11, color=SOFT, va="top")
     grid = figure.add_gridspec(2, 2, left=0.235, right=0.97, top=0.81, bottom=0.08, hspace=0.42, wspace=0.25)
     grid.set_width_ratios([1.15, 1])
@@ -40,7 +40,7 @@ def chart(figures: Figures) -> bytes:
     return buffer.getvalue()
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without the sign that would start a formula."""
     return text.replace("$", r"\$")
 
@@ -77,7 +77,7 @@ def _bars(axes: Any, title: str, rows: list[tuple[str, int]]) -> None:
     places = range(len(rows))
     most = max(count for _, count in rows) or 1
     axes.barh(places, [count for _, count in rows], color=ACCENT, height=0.66)
-    axes.set_yticks(places, [_plain(shown(name, NAME_CHARS_MAX)) for name, _ in rows])
+    axes.set_yticks(places, [plain(shown(name, NAME_CHARS_MAX)) for name, _ in rows])
     axes.invert_yaxis()
     axes.set_ylim(max(len(rows), 6) - 0.4, -0.6)
     axes.set_xticks([])

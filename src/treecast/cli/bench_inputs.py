@@ -1,0 +1,71 @@
+"""What `treecast bench` reads from files: a directory of documents, a file of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from treecast.cli import document_files, subscription_files
+from treecast.errors import DocumentError, QueryError
+
+Note = Callable[[str], None]
+
+
+def read_documents(directory: Path, count: int, note: Note) -> list[bytes]:
+    """The first `count` documents of the directory that treecast accepts; the others are counted in a note."""
+    from treecast.document import Limits, read
+
+    documents: list[bytes] = []
+    refused: list[str] = []
+
+    def refuse(name: str, error: DocumentError) -> None:
+        refused.append(f"{name}: {str(error).splitlines()[0]}")
+
+    limits = Limits()
+    for name in document_files.find([str(directory)], refuse):
+        if len(documents) == count:
+            note(f"only the first {count:,} documents are taken (--documents)")
+            break
+        try:
+            document = document_files.read(name, limits.document_bytes_max)
+            read(document, limits=limits)
+            documents.append(document)
+        except DocumentError as error:
+            refuse(name, error)
+    if not documents:
+        why = refused[0] if refused else "it is empty"
+        raise DocumentError(
+            f"{directory}: no document to measure with: {why}", code="TC292", hint="name another directory"
+        )
+    if refused:
+        note(f"{len(refused):,} documents are refused and left out, the first: {refused[0]}")
+    return documents
+
+
+def queries_of_file(path: str, note: Note) -> tuple[list[str], dict[str, str]]:
+    """Distinct queries in their order, and the prefixes that they use. Ordered patterns, which no peer knows, are left
+    out, with a note."""
+    form = subscription_files.format_of(path)
+    if form is None:
+        hint = f"call it {', '.join(subscription_files.FORMAT_OF_SUFFIX)}"
+        raise QueryError(f"{path}: the name does not tell what kind of file this is", code="TC192", hint=hint)
+    queries: dict[str, None] = {}
+    namespaces: dict[str, str] = {}
+    ordered = 0
+    for row in subscription_files.read(path, form, note).to_pylist():
+        if row.get("ordered"):
+            ordered += 1
+            continue
+        queries[row["query"]] = None
+        for prefix, uri in dict(row.get("namespaces") or {}).items():
+            if namespaces.setdefault(prefix, uri) != uri:
+                message = f"{path}: the prefix {prefix!r} is bound to different namespaces"
+                raise QueryError(
+                    message, code="TC193", hint="measure them apart: all queries of a run share their prefixes"
+                )
+    if ordered:
+        note(f"{ordered:,} ordered patterns are left out")
+    if not queries:
+        raise QueryError(f"{path}: no query to measure", code="TC192", hint="give a file with queries")
+    note(f"queries: {len(queries):,} distinct ones of {Path(path).name}")
+    return list(queries), namespaces

@@ -1,0 +1,42 @@
+"""What figures were measured on: the processor and its load, the system, the versions of all that took part."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from treecast.version import VERSION
+
+PACKAGES = ("lxml", "saxonche", "pyspark", "pyarrow")
+
+
+def processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """By name; what is not installed is left out."""
+    found = {"Python": platform.python_version(), "treecast": VERSION}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def describe() -> list[str]:
+    """Two lines for people."""
+    load = os.getloadavg()[0]
+    return [
+        f"{processor()}, {os.cpu_count()} CPUs, load {load:.1f}, {platform.system()} {platform.release()}",
+        ", ".join(f"{name} {version}" for name, version in versions().items()),
+    ]

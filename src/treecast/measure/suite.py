@@ -1,0 +1,91 @@
+"""All cells of a workload: every engine and peer at every number of queries, its answers compared with those of `auto`.
+
+`auto` always runs, as the judge; its row is shown if it was asked for. Each cell is a process of its own, and what goes
+wrong in it is a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from treecast.measure.answers import Answers, differences
+from treecast.measure.cell import Cell, Effort, Inputs
+from treecast.measure.peers import PEERS
+from treecast.measure.process import run, written
+
+JUDGE = "auto"
+EXAMPLES_MAX = 3
+
+Watch = Callable[[int, int, str], None]
+"""(cells done, cells in all, what comes next)"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured: `sizes` are numbers of queries, each a beginning of those in the inputs."""
+
+    workload: str
+    inputs: Inputs
+    sizes: Sequence[int]
+    engines: Sequence[str]
+    peers: Sequence[str]
+    effort: Effort
+
+    @property
+    def names(self) -> list[str]:
+        """Engines and peers, each once, the judge first if it is there."""
+        names = list(dict.fromkeys([*self.engines, *self.peers]))
+        if any(PEERS[name].on_spark for name in self.peers) and "spark-treecast" not in names:
+            names.append("spark-treecast")
+        return sorted(names, key=lambda name: name != JUDGE)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell, and where its answers differ from the judge's."""
+
+    workload: str
+    cell: Cell
+    peer: bool
+    wrong: int = 0
+    """How many pairs of document and query."""
+    examples: tuple[str, ...] = ()
+
+    @property
+    def bad(self) -> bool:
+        """Something that must not happen: a wrong answer or a breakdown."""
+        return self.wrong > 0 or self.cell.broken
+
+
+def measure_all(plan: Plan, watch: Watch = lambda done, total, name: None) -> Iterator[Row]:
+    """The rows, size by size, as they come."""
+    names = plan.names
+    total, done = len(names) * len(plan.sizes), 0
+    with written(plan.inputs) as directory:
+        for size in plan.sizes:
+            judged: Answers | None = None
+            if JUDGE not in names:
+                watch(done, total, f"{JUDGE}, {size:,} queries, for its answers")
+                judge, judged = run(JUDGE, directory, plan.effort, queries=size)
+                if judged is None:
+                    yield _row(plan, judge, None, None)
+            for name in names:
+                watch(done, total, f"{name}, {size:,} queries")
+                cell, answers = run(name, directory, plan.effort, queries=size)
+                judged = answers if name == JUDGE else judged
+                done += 1
+                yield _row(plan, cell, judged, answers)
+    watch(done, total, "")
+
+
+def _row(plan: Plan, cell: Cell, judged: Answers | None, answers: Answers | None) -> Row:
+    wrong = differences(judged, answers) if judged is not None and answers is not None else []
+    examples = [f"document {document}, {plan.inputs.queries[query]}" for document, query in wrong[:EXAMPLES_MAX]]
+    return Row(plan.workload, cell, cell.engine in PEERS, len(wrong), tuple(examples))
+
+
+def cell_of(rows: Sequence[Row], name: str, queries: int) -> Cell | None:
+    """The cell of that name at this number of queries, if it has figures."""
+    cells = [row.cell for row in rows if (row.cell.engine, row.cell.queries) == (name, queries)]
+    return cells[0] if cells and not cells[0].failure else None
