@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -340,10 +342,17 @@ def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("treecast bench my.dtd" in line for line in shown)
 
 
+def test_the_guide_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    options = set(re.findall(r"^  (--[a-z]+)", capsys.readouterr().out, re.MULTILINE))
+    page = (Path(__file__).parent.parent / "docs" / "guide" / "bench.md").read_text()
+    assert {*re.findall(r"^\| `(--[a-z]+)`", page, re.MULTILINE), "--data", "--quiet"} == options
+    assert set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE)) == set(NAMES)
+
+
 def test_bench_does_not_slow_the_other_verbs_down() -> None:
     """Nothing that only measuring needs is imported with the command line."""
-    import subprocess
-
     told = (
         "import sys, treecast.cli; print(sorted(m for m in sys.modules if m.startswith(('treecast.measure', 'lxml'))))"
     )

@@ -77,7 +77,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     )
     option("--seed", metavar="N", type=int, default=0, help="equal seeds draw the same (default 0)")
     option("--budget", metavar="SECONDS", type=_seconds, help=f"for one engine and one step (default {BUDGET:g})")
-    option("--output", metavar="DIR", default="bench-results", help="where files go (default bench-results)")
+    option("--output", metavar="DIR", default="results/bench", help="where files go (default results/bench)")
     option("--quick", action="store_true", help="less of everything: 1000 queries, 40 documents, a budget of 2 s")
     option("--quiet", action="store_true", help="no progress and notes on stderr")
     parser.set_defaults(run=lambda options: run(parser, options))

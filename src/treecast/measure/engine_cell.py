@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH_DOCUMENTS_MAX = 100
 PASS_SECONDS_MIN = 0.02  # of a warm pass: shorter ones measure the call more than the documents
-SPLIT_PASSES_MIN = 3
+SPLIT_SECONDS, SPLIT_PASSES_MIN = 0.2, 3  # of a pass that tells where the time goes, and how many there are at least
 PAIRS_MAX = 5_000_000
 # Shares of the budget, by phase, as they begin: what is over by then ends the phase before.
 FIRST_UNTIL, LEARN_UNTIL, UNSEEN_UNTIL, WARM_UNTIL, SPLIT_UNTIL = 0.15, 0.3, 0.6, 0.8, 0.95
@@ -151,7 +151,7 @@ def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch
     limits = Limits().native()
     parse: list[Seconds] = []
     inside: list[float] = []
-    few = documents[: max(1, int(PASS_SECONDS_MIN / max(warm[0].wall, 1e-9) * len(documents)))]
+    few = documents[: max(1, int(SPLIT_SECONDS / max(warm[0].wall, 1e-9) * len(documents)))]
     while len(inside) < effort.passes and (len(inside) < SPLIT_PASSES_MIN or stopwatch.before(SPLIT_UNTIL)):
         parse.append(clock(lambda: _native.read_many(documents, limits)))
         inside.append(_inside(index, few))

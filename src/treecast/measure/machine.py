@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 from importlib import metadata
@@ -34,9 +35,10 @@ def versions() -> dict[str, str]:
 
 
 def describe() -> list[str]:
-    """Two lines for people."""
+    """For people: the machine, the system and the day; the versions."""
     load = os.getloadavg()[0]
     return [
-        f"{processor()}, {os.cpu_count()} CPUs, load {load:.1f}, {platform.system()} {platform.release()}",
+        f"{processor()}, {os.cpu_count()} CPUs, load {load:.1f}, {platform.system()} {platform.release()}, "
+        f"{datetime.date.today().isoformat()}",
         ", ".join(f"{name} {version}" for name, version in versions().items()),
     ]

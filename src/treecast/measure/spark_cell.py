@@ -7,9 +7,9 @@ measured apart; only what the queries add to it is scaled up from a sample to al
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from treecast.index import Index
 from treecast.measure.answers import Answers
@@ -19,9 +19,10 @@ from treecast.measure.seconds import Seconds, clock, tree_clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
-    Ask = Callable[[DataFrame, Inputs, Sequence[int]], DataFrame]
+# pyspark's, which only treecast.spark imports.
+DataFrame: TypeAlias = Any
+SparkSession: TypeAlias = Any
 
 PROBED = 20
 FILES = 2
