@@ -234,11 +234,39 @@ Bindings to_bindings(nb::dict namespaces) {
     return bindings;
 }
 
-nb::tuple subscription_tuple(Index& index, const Store::Subscription& s) {
-    Settings settings = index.store().settings_of(s.settings);
+nb::dict namespaces_of(const Settings& settings) {
     nb::dict namespaces;
     for (const auto& [prefix, uri] : settings.bindings) namespaces[nb::str(prefix.data(), prefix.size())] = nb::str(uri.data(), uri.size());
-    return nb::make_tuple(s.id, s.text, namespaces, settings.ordered, settings.deliver == 1);
+    return namespaces;
+}
+
+nb::tuple settings_tuple(const Settings& settings) {
+    return nb::make_tuple(namespaces_of(settings), settings.ordered, settings.deliver == 1);
+}
+
+nb::tuple subscription_tuple(Index& index, const Store::Subscription& s) {
+    Settings settings = index.store().settings_of(s.settings);
+    return nb::make_tuple(s.id, s.text, namespaces_of(settings), settings.ordered, settings.deliver == 1);
+}
+
+// All subscriptions that are there, in their order: ids, texts, the number of the settings of each, and the settings.
+nb::tuple all_subscriptions(Index& index) {
+    std::shared_ptr<const View> view = index.store().view();
+    std::vector<uint32_t> slots;
+    for (uint32_t slot = 0; slot < view->slots; ++slot) {
+        uint32_t death = std::atomic_ref<uint32_t>(view->deaths[slot]).load(std::memory_order_relaxed);
+        if (death == 0 || death > view->version) slots.push_back(slot);
+    }
+    std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return view->order_of(a) < view->order_of(b); });
+    nb::list ids, texts, numbers, settings;
+    for (uint32_t slot : slots) {
+        std::string_view id = view->id(slot), text = view->text(slot);
+        ids.append(nb::str(id.data(), id.size()));
+        texts.append(nb::str(text.data(), text.size()));
+        numbers.append(view->slot_settings[slot]);
+    }
+    for (const Settings& one : *view->settings) settings.append(settings_tuple(one));
+    return nb::make_tuple(ids, texts, numbers, settings);
 }
 
 }  // namespace
@@ -306,6 +334,7 @@ void bind_index(nb::module_& m) {
         }, nb::arg("id"))
         .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
+        .def("subscriptions", &all_subscriptions, "(ids, queries, numbers of settings, settings), in their order.")
         .def("match", &match_one, nb::arg("document"))
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"),
              nb::arg("timed") = false)

@@ -1,6 +1,7 @@
 // The query parser for Python: parse, the syntax tree as tuples, and a batch for measuring.
 #include "bindings.hpp"
 #include "query.hpp"
+#include "query_facts.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -129,6 +130,42 @@ size_t parse_count(const std::vector<std::string>& texts) {
     return count;
 }
 
+nb::list text_list(const NumberedTexts& texts) {
+    nb::list out;
+    for (const std::string* text : texts.texts()) out.append(text_object(*text));
+    return out;
+}
+
+template <class T>
+nb::bytes to_bytes(const std::vector<T>& numbers) { return nb::bytes(numbers.data(), numbers.size() * sizeof(T)); }
+
+// The facts of an Arrow array of queries, given by its addresses (large_string), under the bindings that `codes` name:
+// uint32, or 0 where all have the first. The fields of QueryFacts, numbers as bytes.
+nb::tuple query_facts(size_t count, uintptr_t ends, uintptr_t bytes, uintptr_t codes,
+                      const std::vector<std::vector<std::pair<std::string, std::string>>>& bindings) {
+    const auto* places = reinterpret_cast<const int64_t*>(ends);
+    const auto* texts = reinterpret_cast<const char*>(bytes);
+    const auto* numbers = reinterpret_cast<const uint32_t*>(codes);
+    QueryFacts facts;
+    std::string_view text;
+    try {
+        nb::gil_scoped_release released;
+        Query query;
+        for (const Bindings& used : bindings) check_bindings(used);
+        for (size_t i = 0; i < count; ++i) {
+            text = {texts + places[i], static_cast<size_t>(places[i + 1] - places[i])};
+            parse_query(text, bindings.at(numbers ? numbers[i] : 0), query);
+            facts.add(query);
+        }
+    } catch (const Failure& failure) {
+        raise(failure, text.substr(0, failure.position + failure.length + 512));
+    }
+    return nb::make_tuple(text_list(facts.names), to_bytes(facts.roots), to_bytes(facts.required_ends), to_bytes(facts.required),
+                          text_list(facts.skeletons), to_bytes(facts.skeleton_ends), to_bytes(facts.skeleton),
+                          text_list(facts.patterns), text_list(facts.values), to_bytes(facts.pair_ends),
+                          to_bytes(facts.pair_pattern), to_bytes(facts.pair_value));
+}
+
 }  // namespace
 
 void bind_query(nb::module_& m) {
@@ -141,6 +178,8 @@ void bind_query(nb::module_& m) {
     m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"),
           "UTF-8 text and (prefix, URI) pairs to a Query.");
     m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
+    m.def("query_facts", &query_facts, nb::arg("count"), nb::arg("ends"), nb::arg("bytes"), nb::arg("codes"),
+          nb::arg("bindings"), "What many queries say of the documents that they can match: see native/query_facts.hpp.");
 }
 
 }  // namespace treecast

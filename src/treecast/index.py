@@ -30,7 +30,7 @@ from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_en
 from treecast.errors import DocumentError, QueryError, SnapshotError
 from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Stats, Subscription
-from treecast.subscriptions import LISTED_MAX, add_reporting, addresses, all_refused, from_arrow, from_items
+from treecast.subscriptions import FIELDS, LISTED_MAX, add_reporting, addresses, all_refused, from_arrow, from_items
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,6 +170,26 @@ class Index:
         """The subscription as it was added."""
         name, query, namespaces, ordered, elements = self._native.find(id)
         return Subscription(name, query, namespaces, ordered, "elements" if elements else "document")
+
+    def subscriptions(self) -> pa.Table:
+        """All of them, in the order of addition, with the columns that add_many takes; namespaces are complete."""
+        import pyarrow as pa
+
+        ids, queries, numbers, settings = self._native.subscriptions()
+        kinds = pa.map_(pa.string(), pa.string()), pa.bool_(), pa.string()
+        codes = pa.array(numbers, pa.uint32())
+        rows = [
+            (list(bound.items()), ordered, "elements" if whole else "document") for bound, ordered, whole in settings
+        ]
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+        taken = [column.take(codes) for column in columns]
+        return pa.table([pa.array(ids, pa.string()), pa.array(queries, pa.string()), *taken], names=list(FIELDS))
+
+    def part(self, subscriptions: Subscriptions) -> Index:
+        """An index with the settings of this one and these subscriptions: for those who divide one into several."""
+        index = Index(engine=self.engine, namespaces=self._namespaces, limits=self._limits, entities=self._entities)
+        index.add_many(subscriptions)
+        return index
 
     def __repr__(self) -> str:
         return f"<Index of {len(self)} subscriptions>"
