@@ -34,7 +34,11 @@ ROOMS: dict[str, set[str]] = {
     "engines": CORE,
     "explain": {"errors", "model", "document", "_native"},
     "index": CORE | {"engines", "explain", "subscriptions"},
-    "spark": {"errors", "model", "document", "index", "subscriptions", "records", "sample", "version", "report"},
+    "placement": CORE | {"subscriptions", "index"},
+    "spark": {
+        *{"errors", "model", "document", "index", "subscriptions", "records", "sample", "version", "report"},
+        "placement",
+    },
     "records": {"errors", "document", "_native"},
     "report": {"errors"},
     "workload": {"errors", "model", "query"},

@@ -1,0 +1,261 @@
+"""From many expressions a small set that covers them (X8), chosen by what documents look like.
+
+Theory of operation. Each query is reduced to the plain path of each of its branches (its *skeletons*, see `facts`),
+which covers it. A skeleton has *generalisations* that cover it in turn by construction: its prefixes, its suffixes
+behind `//`, each of its names behind `//`, and `/*`. Choosing few of them so that every skeleton is covered is a set
+cover, where a generalisation costs a fixed price for being there, and the share of documents that it alone would
+forward. The greedy choice, best ratio of cost to skeletons newly covered first, is repeated with a higher price until
+the set is small enough; with `/*` as the last resort any size can be met. Selectivities come from a sample of
+documents, matched with all generalisations at once by an index of them.
+
+There are never false negatives; what the small set forwards in vain is reported.
+
+Source: XTrie, "Generating intermediate filters", which refers to its authors' tree pattern aggregation. We differ:
+paths instead of tree patterns, and set cover instead of pairwise least upper bounds, because both hold for a million.
+
+    >>> found = aggregate([("1", "/a/b/c"), ("2", "/a/b/d[@x = 1]"), ("3", "/z")], filters_max=2)
+    >>> len(found.filters), found.expressions
+    (2, 3)
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from treecast.document import Bytes, EntityTexts, Limits
+from treecast.index import Index
+from treecast.placement.facts import Survey, survey
+
+if TYPE_CHECKING:
+    from treecast.placement.facts import Subscriptions
+
+ANYTHING = "/*"
+SOURCES_MAX = 20_000  # distinct paths whose generalisations are weighed; of more, prefixes are taken first
+DOCUMENTS_MAX = 256  # of the sample
+FILTERS_MAX = 100
+_STEP = re.compile(r"(//?)(\*\[local-name\(\) = '[^']*'\]|[^/\[]+)")
+_PRICES = (1e-6, 1e3)  # the lowest and the highest
+_HALVINGS = 8
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A covering set, and how good it is."""
+
+    filters: tuple[str, ...]
+    covering: Mapping[str, str]
+    """For each skeleton the filter that covers it."""
+    expressions: int
+    """Subscriptions that were aggregated."""
+    documents: int
+    """Documents of the sample that could be read."""
+    wanted: int
+    """Of them, those that match one of the expressions."""
+    forwarded: int
+    """Those that match one of the filters."""
+
+    @property
+    def shrinkage(self) -> float:
+        """How many expressions there are for each filter."""
+        return self.expressions / max(1, len(self.filters))
+
+    @property
+    def false_forwards(self) -> float:
+        """The share of the documents that are forwarded in vain."""
+        return (self.forwarded - self.wanted) / max(1, self.documents)
+
+    @property
+    def precision(self) -> float:
+        """The share of the forwarded documents that somebody wants."""
+        return self.wanted / self.forwarded if self.forwarded else 1.0
+
+    def describe(self) -> str:
+        """A sentence for people."""
+        return (
+            f"{self.expressions} expressions are covered by {len(self.filters)} filters ({self.shrinkage:.0f} to 1); "
+            f"of {self.documents} documents {self.wanted} are wanted and {self.forwarded} forwarded, "
+            f"a precision of {self.precision:.1%}."
+        )
+
+
+class Selectivity:
+    """Which documents of a sample match an expression: bits of an integer, the first document the lowest."""
+
+    def __init__(
+        self, documents: Sequence[Bytes] = (), *, limits: Limits | None = None, entities: EntityTexts = None
+    ) -> None:
+        self._settings = {"limits": limits, "entities": entities}
+        step = max(1, len(documents) // DOCUMENTS_MAX)
+        sample = list(documents[::step][:DOCUMENTS_MAX])
+        empty = Index(limits=limits, entities=entities)
+        bad = {row for row, _ in empty.match_part(sample, report=True).rejected} if sample else set()
+        self.documents = [document for row, document in enumerate(sample) if row not in bad]
+        self._known: dict[str, int] = {}
+
+    def learn(self, filters: Iterable[str]) -> None:
+        """Match the expressions that are not known yet, all at once."""
+        new = list(dict.fromkeys(text for text in filters if text not in self._known))
+        bits = [0] * len(new)
+        if new and self.documents:
+            index = Index(limits=self._settings["limits"], entities=self._settings["entities"])  # type: ignore[arg-type]
+            index.add_many([(str(number), text) for number, text in enumerate(new)])
+            for place, document in enumerate(self.documents):
+                for number in index.match(document):
+                    bits[int(number)] |= 1 << place
+        self._known.update(zip(new, bits, strict=True))
+
+    def bits(self, text: str) -> int:
+        """The documents that match an expression that was learnt."""
+        return self._known[text]
+
+
+def generalisations(path: str) -> list[str]:
+    """Plain paths that cover a plain path, itself first, by construction; `/*` is the last."""
+    steps = _STEP.findall(path)
+    texts = [path]
+    texts += ["".join(slash + test for slash, test in steps[:end]) for end in range(len(steps) - 1, 0, -1)]
+    tails = ["".join(slash + test for slash, test in steps[begin:]) for begin in range(len(steps))]
+    texts += [tail if tail.startswith("//") else "/" + tail for tail in tails]
+    texts += ["//" + test for _, test in steps if test != "*"]
+    return [*dict.fromkeys(text for text in texts if text not in ("//*", ANYTHING)), ANYTHING]
+
+
+def aggregate(
+    subscriptions: Subscriptions,
+    *,
+    documents: Sequence[Bytes] = (),
+    filters_max: int = FILTERS_MAX,
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
+) -> Aggregate:
+    """At most `filters_max` expressions that together cover all subscriptions; `documents` are a sample."""
+    if filters_max < 1:
+        raise ValueError(f"filters_max must be 1 or more, not {filters_max}")
+    given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
+    found = survey(given, namespaces)
+    selectivity = Selectivity(documents, limits=limits, entities=entities)
+    covering = cover(found.skeletons, selectivity, filters_max)
+    filters = tuple(dict.fromkeys(covering.values()))
+    exact = Index(namespaces=namespaces, limits=limits, entities=entities)
+    if selectivity.documents:
+        exact.add_many(given)
+    wanted = sum(bool(exact.match(document)) for document in selectivity.documents)
+    forwarded = 0
+    for text in filters:
+        forwarded |= selectivity.bits(text)
+    return Aggregate(filters, covering, len(found), len(selectivity.documents), wanted, forwarded.bit_count())
+
+
+def cover(paths: Iterable[str], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
+    """For each path the filter that covers it, with at most `filters_max` filters."""
+    distinct = list(dict.fromkeys(paths))
+    sources = _prefixes(distinct) if len(distinct) > SOURCES_MAX else {path: path for path in distinct}
+    sources = {path: ANYTHING if source == "//*" else source for path, source in sources.items()}
+    kept = list(dict.fromkeys(sources.values()))
+    options = {source: generalisations(source) for source in kept}
+    covered_by: dict[str, list[str]] = {}
+    for source, texts in options.items():
+        for text in texts:
+            covered_by.setdefault(text, []).append(source)
+    # What covers one source only is worth no more than that source itself.
+    own = set(kept)
+    candidates = {text: sources for text, sources in covered_by.items() if len(sources) > 1 or text in own}
+    selectivity.learn([*candidates, ANYTHING])
+    chosen = _within(kept, candidates, selectivity, filters_max)
+    return {path: chosen[source] for path, source in sources.items()}
+
+
+def _within(
+    sources: list[str], candidates: Mapping[str, list[str]], selectivity: Selectivity, filters_max: int
+) -> dict[str, str]:
+    """The greedy choice at the lowest price, of those tried, that gives few enough filters."""
+    low, high = _PRICES
+    chosen = _greedy(sources, candidates, selectivity, low, len(sources) + 1)
+    if len(set(chosen.values())) <= filters_max:
+        return chosen
+    best = _greedy(sources, candidates, selectivity, high, filters_max)
+    for _ in range(_HALVINGS):
+        price = (low * high) ** 0.5
+        chosen = _greedy(sources, candidates, selectivity, price, len(sources) + 1)
+        if len(set(chosen.values())) <= filters_max:
+            best, high = chosen, price
+        else:
+            low = price
+    return best
+
+
+def _prefixes(paths: list[str]) -> dict[str, str]:
+    """For each path a prefix of it, as long as it may be so that not too many differ."""
+    split = {path: _STEP.findall(path) for path in paths}
+    length = max(map(len, split.values()))
+    while True:
+        length -= 1
+        cut = {path: "".join(slash + test for slash, test in steps[:length]) for path, steps in split.items()}
+        if length <= 1 or len(set(cut.values())) <= SOURCES_MAX:
+            return cut
+
+
+def _greedy(
+    sources: list[str],
+    candidates: Mapping[str, list[str]],
+    selectivity: Selectivity,
+    price: float,
+    filters_max: int,
+) -> dict[str, str]:
+    forwarded = 0
+    for source in sources:
+        forwarded |= selectivity.bits(source)
+    own = set(sources)
+    weight = 1.0 / (len(selectivity.documents) + 1)
+    left = set(sources)
+    chosen: dict[str, str] = {}
+
+    def rate(text: str) -> float:
+        gain = sum(source in left for source in candidates[text])
+        if not gain:
+            return float("inf")
+        if text in own:
+            return price / gain
+        # One document more than the sample has, of which a path with many names matches little: breaks ties, and is
+        # all there is to go by where there is no sample.
+        named = sum(test != "*" for _, test in _STEP.findall(text))
+        extra = (selectivity.bits(text) & ~forwarded).bit_count() + 0.5**named
+        return float(price + extra * weight) / gain
+
+    heap = [(rate(text), text) for text in candidates]
+    heapq.heapify(heap)
+    filters = 0
+    while left:
+        if filters == filters_max - 1:
+            return chosen | dict.fromkeys(left, _narrowest(left, candidates, selectivity))
+        known, text = heapq.heappop(heap)
+        now = rate(text)
+        if now > known and heap and now > heap[0][0]:
+            if now < float("inf"):
+                heapq.heappush(heap, (now, text))
+            continue
+        taken = [source for source in candidates[text] if source in left]
+        if not taken:
+            continue
+        filters += 1
+        chosen |= dict.fromkeys(taken, text)
+        left.difference_update(taken)
+        forwarded |= selectivity.bits(text)
+    return chosen
+
+
+def _narrowest(left: set[str], candidates: Mapping[str, list[str]], selectivity: Selectivity) -> str:
+    """Of what covers all that is left, the one that the fewest documents match."""
+    some = next(iter(left))
+    fitting = [text for text in generalisations(some) if left <= set(candidates.get(text, ()))]
+    return min(fitting, key=lambda text: (selectivity.bits(text).bit_count(), text), default=ANYTHING)
+
+
+def of_survey(found: Survey, rows: Iterable[int], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
+    """For the skeletons of some subscriptions the filters that cover them."""
+    return cover((text for row in rows for text in found.skeletons_of(row)), selectivity, filters_max)

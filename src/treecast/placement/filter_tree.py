@@ -1,0 +1,133 @@
+"""A live tree of coarse filters: what a placement needs that sends documents on by what they contain.
+
+Each subscription relies on a *chain*: for every branch on the way down to its shard one filter (or several, of which a
+matching document matches one) that covers it. Subscriptions with the same chain are counted together; a filter stays as
+long as a chain uses it. One index holds the filters of the whole tree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from treecast.document import EntityTexts, Limits
+from treecast.index import Index
+from treecast.placement.members import Members
+from treecast.placement.router import Branch, ByFilters
+
+
+class Chain(NamedTuple):
+    """Where subscriptions are, and what brings documents there."""
+
+    shard: int
+    uses: tuple[tuple[int, str], ...]
+    """(branch, filter), from the top down."""
+
+
+@dataclass
+class _Branch:
+    parent: int
+    shard: int | None
+    always: bool
+    uses: Counter[str]
+
+
+class FilterTree:
+    """Branches, the filters that lead into them, and the subscriptions that rely on those."""
+
+    def __init__(self, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
+        self.members = Members()  # the groups are numbers of chains
+        self._branches: list[_Branch] = []
+        self._chains: dict[Chain, int] = {}
+        self._chain_list: list[Chain] = []
+        self._index = Index(limits=limits, entities=entities)
+        self._numbers: dict[str, int] = {}  # of the filters in use
+        self._used: Counter[str] = Counter()  # by how many branches
+        self._next = 0
+        self._router: ByFilters | None = None
+
+    def branch(self, parent: int, *, shard: int | None = None, always: bool = False) -> int:
+        """A new branch below another (-1: at the top); with `always` every document of its parent goes on to it."""
+        self._branches.append(_Branch(parent, shard, always, Counter()))
+        self._router = None
+        return len(self._branches) - 1
+
+    def open(self, branch: int) -> None:
+        """From now on every document of its parent goes on to this branch."""
+        self._branches[branch].always = True
+        self._router = None
+
+    def filters_of(self, branch: int) -> Counter[str]:
+        """The filters of a branch, with the number of chains that use each."""
+        return self._branches[branch].uses
+
+    def filters(self) -> int:
+        """How many distinct filters there are."""
+        return len(self._numbers)
+
+    def enter(self, ids: Sequence[str], chains: Sequence[Chain]) -> None:
+        """Add subscriptions that `members.check_new` has let pass."""
+        groups = []
+        for chain in chains:
+            number = self._chains.get(chain)
+            if number is None:
+                number = self._chains[chain] = len(self._chain_list)
+                self._chain_list.append(chain)
+            groups.append(number)
+        fresh = [number for number in dict.fromkeys(groups) if not self.members.sizes[number]]
+        self.members.enter(ids, groups)
+        new: list[str] = []
+        for number in fresh:
+            for branch, text in self._chain_list[number].uses:
+                uses = self._branches[branch].uses
+                if not uses[text]:
+                    self._used[text] += 1
+                    if text not in self._numbers:
+                        self._numbers[text] = self._next
+                        self._next += 1
+                        new.append(text)
+                uses[text] += 1
+        self._index.add_many([(str(self._numbers[text]), text) for text in new])
+        if fresh:
+            self._router = None
+
+    def remove(self, id: str) -> Chain:
+        """Take a subscription out, and the filters that it alone needed."""
+        number = self.members.remove(id)
+        chain = self._chain_list[number]
+        if not self.members.sizes[number]:
+            self._router = None
+            for branch, text in chain.uses:
+                uses = self._branches[branch].uses
+                uses[text] -= 1
+                if not uses[text]:
+                    del uses[text]
+                    self._used[text] -= 1
+                    if not self._used[text]:
+                        del self._used[text]
+                        self._index.remove(str(self._numbers.pop(text)))
+        return chain
+
+    def chain(self, id: str) -> Chain:
+        """The chain of a subscription; a KeyError if there is none."""
+        return self._chain_list[self.members.group(id)]
+
+    def shard_sizes(self) -> Counter[int]:
+        """How many subscriptions each shard holds."""
+        sizes: Counter[int] = Counter()
+        for number, count in self.members.sizes.items():
+            sizes[self._chain_list[number].shard] += count
+        return sizes
+
+    def router(self) -> ByFilters:
+        """The tree as it is now. It routes with the live index: ask again after changes."""
+        if self._router is None:
+            filters = {number: text for text, number in self._numbers.items()}
+            branches = tuple(
+                Branch(b.parent, None if b.always else frozenset(self._numbers[text] for text in b.uses), b.shard)
+                for b in self._branches
+            )
+            self._router = ByFilters(filters, branches, self._index)
+        return self._router

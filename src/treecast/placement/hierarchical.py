@@ -1,0 +1,264 @@
+"""Coarse covering filters above, exact ones at the leaves (X6): XTrie's hierarchy of routers.
+
+Theory of operation. Subscriptions are divided step by step, so that each part can be told by a few coarse filters and
+most documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
+schema or found in a sample of documents; then by the rarest name that a query needs. A division is made as long as a
+part is worth more than one shard, where what it is worth is the number of its subscriptions times the share of the
+documents that come there; light parts share a shard. What no name divides any further is shared out by the text of the
+query. Each leaf is guarded by an aggregate of what it holds (`aggregate`), so a document must pass one filter per level
+and then one of the leaf's. Queries without a root of their own are a part that every document enters; their leaves are
+guarded all the same.
+
+A router is one index of all filters of all levels: they are matched in one pass, and the tree is walked in their
+answers.
+
+Later subscriptions go down the same divisions: to the part that their names lead to, or, with a name that is new, to
+the lightest. A leaf's guards grow by what is new to them, up to twice `filters_max`; beyond, they become coarser.
+
+Source: XTrie, "Hierarchical XTrie". We differ: names are local names; a level is passed by matching, not by a machine
+of its own; the third division is ours.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from treecast.document import Bytes, EntityTexts, Limits
+from treecast.model import Subscription
+from treecast.placement.aggregate import ANYTHING, Selectivity, generalisations, of_survey
+from treecast.placement.dimension import allot
+from treecast.placement.exclusive import exclusive_sets, name_sets
+from treecast.placement.facts import Survey, survey
+from treecast.placement.filter_tree import Chain, FilterTree
+from treecast.placement.placement import check_shards
+from treecast.placement.root_name import root_name
+from treecast.placement.router import Route, Router
+
+if TYPE_CHECKING:
+    from treecast.placement.facts import Subscriptions
+
+DIVISIONS = ("root", "exclusive", "name", "text")
+_OTHERS = ""  # the part of what has no such name
+
+
+@dataclass
+class _Part:
+    """A branch of the tree and how it is divided: into parts by key, into parts by text, or not at all (a leaf)."""
+
+    branch: int
+    leaf: int = -1  # of a leaf: the branch below it, with its guards
+    division: int = 0  # of DIVISIONS; a leaf has a shard instead
+    shard: int | None = None
+    parts: list[_Part] = field(default_factory=list)
+    by_key: dict[str, int] = field(default_factory=dict)
+    held: int = 0
+    """How many subscriptions were ever sent there: what is lightest."""
+    guards: dict[str, str] = field(default_factory=dict)
+    """Of a leaf: for a skeleton the filter that covers it."""
+
+
+class Hierarchical:
+    """A tree of filters over shards, grown from the first subscriptions that are added.
+
+    `documents` is a sample of what will come. `exclusive` are sets of element names that never meet, if a schema says
+    so; otherwise they are found in the sample. `levels` is how many times subscriptions are divided, at most
+    four: by root, by exclusive names, by single names, by text. `filters_max` bounds the guards of one leaf.
+    """
+
+    name = "hierarchical"
+
+    def __init__(
+        self,
+        shards: int,
+        *,
+        documents: Sequence[Bytes] = (),
+        exclusive: Sequence[Collection[str]] | None = None,
+        levels: int = 4,
+        filters_max: int = 32,
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        entities: EntityTexts = None,
+    ) -> None:
+        self.shards = check_shards(shards)
+        if not 1 <= levels <= len(DIVISIONS):
+            raise ValueError(f"levels must be from 1 to {len(DIVISIONS)}, not {levels}")
+        if filters_max < 1:
+            raise ValueError(f"filters_max must be 1 or more, not {filters_max}")
+        self._namespaces = dict(namespaces or {})
+        self._divisions = (*DIVISIONS[: levels - 1], "text") if levels < len(DIVISIONS) else DIVISIONS
+        self._filters_max = filters_max
+        self._tree = FilterTree(limits=limits, entities=entities)
+        self._selectivity = Selectivity(documents, limits=limits, entities=entities)
+        seen = name_sets(self._selectivity.documents, limits=limits, entities=entities)
+        self._documents = max(1, len(seen))
+        self._name_counts = Counter(name for names in seen for name in names)
+        self._root_counts = Counter(root_name(document) or "" for document in self._selectivity.documents)
+        sets = exclusive_sets(seen) if exclusive is None else [frozenset(names) for names in exclusive]
+        self._set_of = {name: str(number) for number, names in enumerate(sets) for name in names}
+        self._set_counts = Counter(str(n) for n, names in enumerate(sets) for met in seen if not names.isdisjoint(met))
+        self._top: _Part | None = None
+
+    # -- the interface
+
+    def add_many(self, subscriptions: Subscriptions) -> None:
+        """See Placement."""
+        found = survey(subscriptions, self._namespaces)
+        self._tree.members.check_new(found.ids)
+        if self._top is None and len(found):
+            self._top = self._grow(found)
+        self._tree.enter(found.ids, [self._descend(found, row) for row in range(len(found))])
+
+    def add(self, id: str, query: str, *, namespaces: Mapping[str, str] | None = None) -> tuple[int, ...]:
+        """See Placement."""
+        self.add_many([Subscription(id, query, namespaces or {})])
+        return self.holders(id)
+
+    def remove(self, id: str) -> tuple[int, ...]:
+        """See Placement."""
+        return (self._tree.remove(id).shard,)
+
+    def holders(self, id: str) -> tuple[int, ...]:
+        """See Placement."""
+        return (self._tree.chain(id).shard,)
+
+    def route(self, documents: Sequence[Bytes]) -> list[Route]:
+        """See Placement."""
+        return self.router().route(documents)
+
+    def router(self) -> Router:
+        """See Placement."""
+        return self._tree.router()
+
+    def describe(self) -> str:
+        """See Placement."""
+        sizes = self._tree.shard_sizes()
+        return (
+            f"{len(self)} subscriptions on {len(+sizes)} of {self.shards} shards, divided by "
+            f"{', '.join(self._divisions)} as far as needed; {self._tree.filters()} filters lead there, "
+            f"with {len(set(self._set_of.values()))} sets of element names that rarely meet."
+        )
+
+    def __len__(self) -> int:
+        return len(self._tree.members)
+
+    # -- growing
+
+    def _grow(self, found: Survey) -> _Part:
+        self._free = 0  # the next shard
+        top = _Part(-1)
+        self._divide(found, list(range(len(found))), top, 0, self.shards)
+        return top
+
+    def _divide(self, found: Survey, rows: list[int], part: _Part, division: int, shards: int) -> None:
+        if shards == 1:
+            self._end(found, rows, part)
+            return
+        kind = self._divisions[division]
+        part.division = division
+        if kind == "text":
+            for number in range(shards):
+                mine = [row for row in rows if zlib.crc32(found.queries[row].encode()) % shards == number]
+                part.parts.append(_Part(part.branch))
+                self._end(found, mine, part.parts[-1])
+            return
+        keyed: dict[str, list[int]] = {}
+        for row in rows:
+            keyed.setdefault(self._key(kind, found, row), []).append(row)
+        loads = {key: len(mine) * self._frequency(kind, key) for key, mine in keyed.items()}
+        for keys, count in allot(loads, shards):
+            always = _OTHERS in keys
+            child = _Part(self._tree.branch(part.branch, always=always))
+            part.by_key |= dict.fromkeys(keys, len(part.parts))
+            part.parts.append(child)
+            self._divide(found, [row for key in keys for row in keyed[key]], child, division + 1, count)
+
+    def _end(self, found: Survey, rows: list[int], part: _Part) -> None:
+        part.shard = self._free
+        self._free += 1
+        part.leaf = self._tree.branch(part.branch, shard=part.shard)
+        part.guards = of_survey(found, rows, self._selectivity, self._filters_max)
+
+    # -- going down
+
+    def _descend(self, found: Survey, row: int) -> Chain:
+        part = self._top
+        assert part is not None
+        uses: list[tuple[int, str]] = []
+        while part.shard is None:
+            kind = self._divisions[part.division]
+            if kind == "text":
+                part = part.parts[zlib.crc32(found.queries[row].encode()) % len(part.parts)]
+                continue
+            key = self._key(kind, found, row)
+            place = part.by_key.get(key)
+            if place is None:
+                place = part.by_key[key] = self._lightest(part, key)
+            part = part.parts[place]
+            if key != _OTHERS:
+                uses.append((part.branch, self._filter(kind, found, row)))
+            part.held += 1
+        for skeleton in found.skeletons_of(row):
+            uses.append((part.leaf, self._guard(part, skeleton)))
+        return Chain(part.shard, tuple(dict.fromkeys(uses)))
+
+    def _lightest(self, part: _Part, key: str) -> int:
+        """Where a new key goes. Queries without a key may want any document: the branch is opened for all."""
+        lightest = min(range(len(part.parts)), key=lambda number: (part.parts[number].held, number))
+        if key == _OTHERS:
+            self._tree.open(part.parts[lightest].branch)
+        return lightest
+
+    def _guard(self, leaf: _Part, skeleton: str) -> str:
+        known = leaf.guards.get(skeleton)
+        if known is not None:
+            return known
+        there = self._tree.filters_of(leaf.leaf)
+        options = generalisations(skeleton)
+        fitting = next((text for text in options if text in there), None)
+        if fitting is None:
+            # While there is room the exact path; then the shortest prefix; at last what lets everything pass.
+            room = len(there) - self._filters_max
+            fitting = skeleton if room < 0 else options[-1] if room >= self._filters_max else _shortest(options)
+        return fitting
+
+    # -- names
+
+    def _key(self, kind: str, found: Survey, row: int) -> str:
+        if kind == "root":
+            return found.root(row) or _OTHERS
+        name = self._rarest(kind, found, row)
+        if name is None:
+            return _OTHERS
+        return self._set_of[name] if kind == "exclusive" else name
+
+    def _filter(self, kind: str, found: Survey, row: int) -> str:
+        """What covers a query, in the division by `kind`."""
+        if kind == "root":
+            return f"/*[local-name() = '{found.root(row)}']"
+        return f"//*[local-name() = '{self._rarest(kind, found, row)}']"
+
+    def _rarest(self, kind: str, found: Survey, row: int) -> str | None:
+        """Of the names that the query needs, the one that the fewest documents have."""
+        names = found.required(row)
+        if kind == "exclusive":
+            names = tuple(name for name in names if name in self._set_of)
+        return min(names, key=lambda name: (self._name_counts[name], name), default=None)
+
+    def _frequency(self, kind: str, key: str) -> float:
+        """The share of the documents that come to a part, never quite nothing."""
+        if key == _OTHERS or not self._selectivity.documents:
+            return 1.0
+        counts: dict[str, Counter[str]] = {
+            "root": self._root_counts,
+            "exclusive": self._set_counts,
+            "name": self._name_counts,
+        }
+        return (counts[kind][key] + 0.5) / (self._documents + 1)
+
+
+def _shortest(options: list[str]) -> str:
+    return min(options[:-1], key=len, default=ANYTHING)

@@ -1,0 +1,299 @@
+"""Partitioning by exclusiveness patterns (O11): queries that compare the same thing with different values go apart.
+
+Theory of operation. A *pattern* is a path and a target in it that queries compare with `=`. A document in which the
+target occurs once can only match queries of one value, so queries divided by that value are divided well. (1) Choosing
+patterns: all that occur are counted by the queries that have them; greedily the one is taken that covers the most
+queries not covered yet, over how often its target occurs in a document; then each chosen pattern whose target repeats
+gives way to one that repeats less, if coverage does not suffer. (2) Making partitions: the values of each chosen
+pattern are cut into K buckets that equally many queries ask for, and bucket i of every pattern is partition i. A query
+that has several of the patterns goes by one of them, which follows from its text, so that it can be found again.
+Queries without any are the "don't care" partition, the last one, which sees every document.
+
+A document goes to the partitions of the values that occur in it *and* are asked for: the router holds, for every
+pattern and value in use, the query `path[target = value]`, which covers all queries that went by it. So a value that
+repeats, or is written in another way ("1", "1.0"), is no problem.
+
+As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions uneven or the
+patterns cover too little (`worn`), `renew` chooses anew and tells what has to move.
+
+Source: ONYX, section 4.4. We differ: partitions are matched by values asked for, not by whole buckets, so fewer match;
+patterns come from the queries themselves, not from accepting states.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from treecast import _native
+from treecast.document import Bytes, EntityTexts, Limits
+from treecast.errors import DocumentError
+from treecast.model import Subscription
+from treecast.placement.aggregate import Selectivity
+from treecast.placement.facts import Pair, Survey, survey
+from treecast.placement.filter_tree import Chain, FilterTree
+from treecast.placement.placement import check_shards
+from treecast.placement.router import Route, Router
+
+if TYPE_CHECKING:
+    from treecast.placement.facts import Subscriptions
+
+PATTERNS_MAX = 10
+_WEIGHED_MAX = 200  # patterns whose repetition is looked at
+_SKEW_MAX = 2.0
+_UNCOVERED_MAX = 0.1  # how much the share of "don't care" may grow
+
+Value: TypeAlias = tuple[int, float, str]
+
+
+class Pattern(NamedTuple):
+    """A chosen pattern."""
+
+    path: str
+    """As a query: `/a/b/@x`, `/a/b`, `/a/b/text()`."""
+    covered: int
+    """Queries that have it."""
+    repetition: float
+    """How often it occurs in the documents that have it, on average; 1: at most once."""
+
+
+@dataclass
+class _Cut:
+    """The buckets of one pattern: values in their order, each with its partition."""
+
+    values: list[Value]
+    partitions: list[int]
+
+    def partition(self, value: Value) -> int:
+        """Of a value, or of its neighbour if it is new."""
+        return self.partitions[max(0, bisect_right(self.values, value) - 1)]
+
+
+class Pep:
+    """K partitions by the values of a few patterns, and one for the queries that have none of them.
+
+    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document; of others a sample of `documents`
+    tells. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
+    """
+
+    name = "pep"
+
+    def __init__(
+        self,
+        shards: int,
+        *,
+        documents: Sequence[Bytes] = (),
+        once: Collection[str] = (),
+        patterns_max: int = PATTERNS_MAX,
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        entities: EntityTexts = None,
+    ) -> None:
+        self.shards = check_shards(shards)
+        if patterns_max < 1:
+            raise ValueError(f"patterns_max must be 1 or more, not {patterns_max}")
+        self._patterns_max = patterns_max
+        self._namespaces = dict(namespaces or {})
+        self._once = frozenset(once)
+        self._documents = Selectivity(documents, limits=limits, entities=entities).documents
+        self._settings = {"limits": limits, "entities": entities}
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self._tree = FilterTree(**self._settings)  # type: ignore[arg-type]
+        for shard in range(self.shards - 1):
+            self._tree.branch(-1, shard=shard)
+        self._rest = self._tree.branch(-1, shard=self.shards - 1)
+        self._cuts: dict[str, _Cut] = {}
+        self.patterns: tuple[Pattern, ...] = ()
+        self._uncovered_then = 0.0
+
+    # -- the interface
+
+    def add_many(self, subscriptions: Subscriptions) -> None:
+        """See Placement."""
+        found = survey(subscriptions, self._namespaces)
+        self._tree.members.check_new(found.ids)
+        first = not self._cuts and not len(self)
+        if first:
+            self._choose(found)
+        self._tree.enter(found.ids, [self._chain(found, row) for row in range(len(found))])
+        if first:
+            self._uncovered_then = self.uncovered
+
+    def add(self, id: str, query: str, *, namespaces: Mapping[str, str] | None = None) -> tuple[int, ...]:
+        """See Placement."""
+        self.add_many([Subscription(id, query, namespaces or {})])
+        return self.holders(id)
+
+    def remove(self, id: str) -> tuple[int, ...]:
+        """See Placement."""
+        return (self._tree.remove(id).shard,)
+
+    def holders(self, id: str) -> tuple[int, ...]:
+        """See Placement."""
+        return (self._tree.chain(id).shard,)
+
+    def route(self, documents: Sequence[Bytes]) -> list[Route]:
+        """See Placement."""
+        return self.router().route(documents)
+
+    def router(self) -> Router:
+        """See Placement."""
+        return self._tree.router()
+
+    def describe(self) -> str:
+        """See Placement."""
+        chosen = ", ".join(f"{pattern.path} ({pattern.repetition:.1f} a document)" for pattern in self.patterns)
+        return (
+            f"{len(self)} subscriptions in {self.shards - 1} partitions by the values of {chosen or 'no pattern'}; "
+            f"{self.uncovered:.1%} of them have none and are held where every document comes."
+        )
+
+    def __len__(self) -> int:
+        return len(self._tree.members)
+
+    # -- its state
+
+    @property
+    def uncovered(self) -> float:
+        """The share of the subscriptions in the "don't care" partition."""
+        return self._tree.shard_sizes()[self.shards - 1] / max(1, len(self))
+
+    @property
+    def skew(self) -> float:
+        """How much the largest of the other partitions is above their mean."""
+        sizes = [self._tree.shard_sizes()[shard] for shard in range(self.shards - 1)]
+        return max(sizes, default=0) * len(sizes) / max(1, sum(sizes)) if sizes else 1.0
+
+    @property
+    def worn(self) -> bool:
+        """Whether `renew` is due: partitions have become uneven, or the patterns cover clearly less than they did."""
+        return self.skew > _SKEW_MAX or self.uncovered > self._uncovered_then + _UNCOVERED_MAX
+
+    def renew(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
+        """Choose patterns and buckets anew for all subscriptions; the answer is who moves: id -> (from, to)."""
+        given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
+        survey(given, self._namespaces)  # raises before anything changes
+        before = {id: self.holders(id)[0] for id in self._tree.members}
+        self._lay_out()
+        self.add_many(given)
+        after = {id: self.holders(id)[0] for id in self._tree.members}
+        return {id: (old, after[id]) for id, old in before.items() if id in after and after[id] != old}
+
+    # -- choosing
+
+    def _choose(self, found: Survey) -> None:
+        signatures: Counter[frozenset[str]] = Counter()
+        for row in range(len(found)):
+            signatures[frozenset(pair.pattern for pair in found.pairs(row))] += 1
+        signatures.pop(frozenset(), None)
+        coverage: Counter[str] = Counter()
+        for signature, count in signatures.items():
+            for pattern in signature:
+                coverage[pattern] += count
+        repetition = {pattern: self._repetition(pattern) for pattern, _ in coverage.most_common(_WEIGHED_MAX)}
+        chosen = _greedy(signatures, repetition, self._patterns_max)
+        chosen = _with_fewer_repeats(chosen, signatures, repetition)
+        self.patterns = tuple(Pattern(_as_query(text), coverage[text], repetition[text]) for text in chosen)
+        self._cut(found, chosen)
+
+    def _repetition(self, pattern: str) -> float:
+        path = _as_query(pattern)
+        if path in self._once or not self._documents:
+            return 1.0
+        counts = []
+        for document in self._documents:
+            with suppress(DocumentError):  # one that only the index's own settings accept
+                counts.append(len(_native.select(bytes(document), path.encode())))
+        return sum(counts) / max(1, sum(count > 0 for count in counts)) or 1.0
+
+    def _cut(self, found: Survey, chosen: list[str]) -> None:
+        asked: dict[str, Counter[Value]] = {pattern: Counter() for pattern in chosen}
+        self._cuts = {pattern: _Cut([], []) for pattern in chosen}
+        for row in range(len(found)):
+            pair = self._pair(found, row)
+            if pair is not None:
+                asked[pair.pattern][_value(pair.literal)] += 1
+        partitions = max(1, self.shards - 1)
+        for pattern, counts in asked.items():
+            values = sorted(counts)
+            total, before = counts.total(), 0
+            places = []
+            for value in values:  # the bucket that the middle of its queries falls into
+                places.append(min(partitions - 1, int(partitions * (before + counts[value] / 2) / total)))
+                before += counts[value]
+            self._cuts[pattern] = _Cut(values, places)
+        self._cuts = {pattern: cut for pattern, cut in self._cuts.items() if cut.values}
+
+    # -- placing
+
+    def _pair(self, found: Survey, row: int) -> Pair | None:
+        """The pair that a query goes by: of those with a chosen pattern one that follows from its text."""
+        pairs = [pair for pair in found.pairs(row) if pair.pattern in self._cuts]
+        if not pairs:
+            return None
+        return pairs[zlib.crc32(found.queries[row].encode()) % len(pairs)]
+
+    def _chain(self, found: Survey, row: int) -> Chain:
+        pair = self._pair(found, row) if self.shards > 1 else None
+        if pair is None:
+            return Chain(self.shards - 1, ((self._rest, "/*"),))
+        partition = self._cuts[pair.pattern].partition(_value(pair.literal))
+        return Chain(partition, ((partition, pair.filter),))
+
+
+def _as_query(pattern: str) -> str:
+    path, _, target = pattern.partition("\0")
+    return path if target == "." else f"{path}/{target}"
+
+
+def _value(literal: str) -> Value:
+    """What a literal is sorted by: numbers first, so that "1" and 1.0 are neighbours, then texts."""
+    number = _native.to_number(literal[1:].encode())
+    return (1, 0.0, literal[1:]) if math.isnan(number) else (0, number + 0.0, "")
+
+
+def _greedy(signatures: Counter[frozenset[str]], repetition: Mapping[str, float], patterns_max: int) -> list[str]:
+    left = Counter(signatures)
+    chosen: list[str] = []
+    while left and len(chosen) < patterns_max:
+        gain: Counter[str] = Counter()
+        for signature, count in left.items():
+            for pattern in signature & repetition.keys():
+                gain[pattern] += count
+        if not gain:
+            break
+        best = max(gain, key=lambda pattern: (gain[pattern] / repetition[pattern], pattern))
+        chosen.append(best)
+        left = Counter({signature: count for signature, count in left.items() if best not in signature})
+    return chosen
+
+
+def _with_fewer_repeats(
+    chosen: list[str], signatures: Counter[frozenset[str]], repetition: Mapping[str, float]
+) -> list[str]:
+    """Exchange patterns that repeat for others that repeat less, where as many queries stay covered."""
+
+    def covered(patterns: Collection[str]) -> int:
+        return sum(count for signature, count in signatures.items() if not signature.isdisjoint(patterns))
+
+    whole = covered(chosen)
+    for place, pattern in enumerate(chosen):
+        if repetition[pattern] <= 1:
+            continue
+        others = chosen[:place] + chosen[place + 1 :]
+        if covered(others) == whole:
+            continue  # it is not needed for coverage, and spreads the load
+        better = [p for p in repetition if p not in chosen and repetition[p] < repetition[pattern]]
+        for candidate in sorted(better, key=lambda p: (repetition[p], p)):
+            if covered([*others, candidate]) >= whole:
+                chosen = [*chosen[:place], candidate, *chosen[place + 1 :]]
+                break
+    return chosen
