@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.placement import Placement
+from treecast.spark import place
 from treecast.spark.ship import ship
 from treecast.subscriptions import FIELDS, LISTED_MAX
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     Subscriptions: TypeAlias = DataFrame | Index | str | Path
 
-PLACEMENTS = ("data-sharing",)
 ERROR_TYPE = "struct<code:string,message:string,offset:bigint>"
 REFUSED_TYPE = "row long, id string, query string, code string, message string, position long"
 _TYPES = {
@@ -38,14 +39,16 @@ _TYPES = {
     "report": f"array<struct<subscription:string,error:{ERROR_TYPE}>>",
     "profile": f"struct<matches:array<string>,error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint>",
 }
-_FOUND = "__treecast_found"
+_FOUND, _ROUTE = "__treecast_found", "__treecast_route"
+_SHARD, _PLACE = "__treecast_shard", "__treecast_place"
 
 
 def match(
     documents: DataFrame,
     subscriptions: Subscriptions,
     *,
-    placement: str = "data-sharing",
+    placement: str | Placement = "data-sharing",
+    shards: int | None = None,
     on_error: Literal["raise", "report"] = "raise",
     on_refused: Literal["raise", "report"] = "raise",
     namespaces: Mapping[str, str] | None = None,
@@ -63,17 +66,30 @@ def match(
 
     A bad or null document fails the job, or, with `on_error="report"`, gives one row whose `error` says why; the other
     rows have none (`split` parts them). `cache_bytes_max` bounds what each Python worker learns from documents.
+
+    `placement` says where subscriptions are held: "data-sharing" is all of them in every worker, and shuffles nothing;
+    the others divide them over `shards` (as many as shuffle partitions, unless given), for an index that is too large
+    for that; "auto" chooses, and says why in the log: see docs/guide/placements.md. A `Placement` made with a sample of
+    the documents knows them better than one by name. The answer is the same.
     """
-    _check_placement(placement)
+    place.check(placement)
     form = _form(on_error)
     fields = _fields(documents)
     name = _document_field(fields)
     given_errors = _given_errors(fields, on_error)
     index = _index(subscriptions, on_refused, namespaces, limits, entities)
-    function = _function(documents.sparkSession, index, form, cache_bytes_max)
-    found = documents.withColumn(_FOUND, function(*[documents[column] for column in (name, *given_errors)]))
-    found = found.drop(name, *given_errors)
-    return _exploded(found, form)
+    session = documents.sparkSession
+    chosen: Placement | None = None
+    if placement != "data-sharing":
+        index = index if isinstance(index, Index) else Index.load(index)
+        chosen = place.make(placement, session, shards, index, cache_bytes_max)
+    if chosen is None or chosen.name == "data-sharing" or not isinstance(index, Index):
+        function = _function(session, index, form, cache_bytes_max)
+        found = documents.withColumn(_FOUND, function(*[documents[column] for column in (name, *given_errors)]))
+    else:
+        shipped = place.ship_shards(session, chosen, index, cache_bytes_max)
+        found = _placed(documents, [name, *given_errors], shipped, form)
+    return _exploded(found.drop(name, *given_errors), form)
 
 
 def matches(
@@ -182,6 +198,20 @@ def _given_errors(fields: dict[str, str], on_error: str) -> list[str]:
     )
 
 
+def _placed(documents: DataFrame, columns: list[str], shipped: place.Shipped, form: str) -> DataFrame:
+    """The documents where their shards are, with what was found: one row per document and shard."""
+    from pyspark.sql import functions
+
+    route = _arrow_function("route", (shipped.router, shipped.router_ticket), "array<int>")
+    routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
+    # As in _exploded: what comes out of a plain column would be asked for again by filters above.
+    array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
+    rows = routed.select("*", functions.posexplode(array).alias(_PLACE, _SHARD)).drop(_ROUTE)
+    rows = rows.repartitionById(shipped.shards, functions.col(_SHARD))
+    find = _arrow_function("run_placed", (shipped.tickets, form), _TYPES[form])
+    return rows.withColumn(_FOUND, find(_SHARD, _PLACE, *[rows[column] for column in columns])).drop(_SHARD, _PLACE)
+
+
 def _exploded(found: DataFrame, form: str) -> DataFrame:
     from pyspark.sql import functions
 
@@ -264,15 +294,21 @@ def subscription_table(subscriptions: DataFrame) -> pa.Table:
 def _function(
     session: SparkSession, index: Index | str | Path, form: str, cache_bytes_max: int
 ) -> Callable[..., Column]:
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
-
     ticket = tuple(ship(session, index, cache_bytes_max=cache_bytes_max))
+    return _arrow_function("run", (ticket, form), _TYPES[form])
+
+
+def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callable[..., Column]:
+    """A function of treecast.spark.worker as one of Arrow columns; the arguments travel with it."""
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
     # Defined here, so that it travels by value and can say that treecast is missing; from a module it would travel as a
     # name, and Spark would fail to find that in a page of frames.
     def treecast_match(batches: Iterator[Any]) -> Iterator[Any]:
+        from importlib import import_module
+
         try:
-            from treecast.spark.worker import run
+            worker = import_module("treecast.spark.worker")
         except ImportError as error:
             import os
             import sys
@@ -282,13 +318,14 @@ def _function(
                 f"TC707 treecast[spark] is not installed for {sys.executable} on this executor ({error}): "
                 "install the wheel there, or ship an environment with it (docs/guide/clusters.md)"
             ) from None
-        yield from run(batches, ticket, form)
+        yield from getattr(worker, name)(batches, *arguments)
 
     # Without its type hints, which name things that only treecast's own Python would have to resolve.
     treecast_match.__annotations__ = {}
+    treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time
-        function: Callable[..., Column] = arrow_udf(treecast_match, _TYPES[form], ArrowUDFType.SCALAR_ITER)
+        function: Callable[..., Column] = arrow_udf(treecast_match, kind, ArrowUDFType.SCALAR_ITER)
     return function
 
 
@@ -305,11 +342,6 @@ def _form(on_error: str) -> str:
     if on_error not in ("raise", "report"):
         raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
     return "lists" if on_error == "raise" else "report"
-
-
-def _check_placement(placement: str) -> None:
-    if placement not in PLACEMENTS:
-        raise ValueError(f"placement must be {' or '.join(map(repr, PLACEMENTS))}, not {placement!r}")
 
 
 def _listed(names: Mapping[str, object]) -> str:

@@ -25,9 +25,9 @@ from pathlib import Path
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX
-from treecast.spark.match import PLACEMENTS
 from treecast.spark.sinks import DIRECTORIES_MAX
 
+PLACEMENTS = ("data-sharing",)  # of the main job; treecast.spark.match has more
 AVAILABLE_NOW = "available-now"
 MASTER = "local[*,3]"  # all cores; a task that failed, say because its worker was killed, is tried three times
 _INTERVAL = re.compile(r"\d+ (second|minute|hour)s?")

@@ -10,19 +10,22 @@ see all of it or nothing.
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import stat
 import tempfile
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treecast.document import arrow_views
 from treecast.errors import DocumentError, PipelineError, SnapshotError, TreecastError
 from treecast.index import Index, Part
+from treecast.placement import ByFilters, Router
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
@@ -45,6 +48,15 @@ class Ticket(NamedTuple):
     cache_bytes_max: int
 
 
+def _hiding_frames(pieces: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """Spark would print the frames between itself and us. This process ends with the exception."""
+    try:
+        yield from pieces
+    except TreecastError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
 def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
     """One array out for each array of documents in, or several that together are as long.
 
@@ -52,15 +64,53 @@ def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[
     or "profile" (a struct of list, error, nanoseconds and bytes). A batch is an array of documents, or a tuple of that
     and of the errors that these documents have already.
     """
-    try:
-        index = index_of(Ticket(*ticket))
-        for batch in batches:
-            documents, errors = batch if isinstance(batch, tuple) else (batch, None)
-            yield from _match(index, documents, errors, form)
-    except TreecastError:
-        # Spark would print the frames between itself and us. This process ends with the exception.
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise
+    return _hiding_frames(_run(batches, ticket, form))
+
+
+def _run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
+    index = index_of(Ticket(*ticket))
+    for batch in batches:
+        documents, errors = batch if isinstance(batch, tuple) else (batch, None)
+        yield from _match(index, documents, errors, form)
+
+
+def route(batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None) -> Iterator[pa.Array]:
+    """For each document the shards that must see it, the reporter first: see `treecast.spark.place`."""
+    return _hiding_frames(_route(batches, pickled, ticket))
+
+
+def _route(batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None) -> Iterator[pa.Array]:
+    import pyarrow as pa
+
+    router: Router = pickle.loads(pickled)
+    if ticket is not None:
+        assert isinstance(router, ByFilters)
+        router = router.bound(index_of(Ticket(*ticket)))
+    for batch in batches:
+        documents, errors = batch if isinstance(batch, tuple) else (batch, None)
+        routes = router.route(_views(documents))
+        for row in _lacking(documents, errors):
+            routes[row] = None
+        unwanted = () if router.reads else (0,)
+        yield pa.array([(0,) if shards is None else shards or unwanted for shards in routes], pa.list_(pa.int32()))
+
+
+def run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
+    """As `run`, for rows of shards: a batch is shards, places in the document's route, documents (and errors)."""
+    return _hiding_frames(_run_placed(batches, tickets, form))
+
+
+def _run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
+    for shards, places, documents, *errors in batches:
+        numbers, places = shards.to_pylist(), places.to_pylist()
+        begin = 0
+        for shard, rows in groupby(numbers):  # a task has the rows of one shard, as a rule
+            end = begin + len(list(rows))
+            silent = {row - begin for row in range(begin, end) if places[row]}
+            index = index_of(Ticket(*tickets[shard]))
+            error_part = errors[0][begin:end] if errors else None
+            yield from _match(index, documents[begin:end], error_part, form, silent)
+            begin = end
 
 
 def index_of(ticket: Ticket) -> Index:
@@ -133,7 +183,10 @@ def _promote(source: Path, place: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _match(index: Index, documents: pa.Array, errors: pa.Array | None, form: str) -> Iterator[pa.Array]:
+def _match(
+    index: Index, documents: pa.Array, errors: pa.Array | None, form: str, silent: Collection[int] = ()
+) -> Iterator[pa.Array]:
+    """The rows in `silent` match as the others do, but another row tells what is wrong with their documents."""
     views = _views(documents)
     lacking = _lacking(documents, errors)
     if form == "lists" and lacking:
@@ -151,6 +204,7 @@ def _match(index: Index, documents: pa.Array, errors: pa.Array | None, form: str
             yield part.matches
         else:
             rejected = dict(part.rejected) | {row - begin: lacking[row] for row in lacking if begin <= row < end}
+            rejected = {row: error for row, error in rejected.items() if row + begin not in silent}
             yield _report(part, rejected) if form == "report" else _profile(part, rejected, views[begin:end])
         begin = end
 

@@ -1,0 +1,177 @@
+"""Every placement on Spark answers as the index in one process: in batch and in a stream, bad documents included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from drawing_conditions import ConditionDrawer, draw_valued_document
+from placing import MAKERS
+from rounds_conditions import condition_words
+from test_match import Population, corpus, found, stream_of, streamed  # noqa: F401  # corpus is a fixture
+
+import treecast
+from treecast.spark import match, place, split
+from treecast.spark.place import NAMES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DIVIDED = [name for name in NAMES if name not in ("data-sharing", "auto")]  # auto is one of them
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    """Drawn queries of the whole language in three namespaces, and drawn documents."""
+    random = Random(20261116)
+    drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
+    documents = {str(number): draw_valued_document(random, namespaces=True) for number in range(120)}
+    subscriptions = [
+        {"id": str(number), "query": query.text, "namespaces": query.namespaces, "ordered": query.ordered}
+        for number, query in enumerate(drawer.query() for _ in range(250))
+    ]
+    return Population(tmp_path_factory.mktemp("drawn"), documents, subscriptions)
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_the_corpus(spark: SparkSession, corpus: Population, name: str) -> None:  # noqa: F811
+    documents = spark.read.parquet(str(corpus.documents))
+    given = spark.read.parquet(str(corpus.subscriptions))
+    assert found(match(documents, given, placement=name, shards=5).collect()) == corpus.expected
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_drawn_queries_in_a_stream(spark: SparkSession, drawn: Population, tmp_path: Path, name: str) -> None:
+    given = spark.read.parquet(str(drawn.subscriptions))
+    answer = match(stream_of(spark, drawn), given, placement=name, shards=3, on_error="report")
+    assert answer.isStreaming
+    assert streamed(spark, answer, tmp_path) == drawn.expected
+
+
+@pytest.mark.parametrize("name", sorted(MAKERS))
+def test_a_placement_that_knows_documents_and_has_seen_changes(
+    spark: SparkSession, drawn: Population, name: str
+) -> None:
+    documents = spark.read.parquet(str(drawn.documents))
+    given = spark.read.parquet(str(drawn.subscriptions)).toArrow()
+    sample = [bytes(row.document) for row in documents.limit(40).collect()]
+    random = Random(name)
+    placement = MAKERS[name](4, sample)
+    placement.add_many(given)
+    index = treecast.Index()
+    index.add_many(given)
+    for id in random.sample(range(given.num_rows), 60):
+        placement.remove(str(id))
+        index.remove(str(id))
+    for number in range(20):
+        placement.add(f"new{number}", f"//a[{number % 5}]/b")
+        index.add(f"new{number}", f"//a[{number % 5}]/b")
+    expected = {(row.key, id) for row in documents.collect() for id in index.match(bytes(row.document))}
+    assert found(match(documents, index, placement=placement).collect()) == expected
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_bad_documents_are_told_once(spark: SparkSession, name: str) -> None:
+    index = treecast.Index()
+    index.add_many([("a", "/a"), ("b", "/b"), ("x", "//x"), ("v", '//a[@k = "1"]'), ("w", '//a[@k = "2"]')])
+    rows = [
+        (1, b"<a k='1'><x/></a>"),
+        (2, b"<a k='1'><x/>"),
+        (3, None),
+        (4, b"<unwanted>"),
+        (5, b"<unwanted/>"),
+        (6, b""),
+        (7, b"<b><x/></b>"),
+    ]
+    documents = spark.createDataFrame(rows, "n int, document binary")
+    reported = match(documents, index, placement=name, shards=3, on_error="report")
+    assert reported.columns == ["n", "subscription", "error"]
+    good, bad = split(reported)
+    assert sorted((row.n, row.subscription) for row in good.collect()) == [
+        (1, "a"),
+        (1, "v"),
+        (1, "x"),
+        (7, "b"),
+        (7, "x"),
+    ]
+    assert sorted((row.n, row.error.code) for row in bad.collect()) == [
+        (2, "TC209"),
+        (3, "TC210"),
+        (4, "TC209"),
+        (6, "TC209"),
+    ]
+    bad_one = documents.filter(f"n = {2 + NAMES.index(name) % 3}")
+    with pytest.raises(Exception, match="DocumentError: TC2"):
+        match(bad_one, index, placement=name, shards=3).collect()
+
+
+def test_errors_of_the_source_and_other_columns_come_along(spark: SparkSession) -> None:
+    index = treecast.Index(entities={"who": "world"}, limits=treecast.Limits(depth_max=3))
+    index.add_many([("a", '/a[. = "hello world"]'), ("any", "//b")])
+    schema = "list array<int>, document string, error struct<code:string,message:string,offset:bigint>"
+    rows = [
+        ([1], '<?xml version="1.0" encoding="latin1"?><a>hello &who;</a>', None),
+        ([2], None, ("TC777", "unreadable", 3)),
+        ([3], "<a><a><a><a/></a></a></a>", None),
+        ([4], "<a>hello &who;<b/></a>", None),
+    ]
+    documents = spark.createDataFrame(rows, schema)
+    for name in NAMES:
+        answer = match(documents, index, placement=name, shards=2, on_error="report").collect()
+        assert {(row.list[0], row.subscription, row.error and row.error.code) for row in answer} == {
+            (1, "a", None),
+            (2, None, "TC777"),
+            (3, None, "TC302"),
+            (4, "a", None),
+            (4, "any", None),
+        }
+        assert len(answer) == 5
+
+
+def test_the_choice_is_made_and_told(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [place.worker_bytes(text) for text in ("512", "3g", " 10 MB", "")] == [512 << 20, 3 << 30, 10 << 20, 2 << 30]
+    index = treecast.Index()
+    index.add_many([(f"q{number}", f"/r{number % 5}/x{number}") for number in range(200)])
+    documents = spark.createDataFrame([("d", b"<r3><x3/><x8/></r3>")], "key string, document binary")
+    with caplog.at_level("INFO", "treecast"):
+        assert found(match(documents, index, placement="auto").collect()) == {("d", "q3"), ("d", "q8")}
+        monkeypatch.setattr(place, "worker_bytes", lambda given: 100_000)
+        divided = match(documents, index, placement="auto", shards=4)
+    assert found(divided.collect()) == {("d", "q3"), ("d", "q8")}
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.split(":")[1] for message in told] == [" data-sharing", " root-tag"], told
+
+
+def test_what_is_asked_wrongly_is_said(spark: SparkSession) -> None:
+    index = treecast.Index()
+    index.add("a", "/a")
+    documents = spark.createDataFrame([(b"<a/>",)], "document binary")
+    with pytest.raises(ValueError, match=r"placement must be 'data-sharing', .*, not 'random'"):
+        match(documents, index, placement="random")
+    with pytest.raises(TypeError, match="a Placement, not int"):
+        match(documents, index, placement=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="shards must be"):
+        match(documents, index, placement="root-tag", shards=0)
+    other = MAKERS["root-tag"](2, [])
+    other.add("b", "/b")
+    with pytest.raises(treecast.PipelineError, match="TC708 the placement does not know"):
+        match(documents, index, placement=other)
+    other.add("a", "/a")
+    with pytest.raises(treecast.PipelineError, match="TC708 the placement has 2"):
+        match(documents, index, placement=other)
+    with pytest.raises(ValueError, match="has 2 shards already"):
+        match(documents, index, placement=other, shards=3)
+
+
+def test_each_document_is_routed_and_matched_once(spark: SparkSession) -> None:
+    index = treecast.Index()
+    index.add("a", "/a")
+    documents = spark.createDataFrame([(1, b"<a/>")], "n int, document binary")
+    good, bad = split(match(documents, index, placement="root-tag", shards=2, on_error="report"))
+    for frame in (good, bad, good.filter("n = 1 and subscription = 'a'")):
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("treecast_match(") == 1 and plan.count("treecast_route(") == 1, plan
