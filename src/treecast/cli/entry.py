@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, explain, generate, match, run
+from treecast.cli import bench, experiment, explain, generate, match, run
 from treecast.errors import TreecastError
 
 INTERRUPTED = 130
@@ -84,4 +84,5 @@ def build_parser() -> Parser:
     generate.add_to(verbs)
     bench.add_to(verbs)
     run.add_to(verbs)
+    experiment.add_to(verbs)
     return parser

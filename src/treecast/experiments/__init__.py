@@ -1,0 +1,20 @@
+"""Experiments: one file per figure, table or stated finding of a paper, each with a verdict computed from its rows.
+
+An experiment says what the paper found, measures the same on the engines of this project, and compares. Its verdict
+is a list of findings, each with a threshold that is stated beforehand and one of three answers: agree, differs,
+inconclusive. All engines must give the same matches, or the run has failed, whatever the times say.
+
+    >>> from treecast import experiments
+    >>> experiments.names()[:3]
+    ['yfilter-rivals', 'yfilter-wildcards', 'yfilter-descendants']
+    >>> experiments.find("xtrie-filters").section
+    'Raw XTrie Performance'
+
+`treecast experiment NAME` runs one; from Python it is `experiments.perform(experiment, experiment.quick)`.
+"""
+
+from treecast.experiments.catalogue import find, names, nearest
+from treecast.experiments.experiment import Experiment, Finding, Row, Sizes
+from treecast.experiments.perform import Outcome, perform
+
+__all__ = ["Experiment", "Finding", "Outcome", "Row", "Sizes", "find", "names", "nearest", "perform"]

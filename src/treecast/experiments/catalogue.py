@@ -1,0 +1,45 @@
+"""Which experiments there are. Each is a module of this package that defines EXPERIMENT; its name has hyphens."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+
+from treecast.experiments.experiment import Experiment
+
+NAMES = (
+    "yfilter-rivals",
+    "yfilter-wildcards",
+    "yfilter-descendants",
+    "yfilter-dtds",
+    "yfilter-maintenance",
+    "yfilter-predicates",
+    "yfilter-cost-split",
+    "xtrie-filters",
+    "xtrie-length",
+    "xtrie-variants",
+)
+
+
+def names() -> list[str]:
+    """The names of all experiments, by paper and in its order."""
+    return list(NAMES)
+
+
+def find(name: str) -> Experiment:
+    """The experiment of this name; a KeyError where there is none."""
+    if name not in NAMES:
+        raise KeyError(name)
+    module = importlib.import_module(f"treecast.experiments.{name.replace('-', '_')}")
+    experiment: Experiment = module.EXPERIMENT
+    assert experiment.name == name
+    return experiment
+
+
+def nearest(name: str) -> str | None:
+    """The name that was perhaps meant: one that is spelt alike, or the first that holds a part of it."""
+    alike = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
+    if alike:
+        return alike[0]
+    parts = [part for part in name.lower().replace("_", "-").split("-") if len(part) > 2]
+    return next((known for known in NAMES for part in parts if part in known), None)

@@ -1,0 +1,138 @@
+"""The documents and queries of the papers, as near as a data directory allows; what stands in for them is noted.
+
+A data directory holds `dtd/`, `docs/` and `queries/`: the NITF 2.5 DTD with the 500 documents and 153,928 distinct
+queries of the YFilter release, and other DTDs of use. Without one, the two schemas that ship with treecast serve.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from treecast.experiments.session import Session
+from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
+
+NITF = "dtd/nitf-2.5/nitf-2-5.lf.dtd"
+RELEASE_QUERIES = "queries/benchmark_simple_paths/queries-153928-d.txt.gz"
+RELEASE_DOCUMENTS = "docs/nitf-yfilter-500"
+# The release's documents have 3.8 KB on average; its queries up to six steps, and end where the walk does.
+DOCUMENT_BYTES = 3_800
+QUERY_STEPS = 6
+
+# YFilter's: news, an auction site, a bibliography; then others that differ from them.
+SEVERAL = (
+    ("NITF", NITF, None),
+    ("auction", "dtd/auction/auction.dtd", None),
+    ("DBLP", "dtd/dblp/dblp-2016-odcby.dtd", "dblp"),
+    ("plays", "dtd/shakespeare/play.dtd", None),
+    ("MusicXML", "dtd/musicxml/partwise.dtd", "score-partwise"),
+    ("MEDLINE", "dtd/ncbi/nlmmedlinecitationset_150101.dtd", None),
+)
+# XTrie's were ten commercial document types of 77 to 2,727 elements; these have as many as that or nearly.
+TEN = (
+    ("NITF", NITF, None),
+    ("auction", "dtd/auction/auction.dtd", None),
+    ("MusicXML by part", "dtd/musicxml/partwise.dtd", "score-partwise"),
+    ("MusicXML by time", "dtd/musicxml/timewise.dtd", "score-timewise"),
+    ("MEDLINE", "dtd/ncbi/nlmmedlinecitationset_150101.dtd", None),
+    ("TEI Simple", "dtd/tei-simple/teisimple.dtd", "TEI"),
+    ("XHTML", "dtd/xhtml1/xhtml1-strict.dtd", "html"),
+    ("ebXML CPA", "dtd/ebxml-derived/cpp-cpa-2_0.derived.dtd", None),
+    ("CLDR", "dtd/unicode-cldr-core/ldml.dtd", "ldml"),
+    ("JATS", "dtd/jats-1.1/JATS-journalpublishing1.dtd", "article"),
+)
+
+
+def news_schema(session: Session) -> Schema:
+    """The NITF DTD, or the news schema that ships with treecast."""
+
+    def read() -> Schema:
+        path = session.data and session.data / NITF
+        if path and path.exists():
+            session.note("DTD: NITF 2.5")
+            return Schema.from_dtd(path)
+        session.note("DTD: the news schema that ships with treecast, for want of a data directory with NITF 2.5")
+        return Schema.news()
+
+    return session.once("news schema", read)
+
+
+def news_documents(session: Session, count: int | None = None) -> list[bytes]:
+    """Documents of the YFilter release, or as large ones drawn from the schema."""
+
+    def read() -> list[bytes]:
+        wanted = count or session.sizes.documents
+        directory = session.data and session.data / RELEASE_DOCUMENTS
+        if directory and directory.is_dir():
+            files = sorted(directory.glob("*.xml"))
+            if len(files) >= wanted:
+                session.note(f"documents: {wanted} of the {len(files)} of the YFilter release")
+                return [file.read_bytes() for file in Random(session.seed).sample(files, wanted)]
+        session.note(f"documents: {wanted} drawn from the DTD, about {DOCUMENT_BYTES / 1000:.1f} KB each")
+        return draw_documents(news_schema(session), wanted, seed=session.seed)
+
+    return session.once("news documents", read)
+
+
+def news_queries(session: Session, count: int) -> list[str]:
+    """Distinct queries of the YFilter release in random order, or such as its generator draws. Fewer are the first of
+    more."""
+
+    def read() -> list[str]:
+        most = max(session.sizes.queries) + session.sizes.queries[0]
+        file = session.data and session.data / RELEASE_QUERIES
+        if file and file.exists():
+            with gzip.open(file, "rt", encoding="utf-8") as lines:
+                texts = lines.read().split()
+            if len(texts) >= most:
+                session.note(f"queries: drawn from the {len(texts):,} distinct ones of the YFilter release")
+                return Random(session.seed).sample(texts, len(texts))
+        session.note("queries: distinct, drawn from the DTD, up to 6 steps, 20 % * and 20 % //")
+        return list(generate_queries(news_schema(session), most, query_settings(), seed=session.seed))
+
+    return session.once("news queries", read)[:count]
+
+
+def query_settings(**changed: object) -> QuerySettings:
+    """As YFilter's generator: paths run down to a leaf or to six steps."""
+    return QuerySettings(**{"depth_max": QUERY_STEPS, "stop": 0.0, **changed})  # type: ignore[arg-type]
+
+
+def draw_documents(
+    schema: Schema | Sequence[Schema], count: int, size: int = DOCUMENT_BYTES, depth: int = 8, seed: int = 1
+) -> list[bytes]:
+    return list(generate_documents(schema, count, DocumentSettings(bytes_target=size, depth_max=depth), seed=seed))
+
+
+def several_schemas(session: Session) -> list[Schema]:
+    """DTDs of different character; the two that ship with treecast are always among them."""
+    return session.once("several", lambda: [*_read_all(session, SEVERAL), Schema.news(), Schema.records()])
+
+
+def ten_schemas(session: Session) -> list[Schema]:
+    """Ten document types with at least 77 elements each; the two that ship where there is no data directory."""
+
+    def read() -> list[Schema]:
+        found = _read_all(session, TEN)
+        return found or [Schema.news(), Schema.records()]
+
+    return session.once("ten", read)
+
+
+def namespaces_of(schemas: Sequence[Schema]) -> Mapping[str, str]:
+    return {prefix: uri for schema in schemas for prefix, uri in schema.namespaces.items()}
+
+
+def _read_all(session: Session, wanted: Sequence[tuple[str, str, str | None]]) -> list[Schema]:
+    found, absent = [], []
+    for label, name, root in wanted:
+        path = session.data and session.data / name
+        if path and path.exists():
+            found.append(replace(Schema.from_dtd(path, root=root), name=label))
+        else:
+            absent.append(label)
+    if absent:
+        session.note(f"left out, for want of a data directory that has them: the DTDs {', '.join(absent)}")
+    return found

@@ -1,0 +1,121 @@
+"""One run of one experiment: what it was asked to do, what it says on the way, and how a cell is timed and checked.
+
+A cell is one engine with one set of queries on one set of documents. All engines of a point get the same of both, in
+the same process, one after the other; `auto` is always among them, as the judge of the answers and for the reader to
+see where treecast itself stands. Times are CPU seconds of the fastest pass: what disturbs a pass only ever adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from treecast.experiments.experiment import Row, Sizes
+from treecast.index import Index
+from treecast.measure import Answers, clock, differences
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+JUDGE = "auto"
+Made = TypeVar("Made")
+
+
+@dataclass
+class Session:
+    """`notes` are for the reader (which inputs were used); `problems` are answers that differ, and fail the run."""
+
+    sizes: Sizes
+    data: Path | None = None
+    seed: int = 1
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    say: Callable[[str], None] = lambda text: None
+    _kept: dict[str, Any] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def once(self, key: str, make: Callable[[], Made]) -> Made:
+        """What several points use is made by the first of them."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: Made = self._kept[key]
+        return kept
+
+    def rows(
+        self,
+        engines: Sequence[str],
+        queries: Sequence[str],
+        documents: Sequence[bytes],
+        *,
+        ordered: bool = False,
+        namespaces: Mapping[str, str] | None = None,
+        **labels: Any,
+    ) -> list[Row]:
+        """A row for each engine, with `labels` in it. Engines that find other matches than the judge are a problem."""
+        table = as_table(queries, ordered)
+        rows: list[Row] = []
+        expected: Answers | None = None
+        for engine in dict.fromkeys([JUDGE, *engines]):
+            self.say(f"{engine}, {len(queries):,} queries")
+            index = Index(engine=engine, namespaces=namespaces)
+            build = clock(lambda index=index: index.add_many(table))  # type: ignore[misc]
+            seconds, found = self.fastest(index, documents)
+            answers = Answers.of_table(found, len(documents), range(len(queries)))
+            if expected is None:
+                expected = answers
+            else:
+                self.compare(engine, queries, expected, answers)
+            stats = index.stats()
+            rows.append(
+                {
+                    **labels,
+                    "engine": engine,
+                    "queries": len(queries),
+                    "us": seconds / len(documents) * 1e6,
+                    "matches": found.num_rows / len(documents),
+                    "build_s": build.cpu,
+                    "states": stats.states,
+                    "bytes": stats.bytes,
+                    "documents": len(documents),
+                }
+            )
+        return rows
+
+    def fastest(self, index: Index, documents: Sequence[bytes]) -> tuple[float, pa.Table]:
+        """CPU seconds of the fastest pass over all documents, and what it found. `auto` has seen the documents before:
+        the others learn nothing from documents, and this is no experiment about learning."""
+        index.match_many(documents if index.engine == JUDGE else documents[:1])
+        best, spent, found = float("inf"), 0.0, None
+        for _ in range(self.sizes.passes):
+            answer: list[Any] = []
+            taken = clock(lambda answer=answer: answer.append(index.match_many(documents)))  # type: ignore[misc]
+            best, spent, found = min(best, taken.cpu), spent + taken.cpu, answer[0]
+            if spent >= self.sizes.cell_seconds:
+                break
+        return best, found
+
+    def compare(self, engine: str, queries: Sequence[str], expected: Answers, answers: Answers) -> None:
+        """Every match is compared, not their number only."""
+        wrong = differences(expected, answers)
+        if wrong:
+            document, query = wrong[0]
+            self.problems.append(
+                f"{engine} and {JUDGE} disagree on {len(wrong):,} of the matches with {len(queries):,} queries, "
+                f"first on document {document} and {queries[query]}"
+            )
+
+
+def as_table(queries: Sequence[str], ordered: bool = False) -> pa.Table:
+    """What Index.add_many takes; the id of a query is its number."""
+    import pyarrow as pa
+
+    ids = pa.array(range(len(queries)), pa.int64()).cast(pa.string())
+    columns = {"id": ids, "query": pa.array(queries, pa.string())}
+    if ordered:
+        columns["ordered"] = pa.array([True] * len(queries))
+    return pa.table(columns)
