@@ -26,10 +26,10 @@ DTDS = (
     "auction/auction.dtd",
     "dblp/dblp-2019.dtd",
     "ebxml-derived/cpp-cpa-2_0.derived.dtd",
-    "musicxml/partwise.dtd",
     "ncbi/NCBI_BlastOutput.dtd",
     "rss-0.91/rss-0.91.dtd",
     "shakespeare/play.dtd",
+    "tei-simple/teisimple.dtd",
     "unicode-cldr-core/ldmlSupplemental.dtd",
     "xhtml1/xhtml1-strict.dtd",
 )

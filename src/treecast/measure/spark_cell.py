@@ -7,14 +7,16 @@ measured apart; only what the queries add to it is scaled up from a sample to al
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from treecast.index import Index
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
-from treecast.measure.sample import Costs, sample_sizes, scale, shuffled
+from treecast.measure.sample import scale, shuffled
 from treecast.measure.seconds import Seconds, clock, tree_clock
 
 if TYPE_CHECKING:
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 # pyspark's, which only treecast.spark imports.
 DataFrame: TypeAlias = Any
 SparkSession: TypeAlias = Any
+Job: TypeAlias = Callable[[DataFrame], DataFrame]
 
-PROBED = 20
+NOTE = "on Spark documents come again and again, and parse is what a job costs that asks nothing"
+
 FILES = 2
 # So many columns of xpath_boolean are planned in a few seconds; many more would measure Spark's planner.
-COLUMNS_MAX = 200
-ROWS_MIN = 2_000
+COLUMNS_MAX = 100
+XPATHS_MAX = 2_000
+ROWS_FIRST, ROWS_FIRST_OURS, ROWS_MAX, GROWTH_MAX = 8, 2_048, 65_536, 64
+JOB_SECONDS = 0.1  # what a job takes whatever it does: less than that is no measure of its rows
 
 
 def measure_on_spark(
@@ -49,57 +55,47 @@ def measure_on_spark(
 def _measure(name: str, inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, Answers]:
     if name == "spark-treecast":
         return _ours(inputs, effort, session)
-    ask, idle = (_by_xpath, _select) if name == "spark-xpath" else (_by_lxml, _no_map)
-    order = shuffled(len(inputs.queries))
+    ask, idle, most = (_by_xpath, _select, COLUMNS_MAX) if name == "spark-xpath" else (_by_lxml, _no_map, XPATHS_MAX)
     _, unseen = effort.divide(inputs.documents)
-    limit = min(len(order), COLUMNS_MAX) if name == "spark-xpath" else len(order)
+    asked = shuffled(len(inputs.queries))[:most]
+    compared = min(effort.compared, len(unseen))
     with tempfile.TemporaryDirectory(prefix="treecast-spark-") as directory:
-        few = _frame(session, unseen[:2], Path(directory, "few"))
-        probed = order[:PROBED]
-        _drain(ask(few, inputs, probed))  # starts the workers
-        each = _costs(_clock(idle(few)), _clock(ask(few, inputs, probed)), len(unseen[:2]), len(probed))
-        wanted, documents = sample_sizes(limit, len(unseen), effort.budget_seconds / 2, each)
-        asked = order[:wanted]
-        frame = _frame(session, unseen[:documents], Path(directory, "all"))
-        floor, taken = _clock(idle(frame)), _clock(ask(frame, inputs, asked))
-        compared = min(effort.compared, documents)
-        pairs = [(int(row[0]), int(row[1])) for row in ask(frame, inputs, asked).collect() if row[0] < compared]
-        every = ask(frame, inputs, asked).count() if compared < documents else len(pairs)
-    factor = scale(wanted, len(order))
-    floor, match = floor / documents, (taken - floor) * factor / documents
+        few = _frame(session, unseen[:compared], Path(directory, "few"))
+        found = ask(few, inputs, asked).collect()  # starts the workers
+        job = partial(ask, inputs=inputs, numbers=asked)
+        rows, floor, taken = _grown(session, unseen, Path(directory), idle, job, effort, ROWS_FIRST)
+    pairs = [(int(row[0]), int(row[1])) for row in found]
+    factor = scale(len(asked), len(inputs.queries))
+    match = (taken - floor) * factor
     return Cell(
         engine=name,
-        queries=len(order),
-        sampled=wanted,
-        documents=documents,
-        offered=len(unseen),
+        queries=len(inputs.queries),
+        sampled=len(asked),
+        documents=rows,
+        offered=rows,
         document_bytes=inputs.document_bytes,
-        matches=every * factor / documents,
+        matches=len(pairs) * factor / compared,
         unseen=floor + match,
         warm=floor + match,
         parse=floor,
         match=match,
-        notes=("on Spark parse is what a job costs that asks nothing, its start included",),
+        notes=(NOTE,),
     ), Answers.of(pairs, documents=compared, queries=asked)
 
 
 def _ours(inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, Answers]:
     from treecast.spark import match
 
+    _, unseen = effort.divide(inputs.documents)
+    compared = min(effort.compared, len(unseen))
     index = Index(namespaces=inputs.namespaces)
     build = clock(lambda: index.add_many([(str(number), query) for number, query in enumerate(inputs.queries)]))
-    _, unseen = effort.divide(inputs.documents)
-    repeats = -(-ROWS_MIN // len(unseen))
     with tempfile.TemporaryDirectory(prefix="treecast-spark-") as directory:
-        frame = _frame(session, unseen * repeats, Path(directory, "all"))
-        rows = repeats * len(unseen)
-        found = match(frame, index)
-        first = _clock(found)
-        floor, taken = _clock(_select(frame)) / rows, _clock(found) / rows
-        compared = min(effort.compared, len(unseen))
-        some = match(frame.filter(frame["number"] < compared), index).collect()
-        pairs = [(int(row["number"]), int(row["subscription"])) for row in some]
-        matches = found.count() / rows
+        some = match(_frame(session, unseen[:compared], Path(directory, "few")), index).collect()
+        rows, floor, taken = _grown(
+            session, unseen, Path(directory), _select, lambda frame: match(frame, index), effort, ROWS_FIRST_OURS
+        )
+    pairs = [(int(row["number"]), int(row["subscription"])) for row in some]
     return Cell(
         engine="spark-treecast",
         queries=len(inputs.queries),
@@ -107,15 +103,32 @@ def _ours(inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, 
         documents=rows,
         offered=rows,
         document_bytes=inputs.document_bytes,
-        matches=matches,
+        matches=len(pairs) / compared,
         build=build,
         index_bytes=index.stats().bytes,
-        unseen=first / rows,
+        unseen=taken,
         warm=taken,
         parse=floor,
         match=taken - floor,
-        notes=("on Spark unseen is the first job, which ships the index and starts the workers",),
+        notes=(NOTE,),
     ), Answers.of(pairs, documents=compared, queries=range(len(inputs.queries)))
+
+
+def _grown(
+    session: SparkSession, documents: Sequence[bytes], directory: Path, idle: Job, job: Job, effort: Effort, rows: int
+) -> tuple[int, Seconds, Seconds]:
+    """So many rows, the documents again and again, that the start of a job does not matter, or as the budget allows:
+    their number, and what each costs in a job that asks nothing and in that which asks."""
+    begin = time.perf_counter()
+    while True:
+        repeats = -(-rows // len(documents))
+        frame = _frame(session, (list(documents) * repeats)[:rows], directory / str(rows))
+        floor, taken = _clock(idle(frame)), _clock(job(frame))
+        left = effort.budget_seconds - (time.perf_counter() - begin)
+        growth = min(int(left / 2 / max((taken - floor).wall, JOB_SECONDS)), GROWTH_MAX, ROWS_MAX // rows)
+        if growth < 2:
+            return rows, floor / rows, taken / rows
+        rows *= growth
 
 
 def _frame(session: SparkSession, documents: Sequence[bytes], directory: Path) -> DataFrame:
@@ -131,17 +144,9 @@ def _frame(session: SparkSession, documents: Sequence[bytes], directory: Path) -
     return session.read.parquet(str(directory))
 
 
-def _drain(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
-
-
 def _clock(frame: DataFrame) -> Seconds:
-    return tree_clock(lambda: _drain(frame))
-
-
-def _costs(floor: Seconds, taken: Seconds, documents: int, queries: int) -> Costs:
-    match = max(taken.wall - floor.wall, 1e-4) / documents / queries
-    return Costs(0.0, floor.wall / documents, match)
+    """The whole job; the answers are thrown away."""
+    return tree_clock(lambda: frame.write.format("noop").mode("overwrite").save())
 
 
 def _select(frame: DataFrame) -> DataFrame:
