@@ -6,11 +6,13 @@
     good, bad = split(match(documents, subscriptions, on_error="report"))
 
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
-`refused` lists the subscriptions that treecast does not accept; `documents` reads files, archives and record files.
+`match_stream` runs for long, with subscriptions that change, and survives kills; `refused` lists the subscriptions that
+treecast does not accept; `documents` reads files, archives and record files.
 Needs `pip install 'treecast[spark]'` and Java 17.
 """
 
 from treecast.spark.documents import documents
 from treecast.spark.match import match, matches, refused, split
+from treecast.spark.stream import match_stream
 
-__all__ = ["documents", "match", "matches", "refused", "split"]
+__all__ = ["documents", "match", "match_stream", "matches", "refused", "split"]

@@ -2,6 +2,8 @@
 
 Spark copies such a file to each executor when the first task there asks for it. A second job with the same index ships
 nothing. Broadcasting its bytes instead would give every Python worker a copy of its own.
+
+A stream whose subscriptions change ships a file for each version, and withdraws those that no batch will use again.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import shutil
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _shipped: set[tuple[str, str]] = set()
+_saved_files: dict[tuple[str, int, int, int], Path] = {}  # a file as it was when we looked -> ours of the same content
+_asked_by: dict[str, set[object]] = {}  # the name of one of ours -> the files that it was made of, None for an index
+SAVED_FILES_MAX = 64
 _directory: Path | None = None
 
 
@@ -39,9 +44,50 @@ def ship(session: SparkSession, source: Index | str | Path, *, cache_bytes_max: 
     return Ticket(VERSION, file.name, size, cache_bytes_max)
 
 
+def withdraw(session: SparkSession, source: Path) -> None:
+    """Take back what was shipped for this saved index, unless something else asked for the same content.
+
+    New executors no longer fetch it, and the driver's copies go. What an executor has fetched stays with it until the
+    application ends.
+    """
+    known = [key for key in _saved_files if key[0] == str(source.absolute())]
+    for key in known:
+        file = _saved_files.pop(key)
+        askers = _asked_by.get(file.name, set())
+        askers.discard(key)
+        if askers:
+            continue
+        _asked_by.pop(file.name, None)
+        _shipped.difference_update({shipped for shipped in _shipped if shipped[1] == file.name})
+        if not hasattr(session, "session_id"):
+            _forget(session, file.name)
+        file.unlink(missing_ok=True)
+
+
+def _forget(session: SparkSession, name: str) -> None:
+    """Spark has no call for it, but its map of files can be reached."""
+    from pyspark import SparkFiles
+
+    files: Any = session.sparkContext._jsc.sc().addedFiles().get("default")
+    if files.isEmpty():
+        return
+    keys = files.get().keys().toList()
+    for key in (keys.apply(place) for place in range(keys.size())):
+        if key.rpartition("/")[2] == name:
+            files.get().remove(key)
+    Path(SparkFiles.getRootDirectory(), name).unlink(missing_ok=True)
+
+
 def _saved(source: Index | str | Path) -> Path:
     """A file of this process with the content of the index, named after it."""
     directory = _own_directory()
+    key = None
+    if not isinstance(source, Index):
+        path = Path(source).absolute()
+        about = path.stat()
+        key = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
+        if key in _saved_files and _saved_files[key].exists():
+            return _saved_files[key]
     new = directory / f"new-{uuid.uuid4().hex}.tcx"
     if isinstance(source, Index):
         source.save(new)
@@ -53,7 +99,13 @@ def _saved(source: Index | str | Path) -> Path:
             shutil.copyfile(source, new)
     with new.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return new.replace(directory / f"treecast-{digest[:32]}.tcx")
+    file = new.replace(directory / f"treecast-{digest[:32]}.tcx")
+    _asked_by.setdefault(file.name, set()).add(key)
+    if key is not None:
+        _saved_files[key] = file
+        while len(_saved_files) > SAVED_FILES_MAX:
+            _saved_files.pop(next(iter(_saved_files)))
+    return file
 
 
 def _own_directory() -> Path:

@@ -1,0 +1,284 @@
+"""Versions of a set of subscriptions that changes, and which batch of a stream used which.
+
+A supplier gives the whole set as it is now. What differs from the last version is applied to the live index (removed,
+replaced, added), which is then saved as the next version: nothing is built from nothing, and a restart goes on from the
+saved file. A batch is bound to a version before it is worked on, in a SQLite file, with synchronous writes; one that is
+bound keeps its version whatever happens, and the file of that version stays until later batches have taken its place.
+
+    versions = Versions("checkpoint/treecast", lambda: pa.table({"id": ["q1"], "query": ["/a"]}))
+    version = versions.of_batch(0)             # the same again after a crash
+    index = Index.load(version.path)
+
+Subscriptions that are refused (a bad query, an id that is there twice, no id at all) are left out, counted and logged.
+A supplier that fails leaves the last version in force; only where there is none yet, its error is raised.
+
+Codes: TC752 a version that is gone, TC753 records that cannot be kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.document import EntityTexts, Limits
+from treecast.errors import PipelineError
+from treecast.index import Index
+from treecast.spark.changes import apply, nothing, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Supplier = Callable[[], pa.Table | Index | None]
+
+VERSIONS_MAX = 3
+BATCHES_MAX = 100_000  # records kept of batches that are done
+
+log = logging.getLogger("treecast.spark.versions")
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS stream (id TEXT);
+CREATE TABLE IF NOT EXISTS versions (
+    number INTEGER PRIMARY KEY, content TEXT, name TEXT, subscriptions INTEGER, refused INTEGER, settings TEXT);
+CREATE TABLE IF NOT EXISTS batches (batch INTEGER PRIMARY KEY, version INTEGER NOT NULL, content TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One state of the set. `content` is the SHA-256 of its saved index."""
+
+    number: int
+    content: str
+    path: Path
+    subscriptions: int
+    refused: int
+
+
+@dataclass
+class _Live:
+    """The newest version in memory: the index, and the rows that it was made from."""
+
+    index: Index
+    rows: pa.Table
+    """What `treecast.spark.changes` makes of the given table."""
+    number: int | None
+    """Of the version that it is; None while it is none."""
+
+
+class Versions:
+    """The versions of one stream, in a directory of this machine or mounted on it. For any thread, one at a time."""
+
+    def __init__(
+        self,
+        directory: str | Path,
+        supplier: Supplier,
+        *,
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        entities: EntityTexts = None,
+        versions_max: int = VERSIONS_MAX,
+    ) -> None:
+        if versions_max < 2:
+            raise ValueError(f"versions_max must be 2 or more, not {versions_max}")
+        self._directory = Path(directory).absolute()
+        self._supplier = supplier
+        self._given: dict[str, Any] = {"namespaces": namespaces, "limits": limits, "entities": entities}
+        self._settings = _settings_text(namespaces, limits, entities)
+        self._versions_max = versions_max
+        self._lock = threading.Lock()
+        self._live: _Live | None = None
+        self.failures = 0
+        """How often the supplier has failed, so that the last version stayed in force."""
+        self._database = self._open()
+        self.stream = self._stream()
+        self._prune()
+
+    def of_batch(self, batch: int) -> Version:
+        """The version that the batch is bound to; bound now, durably, if it was not."""
+        with self._lock:
+            bound = self._database.execute("SELECT version FROM batches WHERE batch = ?", (batch,)).fetchone()
+            if bound is not None:
+                return self._existing(bound[0], batch)
+            version = self._current()
+            with self._database:  # a transaction
+                self._database.execute("INSERT INTO batches VALUES (?, ?, ?)", (batch, version.number, version.content))
+                self._database.execute("DELETE FROM batches WHERE batch <= ?", (batch - BATCHES_MAX,))
+            self._prune()
+            return version
+
+    def last(self) -> Version | None:
+        """The newest version."""
+        row = self._database.execute(
+            "SELECT number, content, name, subscriptions, refused FROM versions ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else self._version(*row)
+
+    def batches(self) -> dict[int, tuple[int, str]]:
+        """Which batch used which version: number and content, of those that are still recorded."""
+        rows = self._database.execute("SELECT batch, version, content FROM batches ORDER BY batch")
+        return {batch: (version, content) for batch, version, content in rows}
+
+    def close(self) -> None:
+        """Let go of the index and the records. py4j keeps what Spark has called for ever, and this with it."""
+        with self._lock:
+            self._live, self._supplier = None, lambda: None
+            self._database.close()
+
+    # -- the records
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(self._directory / "versions.sqlite", check_same_thread=False)
+            database.execute("PRAGMA synchronous=FULL")
+            database.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise PipelineError(
+                f"the versions of the subscriptions cannot be kept in {self._directory}: {error}",
+                code="TC753",
+                hint="name a checkpoint directory that can be written to, and that outlives the query",
+            ) from None
+        return database
+
+    def _stream(self) -> str:
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            row = self._database.execute("SELECT id FROM stream").fetchone()
+            if row is None:
+                row = (uuid.uuid4().hex,)
+                self._database.execute("INSERT INTO stream VALUES (?)", row)
+        return str(row[0])
+
+    def _version(self, number: int, content: str, name: str, subscriptions: int, refused: int) -> Version:
+        return Version(number, content, self._directory / f"{name}.tcx", subscriptions, refused)
+
+    def _existing(self, number: int, batch: int) -> Version:
+        row = self._database.execute(
+            "SELECT number, content, name, subscriptions, refused FROM versions WHERE number = ?", (number,)
+        ).fetchone()
+        version = None if row is None else self._version(*row)
+        if version is None or not version.path.exists():
+            raise PipelineError(
+                f"batch {batch} used version {number} of the subscriptions, which is gone from {self._directory}",
+                code="TC752",
+                hint="restore it, or begin anew with another checkpoint directory",
+            )
+        return version
+
+    def _prune(self) -> None:
+        """Remove versions beyond the limit, but not the one of the last batch, and files that no version knows."""
+        oldest = "SELECT number FROM versions ORDER BY number DESC LIMIT -1 OFFSET ?"
+        needed = "SELECT version FROM batches ORDER BY batch DESC LIMIT 1"
+        with self._database:
+            self._database.execute(
+                f"DELETE FROM versions WHERE number IN ({oldest}) AND number NOT IN ({needed})", (self._versions_max,)
+            )
+        known = {name for (name,) in self._database.execute("SELECT name FROM versions")}
+        for path in self._directory.iterdir():
+            if path.suffix in (".tcx", ".arrow", ".new") and path.stem not in known:
+                path.unlink(missing_ok=True)
+
+    # -- the set
+
+    def _current(self) -> Version:
+        """The version of the set as it is now: the last one, unless something has changed."""
+        last = self.last()
+        try:
+            given = self._supplier()
+            wanted = None if isinstance(given, Index) or given is None else rows_of(given)
+        except Exception as error:  # whatever a table that is just rewritten may raise: the stream goes on without
+            if last is None:
+                raise
+            self.failures += 1
+            log.warning("the subscriptions cannot be read now, version %d stays in force: %s", last.number, error)
+            return last
+        if given is None and last is not None:
+            return last
+        try:
+            return self._save(given, None, 0, last) if isinstance(given, Index) else self._changed(last, wanted)
+        except BaseException:
+            self._live = None  # half changed, perhaps: the saved one is whole
+            raise
+
+    def _changed(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
+        live = self._live or self._restored(last)
+        given, left_out = wanted or rows_of(nothing())
+        rows, changes = apply(live.index, live.rows, given)
+        if not changes and last is not None and live.number == last.number:
+            self._live = live
+            return last
+        version = self._save(live.index, rows, left_out, last)
+        self._live = _Live(live.index, rows, version.number)
+        log.info("version %d: %d subscriptions, %s", version.number, version.subscriptions, changes)
+        if version.refused:
+            log.warning("version %d leaves out %d refused subscriptions", version.number, version.refused)
+        return version
+
+    def _restored(self, last: Version | None) -> _Live:
+        """The last version from its files; an empty one where there is none, or none with these settings."""
+        import pyarrow as pa
+
+        if last is not None:
+            (settings,) = self._database.execute(
+                "SELECT settings FROM versions WHERE number = ?", (last.number,)
+            ).fetchone()
+            rows_path = last.path.with_suffix(".arrow")
+            if settings == self._settings and last.path.exists() and rows_path.exists():
+                with pa.OSFile(str(rows_path), "rb") as file:
+                    return _Live(Index.load(last.path), pa.ipc.open_file(file).read_all(), last.number)
+        return _Live(Index(**self._given), nothing(rows=True), None)
+
+    def _save(self, index: Index, rows: pa.Table | None, left_out: int, last: Version | None) -> Version:
+        """The index as the next version, unless it is the last one to the byte."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if rows is None:
+            self._live = None  # what was live is a table of before
+        beside = self._directory / f"{uuid.uuid4().hex}.new"
+        index.save(beside)
+        with beside.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        if rows is None and last is not None and last.content == content and last.path.exists():
+            beside.unlink()
+            return last
+        number = 1 if last is None else last.number + 1
+        name = f"{number:08d}-{content[:16]}"
+        refused = left_out
+        if rows is not None:
+            refused += pc.sum(rows.column("refused")).as_py() or 0
+            beside_it = self._directory / f"{name}.arrow"
+            with pa.OSFile(str(beside_it), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+                writer.write_table(rows)
+            _sync(beside_it)
+        version = self._version(number, content, name, len(index), refused)
+        beside.rename(version.path)
+        _sync(self._directory)
+        with self._database:
+            self._database.execute(
+                "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)",
+                (number, content, name, version.subscriptions, refused, self._settings),
+            )
+        return version
+
+
+def _settings_text(namespaces: Mapping[str, str] | None, limits: Limits | None, entities: EntityTexts) -> str:
+    texts = dict(entities) if isinstance(entities, Mapping) else entities
+    return json.dumps([dict(namespaces or {}), asdict(limits or Limits()), texts], sort_keys=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,206 @@
+"""Streams whose subscriptions change: what each batch is matched with, and what is left after a failure at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from treecast import Index, PipelineError
+from treecast.spark import documents, match_stream
+from treecast.spark.batches import BatchDirectories
+from treecast.spark.stream import Batch, supplier_of, when_changed
+from treecast.spark.versions import Versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOW = {"availableNow": True}
+
+
+def put(directory: Path, **contents: str) -> None:
+    directory.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        beside = directory.parent / f"{name}.new"
+        beside.write_text(content)
+        beside.rename(directory / f"{name}.xml")
+
+
+def subscribe(directory: Path, **queries: str) -> Path:
+    path = directory / "subscriptions.parquet"
+    pq.write_table(pa.table({"id": list(queries), "query": list(queries.values())}), directory / "subscriptions.new")
+    (directory / "subscriptions.new").rename(path)
+    return path
+
+
+def stream(spark: SparkSession, directory: Path, files: int = 1) -> DataFrame:
+    read = documents(spark, directory / "docs", stream=True, max_files_per_batch=files, log=directory / "log")
+    return read.select("document", "file", "ordinal", "error")
+
+
+def run(spark: SparkSession, directory: Path, subscriptions: Any, **given: Any) -> None:
+    query = match_stream(
+        stream(spark, directory),
+        subscriptions,
+        directory / "out",
+        checkpoint=directory / "checkpoint",
+        trigger=NOW,
+        **given,
+    )
+    query.awaitTermination()
+
+
+def found(spark: SparkSession, directory: Path) -> list[tuple[str, str, int]]:
+    rows = spark.read.parquet(str(directory / "out")).collect()
+    return sorted((Path(row.file).stem, row.subscription or row.error.code, row.batch) for row in rows)
+
+
+def test_changes_are_picked_up_between_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """One query: the set changes after its first batch, and again after its second."""
+    put(tmp_path / "docs", one="<a><b/></a>", two="<a><b/></a>", three="<a><b/></a>")
+    path = subscribe(tmp_path, same="/a", goes="//b", changes="/z")
+    seen: list[Batch] = []
+
+    def after(rows: DataFrame, batch: Batch) -> None:
+        seen.append(batch)
+        subscribe(tmp_path, same="/a", changes="/a/b", **({"bad": "]["} if len(seen) == 1 else {"comes": "//b"}))
+
+    run(spark, tmp_path, path, after=[after], versions_max=2)
+    assert [(batch.number, batch.version.number) for batch in seen] == [(0, 1), (1, 2), (2, 3)]
+    assert [(batch.version.subscriptions, batch.version.refused) for batch in seen] == [(3, 0), (2, 1), (3, 0)]
+    by_batch: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    for _, subscription, number in found(spark, tmp_path):
+        by_batch[number].append(subscription)
+    assert by_batch == {0: ["goes", "same"], 1: ["changes", "same"], 2: ["changes", "comes", "same"]}
+    context: Any = spark.sparkContext._jsc
+    files = context.sc().addedFiles().get("default").get().toString()
+    # Withdrawn is what no batch will use again.
+    assert [batch.version.content[:32] in files for batch in seen] == [False, True, True]
+    assert [batch.version.path.exists() for batch in seen] == [False, True, True]
+
+
+def test_subscriptions_come_in_many_forms(spark: SparkSession, tmp_path: Path) -> None:
+    index = Index()
+    index.add("index", "/a")
+    index.save(tmp_path / "saved.tcx")
+    assert supplier_of(index, spark)() is index
+    saved = supplier_of(tmp_path / "saved.tcx", spark)
+    loaded = saved()
+    assert isinstance(loaded, Index)
+    assert ("index" in loaded, saved()) == (True, None)
+    frame = spark.createDataFrame([("frame", "/a", "x")], "ID string, query string, other string")
+    frame.write.parquet(str(tmp_path / "table"))
+    told = {"id": ["frame"], "query": ["/a"]}
+    for form in (lambda: frame, lambda: pa.table(told), tmp_path / "table"):
+        table = supplier_of(form, spark)()
+        assert isinstance(table, pa.Table)
+        assert table.to_pydict() == told
+    assert supplier_of(lambda: None, spark)() is None
+
+
+class StopError(Exception):
+    """The process dies here."""
+
+
+def _before(original: Callable[..., Any], dead: list[str], name: str) -> Callable[..., Any]:
+    def stops(*given: Any, **named: Any) -> Any:
+        if name not in dead:
+            dead.append(name)
+            raise StopError
+        return original(*given, **named)
+
+    return stops
+
+
+def _behind(original: Callable[..., Any], dead: list[str], name: str) -> Callable[..., Any]:
+    def stops(*given: Any, **named: Any) -> Any:
+        answer = original(*given, **named)
+        if name not in dead:
+            dead.append(name)
+            raise StopError
+        return answer
+
+    return stops
+
+
+def test_a_failure_between_any_two_steps_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "docs", one="<a><b/></a>", two="<a/>", three="<a><b/></a>")
+    dead: list[str] = []
+    called: list[int] = []
+    monkeypatch.setattr(Versions, "_save", _behind(Versions._save, dead, "the version is saved"))
+    monkeypatch.setattr(Versions, "of_batch", _behind(Versions.of_batch, dead, "the batch is bound"))
+    monkeypatch.setattr(BatchDirectories, "_sync", _before(BatchDirectories._sync, dead, "the rows are written"))
+    monkeypatch.setattr(BatchDirectories, "write", _behind(BatchDirectories.write, dead, "the rows are in place"))
+
+    def after(rows: DataFrame, batch: Batch) -> None:
+        called.append(batch.number)
+        if "the batch is handed on" not in dead:
+            dead.append("the batch is handed on")
+            raise StopError
+
+    for generation in range(6):
+        path = subscribe(tmp_path, **{f"generation-{generation}": "/a", "b": "//b"})
+        try:
+            run(spark, tmp_path, path, after=[after])
+        except Exception as error:
+            assert "StopError" in str(error)
+    assert len(dead) == 5
+    assert called == [0, 0, 1, 2]
+    # Bound when the second generation was in force, and repeated with it four times.
+    assert [name for _, name, batch in found(spark, tmp_path) if batch == 0 and name != "b"] == ["generation-1"]
+    rows = [(file, name.partition("-")[0]) for file, name, _ in found(spark, tmp_path)]
+    assert rows == [("one", "b"), ("one", "generation"), ("three", "b"), ("three", "generation"), ("two", "generation")]
+    assert [path.name for path in (tmp_path / "out").glob(".batch*")] == []
+
+
+def test_what_cannot_be_run_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "docs", one="<a/>")
+    path = subscribe(tmp_path, a="/a")
+    BatchDirectories(spark, str(tmp_path / "out"), "another")
+    batch = spark.createDataFrame([("<a/>",)], "document string")
+    with pytest.raises(PipelineError, match="TC750 the documents are no stream"):
+        match_stream(batch, path, tmp_path / "x", checkpoint=tmp_path / "y")
+    with pytest.raises(PipelineError, match=r"TC751 .*something else"):
+        match_stream(stream(spark, tmp_path), path, tmp_path / "out", checkpoint=tmp_path / "y")
+    with pytest.raises(PipelineError, match="TC750 the checkpoint hdfs://x/y"):
+        match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint="hdfs://x/y")
+    with pytest.raises(PipelineError, match="TC706"):
+        match_stream(stream(spark, tmp_path), tmp_path / "absent", tmp_path / "x", checkpoint=tmp_path / "y")
+    numbered = stream(spark, tmp_path).withColumnRenamed("ordinal", "batch")
+    with pytest.raises(PipelineError, match="TC750 the documents have a column batch"):
+        match_stream(numbered, path, tmp_path / "x", checkpoint=tmp_path / "y")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "data").write_text("")
+    with pytest.raises(PipelineError, match="TC751"):
+        match_stream(stream(spark, tmp_path), path, tmp_path / "mine", checkpoint=tmp_path / "z")
+
+
+def test_files_that_change_while_they_are_read_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    path.mkdir()
+    (path / "part").write_text("1")
+    answers = iter([pa.table({"id": ["1"]}), pa.table({"id": ["2"]}), pa.table({"id": ["3"]})])
+    writes = iter(["12", "", ""])
+
+    def read() -> pa.Table:
+        more = next(writes)
+        if more:
+            (path / "part").write_text(more)
+        return next(answers)
+
+    supply = when_changed([path], read)
+    with pytest.raises(PipelineError, match=r"TC754 .* was changed while it was read"):
+        supply()
+    table = supply()
+    assert isinstance(table, pa.Table)
+    assert table.to_pydict() == {"id": ["2"]}
+    assert supply() is None
+    (path / "_temporary").mkdir()
+    with pytest.raises(PipelineError, match=r"TC754 .* is being written"):
+        supply()

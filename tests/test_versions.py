@@ -1,0 +1,184 @@
+"""Versions of a changing set of subscriptions: what each holds, which batch has which, and what a restart finds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from treecast import Index, PipelineError
+from treecast.spark.changes import Changes, apply, nothing, rows_of
+from treecast.spark.versions import Version, Versions
+
+DOCUMENT = b'<a><b/><c/><x:d xmlns:x="urn:x"/></a>'
+
+
+class Table:
+    """A supplier whose answer can be set; an exception is raised."""
+
+    def __init__(self, **columns: Any) -> None:
+        self.answer: Any = pa.table(columns) if columns else None
+
+    def __call__(self) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def found(version: Version) -> list[str]:
+    return sorted(Index.load(version.path).match(DOCUMENT))
+
+
+def test_changes_become_versions(tmp_path: Path) -> None:
+    table = Table(id=["a", "b"], query=["/a", "//b"])
+    versions = Versions(tmp_path, table)
+    first = versions.of_batch(0)
+    assert (first.number, first.subscriptions, first.refused, found(first)) == (1, 2, 0, ["a", "b"])
+    assert versions.of_batch(1) == first
+    table.answer = pa.table({"id": ["b", "c", "d"], "query": ["/z", "//c", "//p:d"], "namespaces": ["", "", "p=urn:x"]})
+    second = versions.of_batch(2)
+    assert (second.number, found(second)) == (2, ["c", "d"])
+    table.answer = None  # nothing has changed
+    assert versions.of_batch(3) == second
+    assert (versions.of_batch(0), found(first)) == (first, ["a", "b"])  # repeated: with what it had
+    assert versions.batches() == {
+        0: (1, first.content),
+        1: (1, first.content),
+        2: (2, second.content),
+        3: (2, second.content),
+    }
+    versions.close()
+
+
+def test_a_restart_goes_on_from_the_saved_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(id=["a", "bad"], query=["/a", "]"])
+    versions = Versions(tmp_path, table)
+    version, stream = versions.of_batch(0), versions.stream
+    versions.close()
+    (tmp_path / "half-made.new").write_text("")
+    again = Versions(tmp_path, table)
+    assert (again.of_batch(0), again.of_batch(1), again.stream) == (version, version, stream)
+    assert not (tmp_path / "half-made.new").exists()
+    added: list[int] = []
+    monkeypatch.setattr(Index, "add_many", _counting(Index.add_many, added))
+    table.answer = pa.table({"id": ["a", "bad", "b"], "query": ["/a", "]", "//b"]})
+    third = again.of_batch(2)
+    assert (third.number, third.subscriptions, third.refused, added) == (2, 2, 1, [1])  # only what is new was added
+    again.close()
+
+
+def _counting(original: Any, added: list[int]) -> Any:
+    def add_many(self: Index, given: Any, **settings: Any) -> Any:
+        added.append(given.num_rows)
+        return original(self, given, **settings)
+
+    return add_many
+
+
+def test_refused_subscriptions_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(
+        id=["a", None, "a", "bad", "odd", "far", ""],
+        query=["/a", "/a", "//b", "a[", "/a", "/a", "/a"],
+        deliver=[None, None, None, None, "by hand", None, None],
+        namespaces=[None, None, None, None, None, "{nonsense", None],
+    )
+    versions = Versions(tmp_path, table)
+    first = versions.of_batch(0)
+    assert (first.subscriptions, first.refused, found(first)) == (1, 6, ["a"])
+    assert "'bad' is refused" in caplog.text
+    table.answer = pa.table({"id": ["a", "bad"], "query": ["/a[", "/a"]})  # one becomes bad, one good
+    second = versions.of_batch(1)
+    assert (second.subscriptions, second.refused, found(second)) == (1, 1, ["bad"])
+    versions.close()
+
+
+def test_a_supplier_that_fails_leaves_the_last_version_in_force(tmp_path: Path) -> None:
+    table = Table()
+    table.answer = OSError("away")
+    versions = Versions(tmp_path, table)
+    with pytest.raises(OSError, match="away"):
+        versions.of_batch(0)
+    table.answer = pa.table({"id": ["a"], "query": ["/a"]})
+    first = versions.of_batch(0)
+    for number, answer in enumerate((OSError("away"), pa.table({"no": ["id"]}), 7), 1):
+        table.answer = answer
+        assert versions.of_batch(number) == first
+    assert versions.failures == 3
+    table.answer = pa.table({"id": pa.array([], pa.string()), "query": pa.array([], pa.string())})
+    assert versions.of_batch(4).subscriptions == 0
+    versions.close()
+
+
+def test_old_versions_go_but_not_that_of_the_last_batch(tmp_path: Path) -> None:
+    table = Table(id=["a"], query=["/a"])
+    versions = Versions(tmp_path, table, versions_max=2)
+    for number in range(6):
+        table.answer = pa.table({"id": ["a"], "query": [f"/a{number}"]})
+        versions.of_batch(number)
+    assert len(list(tmp_path.glob("*.tcx"))) == len(list(tmp_path.glob("*.arrow"))) == 2
+    assert len(versions.batches()) == 6
+    with pytest.raises(PipelineError, match="TC752 batch 1 used version 2"):
+        versions.of_batch(1)
+    versions.close()
+    with pytest.raises(ValueError, match="versions_max"):
+        Versions(tmp_path, table, versions_max=1)
+
+
+def test_an_index_is_a_version_too(tmp_path: Path) -> None:
+    index = Index()
+    index.add("a", "/a")
+    versions = Versions(tmp_path, lambda: index)
+    first = versions.of_batch(0)
+    assert versions.of_batch(1) == first
+    index.add("b", "//b")
+    assert (versions.of_batch(2).number, found(versions.of_batch(2))) == (2, ["a", "b"])
+    versions.close()
+    table = Table(id=["c"], query=["//c"])  # from now on a table
+    again = Versions(tmp_path, table)
+    assert found(again.of_batch(3)) == ["c"]
+    again.close()
+
+
+def test_other_settings_make_another_version(tmp_path: Path) -> None:
+    table = Table(id=["d"], query=["//p:d"])
+    versions = Versions(tmp_path, table, namespaces={"p": "urn:x"})
+    assert found(versions.of_batch(0)) == ["d"]
+    versions.close()
+    again = Versions(tmp_path, table, namespaces={"p": "urn:y"})
+    assert (found(again.of_batch(0)), found(again.of_batch(1))) == (["d"], [])
+    again.close()
+
+
+def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PipelineError, match="TC753"):
+        Versions(tmp_path / "file" / "below", Table())
+
+
+def test_random_changes_end_where_a_new_index_begins() -> None:
+    """Whatever the way, the index holds what the last table says."""
+    draw = random.Random(5)
+    queries = ["/a", "//b", "/a[b]", "//c | //d", "]", "/a/c", "//*[@x]", "a b"]
+    index, rows = Index(), nothing(rows=True)
+    for _ in range(60):
+        ids = [f"s{draw.randrange(12)}" for _ in range(draw.randrange(14))]
+        table = pa.table(
+            {
+                "id": pa.array(ids, pa.string()),
+                "query": pa.array([draw.choice(queries) for _ in ids], pa.string()),
+                "deliver": pa.array([draw.choice(["document", "elements", None]) for _ in ids], pa.string()),
+            }
+        )
+        wanted, left_out = rows_of(table)
+        assert left_out == len(ids) - len(set(ids))
+        rows, _ = apply(index, rows, wanted)
+        anew, marked = Index(), apply(Index(), nothing(rows=True), wanted)[0]
+        anew.add_many(wanted, on_refused="report")
+        assert rows.column("refused").to_pylist() == marked.column("refused").to_pylist()
+        assert len(index) == len(anew)
+        kept = [id for id in set(ids) if id in anew]
+        assert [index[id] for id in kept] == [anew[id] for id in kept]
+        assert apply(index, rows, wanted)[1] == Changes()
