@@ -19,7 +19,7 @@ demo:  ## match the embedded sample; results/ holds what came out
 	@bash tools/demo.sh
 
 test:  ## the test suite, then the native part of it under the sanitizers: what CI runs
-	@bash tools/setup.sh maybe-java
+	@bash tools/setup.sh maybe-java maybe-nats
 	@bash tools/test.sh $(PYTEST_ARGS)
 
 check: setup  ## the linters and the type checker
@@ -28,7 +28,7 @@ check: setup  ## the linters and the type checker
 	@$(PYTHON) -m mypy
 
 long:  ## the full-size checks: hours of CPU, results for bench/record/
-	@bash tools/setup.sh java
+	@bash tools/setup.sh java maybe-nats
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
 	@$(PYTHON) tools/mutants.py
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh

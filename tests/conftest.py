@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import spark_session
 from hypothesis import HealthCheck, settings
+from nats_server import nats_address
 from spark_session import connect_address, connect_port, spark
 
-__all__ = ["connect_address", "connect_port", "spark"]  # fixtures
+__all__ = ["connect_address", "connect_port", "nats_address", "spark"]  # fixtures
 
 # No clock decides a test, hence no deadlines. CI repeats itself exactly; `make long` draws anew each time.
 settings.register_profile("test", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

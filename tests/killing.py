@@ -12,6 +12,7 @@ The seed decides all that can be decided: print it, and a failure can be tried a
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -26,10 +27,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from nats_server import consume, make_stream
 
 from treecast import Index
 
 WAIT_SECONDS = 240
+DELIVERED = ("batch", "file", "offset", "ordinal", "subscription")
 VICTIMS = ("driver", "jvm", "worker", "worker", "all")
 QUERIES = ("//b", "/d[b]", "//c[@n>3]", "/d/c", "//b | //c", "/d[@n=2]", "//e", "/d[c and b]")
 
@@ -52,7 +55,7 @@ def subscriptions_of(draw: random.Random, generation: int) -> dict[str, str]:
 class Trial:
     """One run: `begin`, then `kill_once` as often as wanted, then `finish`, then `verify`."""
 
-    def __init__(self, directory: Path, seed: int, *, documents: int = 20, server: str | None = None) -> None:
+    def __init__(self, directory: Path, seed: int, *, documents: int = 14, server: str | None = None) -> None:
         self.directory = directory
         self.draw = random.Random(seed)
         self.documents = documents_of(self.draw, documents)
@@ -61,7 +64,10 @@ class Trial:
         self.bound: dict[int, int] = {}
         self.kills: Counter[str] = Counter()
         self.starts = 0
+        self.name = f"trial-{seed}"
         self._server = server
+        if server is not None:
+            make_stream(server, self.name, self.name)
         self._job: subprocess.Popen[bytes] | None = None
         self._started: set[tuple[int, str]] = set()
         (directory / "docs").mkdir(parents=True)
@@ -93,7 +99,12 @@ class Trial:
         self.starts += 1
         (self.directory / "ready").unlink(missing_ok=True)
         with (self.directory / "job.log").open("ab") as log:
-            command = [sys.executable, __file__, str(self.directory), *([self._server] if self._server else [])]
+            command = [
+                sys.executable,
+                __file__,
+                str(self.directory),
+                *([self._server, self.name] if self._server else []),
+            ]
             job = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self._job = job
         self._until(lambda: (self.directory / "ready").exists() or job.poll() is not None)
@@ -196,6 +207,18 @@ class Trial:
         index.add_many(list(self.sets[generation].items()), on_refused="report")
         return sorted(index.match(self.documents[name]))
 
+    def verify_deliveries(self, rows: list[dict[str, Any]]) -> None:
+        """Of what was published, each id once: that is every match of the output, once."""
+        assert self._server is not None
+        published: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
+        for message in consume(self._server, self.name):
+            told = json.loads(message.payload)
+            published[message.id].add(tuple(told[field] for field in DELIVERED))
+        assert all(len(one) == 1 for one in published.values())
+        assert sorted(next(iter(one)) for one in published.values()) == sorted(
+            tuple(row[field] for field in DELIVERED) for row in rows
+        )
+
     def verify(self, rows: list[dict[str, Any]]) -> None:
         """Every match once, every document with one set, every batch with one, and no set that is older than before."""
         matched: dict[str, list[str]] = defaultdict(list)
@@ -254,9 +277,10 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def job(directory: Path) -> None:
+def job(directory: Path, server: str | None = None, subject: str = "") -> None:
     """The job: a stream over what is there, with a checkpoint; it ends when all is read."""
     from treecast.spark import documents, match_stream
+    from treecast.spark.jetstream import JetStream
     from treecast.spark.session import start
 
     spark = start(
@@ -274,11 +298,12 @@ def job(directory: Path) -> None:
         spark, directory / "docs", stream=True, max_files_per_batch=2, log=directory / "source-log", pattern="*.xml"
     )
     query = match_stream(
-        read.drop("offset"),
+        read,
         directory / "subscriptions.parquet",
         directory / "matches",
         checkpoint=directory / "checkpoint",
         trigger={"availableNow": True},
+        after=[] if server is None else [JetStream(server, subject)],
     )
     (directory / "ready").touch()
     query.awaitTermination()
@@ -286,4 +311,4 @@ def job(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    job(Path(sys.argv[1]))
+    job(Path(sys.argv[1]), *sys.argv[2:])

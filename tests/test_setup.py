@@ -265,6 +265,15 @@ def test_the_venv_is_made_where_only_java_stays_missing(machine: Machine, user: 
     assert machine.setup("java", TREECAST_PYTHON="python3", TREECAST_NO_APT="1").returncode == 2
 
 
+def test_nats_server_is_wanted_and_not_needed(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    line = refusal(machine, "nats", TREECAST_PYTHON="absent")
+    there = Path("/usr/sbin/nats-server").exists()
+    assert ("nats-server" in line) != there
+    done = machine.setup("maybe-nats", TREECAST_PYTHON="python3")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def run_tests(machine: Machine, pytest_status: int) -> tuple[int, list[str], str]:
     """tools/test.sh with a pytest that ends so: its status, what pytest was asked for, and what is on stderr."""
     fake_python_that_makes_venvs(machine)

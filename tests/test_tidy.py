@@ -58,6 +58,10 @@ RESERVED = {
     "asyncio": "serve",
     "http": "serve",
 }
+# Path -> the reserved module that it may import all the same, and why.
+EXCEPTIONS = {
+    "src/treecast/spark/jetstream.py": "asyncio",  # nats-py has no other face: an event loop runs it, within one call
+}
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
@@ -141,13 +145,13 @@ def test_rooms_import_in_one_direction() -> None:
 
 
 def test_reserved_modules_stay_in_their_room() -> None:
-    wrong = [
-        f"{name_of(path)} imports {name}"
+    wrong = {
+        (name_of(path), name.split(".")[0])
         for path in files(".py", under=SOURCE)
         for name in imports(path)
         if RESERVED.get(name.split(".")[0], room_of(path)) != room_of(path)
-    ]
-    assert wrong == []
+    }
+    assert wrong == set(EXCEPTIONS.items())
 
 
 def test_only_the_bindings_know_python() -> None:

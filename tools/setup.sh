@@ -4,6 +4,7 @@
 #   tools/setup.sh             the venv
 #   tools/setup.sh java        the venv, and Java for Spark
 #   tools/setup.sh maybe-java  the same, but where Java can only be missed the venv is made all the same
+#   tools/setup.sh maybe-nats  the venv, and nats-server if it can be had: tests that want it say so when it is not there
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
 #   tools/setup.sh debootstrap the venv, and what makes a minimal Debian
 #
@@ -156,6 +157,10 @@ java_package() {
         ubuntu) [ "${release%%.*}" -ge 24 ] ;;
         *) false ;;
     esac && echo default-jre-headless || echo openjdk-17-jre-headless
+}
+
+check_nats() {
+    command -v nats-server /usr/sbin/nats-server >/dev/null || lack "nats-server" nats-server
 }
 
 check_fuzzer() {

@@ -1,21 +1,28 @@
-"""A streaming job killed at random moments: every match is in its output once (50 runs: tests/long)."""
+"""A streaming job killed at random moments: every match is in its output once, and published once under its id.
+
+The twin of tests/long/test_full_kill.py, which makes fifty runs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from killing import Trial
+from nats_server import LEFT_OUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_killed_stream_writes_every_match_once(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_a_killed_stream_delivers_every_match_once(
+    spark: SparkSession, tmp_path: Path, seed: int, nats_address: str | None, leave_out: Callable[[str], None]
+) -> None:
     print(f"seed {seed}")
-    trial = Trial(tmp_path, seed)
+    trial = Trial(tmp_path, seed, server=nats_address)
     try:
         for _ in range(2):
             trial.kill_once()
@@ -24,3 +31,7 @@ def test_a_killed_stream_writes_every_match_once(spark: SparkSession, tmp_path: 
         trial.stop()
     rows = [row.asDict(recursive=True) for row in spark.read.parquet(str(tmp_path / "matches")).collect()]
     trial.verify(rows)
+    if nats_address is None:
+        leave_out(LEFT_OUT)
+    else:
+        trial.verify_deliveries(rows)

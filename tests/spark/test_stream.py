@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 from treecast import Index, PipelineError
 from treecast.spark import documents, match_stream
 from treecast.spark.batches import BatchDirectories
+from treecast.spark.rates import StreamRates
 from treecast.spark.stream import Batch, supplier_of, when_changed
 from treecast.spark.versions import Versions
 
@@ -69,7 +71,20 @@ def test_changes_are_picked_up_between_batches(spark: SparkSession, tmp_path: Pa
         seen.append(batch)
         subscribe(tmp_path, same="/a", changes="/a/b", **({"bad": "]["} if len(seen) == 1 else {"comes": "//b"}))
 
-    run(spark, tmp_path, path, after=[after], versions_max=2)
+    rates = StreamRates(log=tmp_path / "log")
+    spark.streams.addListener(rates)
+    try:
+        run(spark, tmp_path, path, after=[after], versions_max=2)
+        while rates.now().batch is None or rates.now().running:  # events come when they come
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(rates)
+    told = rates.now()
+    assert (told.batches, told.documents, told.batch, told.files_waiting, told.error) == (3, 3, 2, 0, None)
+    assert told.batch_seconds > 0
+    assert told.documents_per_second > 0
+    assert told.lag_seconds is not None
+    assert told.lag_seconds > told.batch_seconds / 2
     assert [(batch.number, batch.version.number) for batch in seen] == [(0, 1), (1, 2), (2, 3)]
     assert [(batch.version.subscriptions, batch.version.refused) for batch in seen] == [(3, 0), (2, 1), (3, 0)]
     by_batch: dict[int, list[str]] = {0: [], 1: [], 2: []}

@@ -92,3 +92,10 @@ class BatchDirectories:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    """Remove whatever is at a path that Spark reaches."""
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(place, True)

@@ -35,11 +35,10 @@ from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.spark.batches import COLUMN, BatchDirectories
-from treecast.spark.match import match
+from treecast.spark.match import match, subscription_table
 from treecast.spark.pipeline import is_elsewhere
 from treecast.spark.ship import withdraw
 from treecast.spark.versions import VERSIONS_MAX, Version, Versions
-from treecast.subscriptions import FIELDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -209,9 +208,7 @@ def supplier_of(
 def _as_table(given: Given) -> pa.Table | Index | None:
     if given is None or isinstance(given, Index) or not hasattr(given, "toArrow"):
         return given
-    names = {name.lower(): name for name in given.columns}
-    chosen = [given[names[field]].alias(field) for field in FIELDS if field in names]
-    return given.select(*chosen).toArrow()
+    return subscription_table(given)
 
 
 def when_changed(

@@ -1,0 +1,98 @@
+"""Matches on NATS JetStream: what is published, under which ids, and what happens where it cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats_server import LEFT_OUT, consume, make_stream
+
+from treecast import PipelineError
+from treecast.spark.jetstream import JetStream, Message, publish, token_of
+from treecast.spark.stream import Batch
+from treecast.spark.versions import Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH = Batch("stream", 7, Version(3, "content", Path("nowhere"), 2, 0), "nowhere")
+SCHEMA = (
+    "file string, offset long, ordinal long, subscription string, error struct<code:string,message:string,offset:long>"
+)
+ROWS: list[Any] = [
+    ("a.xml", 0, 0, "sport", None),
+    ("a.xml", 0, 0, "with a blank", None),
+    ("a.xml", 90, 1, "sport", None),
+    (None, None, None, "sport", None),
+    ("bad.xml", 0, 0, None, ("TC201", "bad", 3)),
+]
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(ROWS, SCHEMA)
+
+
+def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None:
+    sink = JetStream("nats://127.0.0.1:1", "m")
+    told = [Message(*row) for row in sink.messages(rows, BATCH).collect()]
+    assert [message.subject for message in told] == ["m.sport", f"m.{token_of('with a blank')}", "m.sport", "m.sport"]
+    assert json.loads(told[2].payload) == {
+        "file": "a.xml",
+        "offset": 90,
+        "ordinal": 1,
+        "subscription": "sport",
+        "batch": 7,
+        "version": 3,
+    }
+    assert len({message.id for message in told}) == 4
+    again = [Message(*row) for row in sink.messages(rows.repartition(3), BATCH).collect()]
+    assert sorted(again) == sorted(told)  # ids are stable
+    other = Batch("stream", 8, BATCH.version, "nowhere")
+    assert not {row.id for row in sink.messages(rows, other).collect()} & {message.id for message in told}
+    with pytest.raises(PipelineError, match="TC756 the rows have no column file"):
+        sink(rows.drop("file"), BATCH)
+
+
+def test_deliveries_arrive(rows: DataFrame, nats_address: str | None, leave_out: Callable[[str], None]) -> None:
+    if nats_address is None:
+        leave_out(LEFT_OUT)
+        return
+    make_stream(nats_address, "arrive", "arrive")
+    sink = JetStream(nats_address, "arrive", in_flight_max=2)
+    sink(rows, BATCH)
+    wanted = sorted(Message(*row) for row in sink.messages(rows, BATCH).collect())
+    found = [Message(one.subject, one.id, one.payload.decode()) for one in consume(nats_address, "arrive")]
+    assert sorted(set(found)) == wanted
+    many = [Message("arrive.many", f"id-{number}", str(number)) for number in range(1000)]
+    publish(sink, iter(many))
+    assert len({one.id for one in consume(nats_address, "arrive") if one.subject == "arrive.many"}) == 1000
+    nobody = JetStream(nats_address, "nobody", attempts_max=2)
+    with pytest.raises(PipelineError, match=r"TC755 JetStream does not take messages on nobody\.x"):
+        publish(nobody, [Message("nobody.x", "1", "{}")])
+
+
+def test_a_server_that_is_away_is_said() -> None:
+    away = JetStream("nats://127.0.0.1:1", attempts_max=1, timeout_seconds=1)
+    with pytest.raises(PipelineError, match="TC755 no NATS server answers at nats://127"):
+        publish(away, [Message("x", "1", "{}")])
+    publish(away, [])  # nothing to say, nobody to ask
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subject": "a..b"},
+        {"subject": "a.*"},
+        {"in_flight_max": 0},
+        {"attempts_max": 0},
+        {"timeout_seconds": 0},
+        {"identity": ()},
+    ],
+)
+def test_settings_are_checked(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(given))):
+        JetStream("nats://127.0.0.1:1", **given)
