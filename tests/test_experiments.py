@@ -85,14 +85,19 @@ def test_equal_seeds_measure_the_same_inputs() -> None:
     assert [row["states"] for row in first] != [row["states"] for row in other]
 
 
+class Forgetful(Index):
+    """Loses the first match, if it is the engine that does."""
+
+    forgets = ""
+
+    def match_many(self, *arguments: Any, **options: Any) -> Any:
+        table = super().match_many(*arguments, **options)
+        return table.slice(1) if self.engine == self.forgets else table
+
+
 def test_wrong_answers_are_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> None:
     """An engine that loses a match: said in the outcome, on both streams, in the file, and by the exit status."""
-
-    class Forgetful(Index):
-        def match_many(self, *arguments: Any, **options: Any) -> Any:
-            table = super().match_many(*arguments, **options)
-            return table.slice(1) if self.engine == "hybrid" else table
-
+    monkeypatch.setattr(Forgetful, "forgets", "hybrid")
     monkeypatch.setattr("treecast.experiments.session.Index", Forgetful)
     arguments = ["experiment", "yfilter-rivals", "--quick", "--queries", "50", "--documents", "2", "-o", str(tmp_path)]
     assert main(arguments) == 1
@@ -101,6 +106,24 @@ def test_wrong_answers_are_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "treecast: yfilter-rivals: wrong answers: hybrid and auto disagree" in said.err
     assert "xfilter and auto" not in said.err
     assert "WRONG ANSWERS" in (tmp_path / "yfilter-rivals.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("yfilter-maintenance", "xfilter"),
+        ("yfilter-cost-split", "yfilter"),
+        ("yfilter-predicates", "yfilter-inline"),
+        ("xtrie-variants", "xtrie"),
+    ],
+)
+def test_each_way_of_measuring_sees_wrong_answers(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forgetful, "forgets", engine)
+    for module in ("session", "yfilter_maintenance"):
+        monkeypatch.setattr(f"treecast.experiments.{module}.Index", Forgetful)
+    experiment = experiments.find(name)
+    outcome = experiments.perform(experiment, Sizes((60,), 2, values=(1,), passes=1, cell_seconds=0.01))
+    assert outcome.problems and all(problem.startswith(f"{engine} and auto disagree") for problem in outcome.problems)
 
 
 # Verdicts on rows made for them.

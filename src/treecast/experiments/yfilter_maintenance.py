@@ -128,8 +128,8 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
 def panels(rows: Sequence[Row]) -> list[Panel]:
     x = ("queries", "queries there are")
     return [
-        lines(rows, "To add one query", x, ("add_us", "CPU µs"), log_x=True),
-        lines(rows, "To remove one query", x, ("remove_us", "CPU µs"), log_x=True),
+        lines(rows, "To add one query", x, ("add_us", "CPU µs"), log_x=True, log_y=False),
+        lines(rows, "To remove one query", x, ("remove_us", "CPU µs"), log_x=True, log_y=False),
     ]
 
 

@@ -13,14 +13,15 @@ from dataclasses import replace
 
 from treecast.errors import QueryLimitError
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
-from treecast.experiments.inputs import news_documents, news_schema, query_settings
+from treecast.experiments.inputs import DOCUMENT_BYTES, RELEASE_DOCUMENTS, news_documents, news_schema, query_settings
 from treecast.experiments.judging import at_least, pairs, pick, ratio, times
 from treecast.experiments.panels import lines
 from treecast.experiments.session import Session
 from treecast.report import Panel
-from treecast.workload import NumberRange, Schema, Values, generate_queries
+from treecast.workload import DocumentSettings, NumberRange, Schema, Values, generate_documents, generate_queries
 
 ENGINES = ("yfilter", "yfilter-inline")
+NUMBERS = Values({"@*": NumberRange(1, 20)})
 SET_KINDS = ("random paths", "distinct paths")
 QUERIES_MIN = 10_000
 DRAWS_PER_QUERY_MAX = 200
@@ -38,23 +39,34 @@ def points(sizes: Sizes) -> list[Point]:
 def measure(session: Session, point: Point) -> list[Row]:
     key = f"{point['paths']} {point['predicates']}"
     drawn = session.once(key, lambda: draw(session, point, max(session.sizes.queries)))
-    queries, documents = drawn[: point["queries"]], news_documents(session)
+    queries, documents = drawn[: point["queries"]], numbered_documents(session)
     # How many would match if there were no predicates: what is left for SP to look at.
     structural = session.rows((), [path_of(query) for query in queries], documents)[0]["matches"]
     labels = {"paths": point["paths"], "predicates": point["predicates"], "structural": structural}
     return session.rows(ENGINES, queries, documents, **labels)
 
 
+def numbered_documents(session: Session) -> list[bytes]:
+    """Those of the release, whose attributes all have numbers; or such as they are."""
+    session.note("predicates: [@attribute=n]; the attributes of the documents have values from 1 to 20")
+    if session.data and (session.data / RELEASE_DOCUMENTS).is_dir():
+        return news_documents(session)
+    settings = DocumentSettings(bytes_target=DOCUMENT_BYTES, depth_max=8, attributes=0.5, values=NUMBERS)
+
+    def read() -> list[bytes]:
+        schema, count = with_numbers(news_schema(session)), session.sizes.documents
+        session.note(f"documents: {count} drawn from the DTD, about {DOCUMENT_BYTES / 1000:.1f} KB each")
+        return list(generate_documents(schema, count, settings, seed=session.seed))
+
+    return session.once("numbered documents", read)
+
+
 def draw(session: Session, point: Point, count: int) -> list[str]:
     """Queries with so many predicates each; of the one kind no two have the same path."""
-    schema = with_numbers(news_schema(session)) if session.data else news_schema(session)
-    values = Values({"@*": NumberRange(1, 20)}) if session.data else Values()
-    if session.data:
-        session.note(
-            "predicates: [@attribute=n], n from 1 to 20, as the values in the documents of the YFilter release"
-        )
-    settings = query_settings(predicates=point["predicates"], values=values, distinct=False)
-    source = generate_queries(schema, count * DRAWS_PER_QUERY_MAX, settings, seed=session.seed)
+    settings = query_settings(predicates=point["predicates"], values=NUMBERS, distinct=False)
+    source = generate_queries(
+        with_numbers(news_schema(session)), count * DRAWS_PER_QUERY_MAX, settings, seed=session.seed
+    )
     found = list(with_distinct_paths(source, count)) if point["paths"] == SET_KINDS[1] else first(source, count)
     if len(found) < count:
         message = f"the DTD gave only {len(found):,} distinct paths of the {count:,} asked for"

@@ -23,8 +23,9 @@ from treecast.report.figures import short_number
 COLOURS = ("#2b6cb0", "#c2410c", "#15803d", "#7e22ce", "#b45309", "#0e7490", "#be123c", "#4d7c0f")
 MARKERS = "osD^vPX*"
 SUBTITLE_CHARS_MAX = 160
-NAMES_CHARS_MAX = 55  # below an axis, side by side
+NAMES_CHARS_MAX = 40  # below an axis, side by side
 TICKS_APART = 0.07  # of the axis
+NARROW = 40
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,11 @@ def _frame(axes: Any, panel: Panel) -> None:
     axes.set_axisbelow(True)
     if panel.log_y:
         axes.set_yscale("log")
+        figures = [y for series in panel.series for y in series.y if y > 0]
+        narrow = bool(figures) and max(figures) < NARROW * min(figures)  # then powers of ten alone say too little
+        axes.yaxis.set_minor_formatter(
+            lambda value, _: short_number(value) if narrow and f"{value:e}"[0] in "235" else ""
+        )
     if panel.log_x:
         axes.set_xscale("log")
 
@@ -163,7 +169,8 @@ def _bars(axes: Any, panel: Panel, *, stacked: bool) -> None:
         else:
             shift = (number - (count - 1) / 2) * width
             axes.bar([place + shift for place in places], series.y, width, color=colour, label=plain(series.name))
-    axes.set_xticks(places, names, rotation=0 if len("".join(names)) < NAMES_CHARS_MAX else 25)
+    aslant = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"} if len("".join(names)) > NAMES_CHARS_MAX else {}
+    axes.set_xticks(places, names, **aslant)
     axes.yaxis.set_major_formatter(lambda value, _: short_number(value))
     if stacked and bottoms:
         axes.set_ylim(0, max(bottoms) or 1)
