@@ -9,7 +9,7 @@ from placing import MAKERS, answers, draw_population
 from test_cases import CASES
 
 from treecast import Index, QueryError, Subscription
-from treecast.placement import DataSharing, FilterSharing, RootTag, violations
+from treecast.placement import DataSharing, FilterSharing, RootTag, moves, violations
 
 NAMES = sorted(MAKERS)
 
@@ -139,6 +139,28 @@ def test_a_root_less_query_makes_every_document_visit_its_cluster() -> None:
     assert len(set(placement.holders("new")) & set(placement.route([b"<new/>"])[0] or ())) == 1
     placement.remove("any")
     assert placement.route([b"<c/>"]) == [()]
+
+
+def test_a_new_layout_tells_who_moves() -> None:
+    queries = [(f"q{number}", f"/r{number % 10}/x") for number in range(100)]
+    before = RootTag(6)
+    before.add_many([])
+    before.add_many(queries[:1])
+    before.add_many(queries[1:])
+    after = RootTag(6)
+    after.add_many(queries)
+    moved = moves(before, after, [id for id, _ in queries])
+    assert moved and all(before.holders(id) == old and after.holders(id) == new for id, (old, new) in moved.items())
+    assert moves(after, after, [id for id, _ in queries]) == {}
+
+
+def test_a_part_of_an_index_takes_the_same_documents() -> None:
+    index = Index(namespaces={"": "urn:d"}, entities={"who": "x"}, engine="xtrie")
+    index.add("a", "/a")
+    part = index.part(index.subscriptions())
+    assert (part.engine, part["a"]) == ("xtrie", index["a"])
+    assert part.match(b"<a xmlns='urn:d'>&who;</a>") == ["a"] and part.match(b"<a/>") == []
+    assert index.part([("b", "/b")], engine="auto").match(b"<b/>") == ["b"]
 
 
 def test_an_index_gives_its_subscriptions_back() -> None:

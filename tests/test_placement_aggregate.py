@@ -11,10 +11,11 @@ from treecast import Index, Subscription, parse
 from treecast.placement import aggregate, exclusive_sets, name_sets, survey
 from treecast.placement.aggregate import Selectivity, generalisations
 
+PATHS = ["/a", "//a", "/a/b//c", "/*/a/*", "//*/b", "/a/*[local-name() = 'x']//b", "//*", "/*", "/*/*"]
+VALUED = ["/a/*[@x = 'y = ]']", "//*[. = 3]", '/a/b[text() = "\'"]']
 
-@pytest.mark.parametrize(
-    "path", ["/a", "//a", "/a/b//c", "/*/a/*", "//*/b", "/a/*[local-name() = 'x']//b", "//*", "/*", "/*/*"]
-)
+
+@pytest.mark.parametrize("path", PATHS + VALUED)
 def test_generalisations_cover(path: str) -> None:
     texts = generalisations(path)
     assert texts[-1] == "/*" and len(texts) == len(set(texts))
@@ -30,9 +31,10 @@ def test_every_expression_is_covered(filters_max: int) -> None:
         found = aggregate(subscriptions, documents=documents[:30], filters_max=filters_max)
         assert 1 <= len(found.filters) <= filters_max
         assert set(found.covering.values()) == set(found.filters)
-        for facts in survey(subscriptions):
-            for skeleton in facts.skeletons:
-                assert parse(found.covering[skeleton]).covers(parse(skeleton))
+        table = survey(subscriptions)
+        for row in range(len(table)):
+            for text in table.covers_of(row):
+                assert parse(found.covering[text]).covers(parse(text))
         exact, coarse = Index(), Index()
         exact.add_many(subscriptions)
         coarse.add_many([(str(number), text) for number, text in enumerate(found.filters)])
@@ -67,6 +69,20 @@ def test_similar_expressions_shrink_without_loss_and_documents_decide_how() -> N
     sample = [b"<r><common/></r>"] * 9 + [b"<r><common><rare><x/></rare></common></r>"]
     narrow = aggregate(odd, documents=sample, filters_max=2)
     assert narrow.false_forwards == 0
+
+
+def test_what_has_no_name_is_told_by_what_must_be_there() -> None:
+    queries = [("1", "/*[isbn]"), ("2", '/*[@lang = "de"]'), ("3", "//*/*[@k = 1]"), ("4", "/book//title")]
+    sample = [
+        b"<a/>",
+        b"<a><isbn/></a>",
+        b'<a lang="de"/>',
+        b"<a><b k='1.0'/></a>",
+        b"<book><title/></book>",
+        b"<c k='1'/>",
+    ]
+    found = aggregate(queries, documents=sample, filters_max=5)
+    assert (found.wanted, found.forwarded) == (4, 4)
 
 
 def test_bad_documents_of_the_sample_do_not_count() -> None:

@@ -62,6 +62,7 @@ def test_facts_are_consequences() -> None:
         for row, facts in enumerate(table):
             assert (facts.root, facts.required) == (table.root(row), table.required(row))
             filters.add_many([(f"{row} s{at}", text) for at, text in enumerate(facts.skeletons)])
+            filters.add_many([(f"{row} c{at}", text) for at, text in enumerate(table.covers_of(row))])
             filters.add_many([(f"{row} p{at}", pair.filter) for at, pair in enumerate(facts.pairs)])
         for document in documents:
             names = {local for _, local in read(document).names}
@@ -71,6 +72,7 @@ def test_facts_are_consequences() -> None:
                 facts = table[row]
                 assert facts.root in (None, root_name(document))
                 assert set(facts.required) <= names
+                assert any(f"{row} c{at}" in passed for at in range(len(table.covers_of(row))))
                 assert any(f"{row} s{at}" in passed for at in range(len(facts.skeletons)))
                 assert all(f"{row} p{at}" in passed for at in range(len(facts.pairs)))
 

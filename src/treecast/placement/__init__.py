@@ -17,7 +17,7 @@ from treecast.placement.exclusive import exclusive_sets, name_sets
 from treecast.placement.facts import Facts, Pair, Survey, survey
 from treecast.placement.hierarchical import Hierarchical
 from treecast.placement.pep import Pattern, Pep
-from treecast.placement.placement import Placement, violations
+from treecast.placement.placement import Placement, moves, violations
 from treecast.placement.report import Report, measure
 from treecast.placement.root_name import root_name
 from treecast.placement.root_tag import RootTag
@@ -48,6 +48,7 @@ __all__ = [
     "choose",
     "exclusive_sets",
     "measure",
+    "moves",
     "name_sets",
     "root_name",
     "survey",

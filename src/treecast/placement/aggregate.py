@@ -1,12 +1,13 @@
 """From many expressions a small set that covers them (X8), chosen by what documents look like.
 
 Theory of operation. Each query is reduced to the plain path of each of its branches (its *skeletons*, see `facts`),
-which covers it. A skeleton has *generalisations* that cover it in turn by construction: its prefixes, its suffixes
-behind `//`, each of its names behind `//`, and `/*`. Choosing few of them so that every skeleton is covered is a set
-cover, where a generalisation costs a fixed price for being there, and the share of documents that it alone would
-forward. The greedy choice, best ratio of cost to skeletons newly covered first, is repeated with a higher price until
-the set is small enough; with `/*` as the last resort any size can be met. Selectivities come from a sample of
-documents, matched with all generalisations at once by an index of them.
+which covers it; where that has no name in it, to an element or a value that must be there. A skeleton has
+*generalisations* that cover it in turn by construction: its prefixes, its suffixes behind `//`, each of its names
+behind `//`, and `/*`. Choosing few of them so that every skeleton is covered is a set cover, where a generalisation
+costs a fixed price for being there, and the share of documents that it alone would forward. The greedy choice, best
+ratio of cost to skeletons newly covered first, is repeated with a higher price until the set is small enough; with `/*`
+as the last resort any size can be met. Selectivities come from a sample of documents, matched with all generalisations
+at once by an index of them.
 
 There are never false negatives; what the small set forwards in vain is reported.
 
@@ -38,8 +39,9 @@ SOURCES_MAX = 20_000  # distinct paths whose generalisations are weighed; of mor
 DOCUMENTS_MAX = 256  # of the sample
 FILTERS_MAX = 100
 _STEP = re.compile(r"(//?)(\*\[local-name\(\) = '[^']*'\]|[^/\[]+)")
-_PRICES = (1e-6, 1e3)  # the lowest and the highest
-_HALVINGS = 8
+_VALUED = re.compile(r"(.*)\[(?:\.|@[^ ]+|text\(\)) = .*\]", re.DOTALL)
+_PRICES = (1e-12, 1e3)  # the lowest: as many filters as are allowed; the highest: as few as will do
+_HALVINGS = 10
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Aggregate:
 
     filters: tuple[str, ...]
     covering: Mapping[str, str]
-    """For each skeleton the filter that covers it."""
+    """For each path that an expression was reduced to (`Survey.covers_of`), the filter that covers it."""
     expressions: int
     """Subscriptions that were aggregated."""
     documents: int
@@ -114,9 +116,13 @@ class Selectivity:
 
 
 def generalisations(path: str) -> list[str]:
-    """Plain paths that cover a plain path, itself first, by construction; `/*` is the last."""
-    steps = _STEP.findall(path)
+    """What covers a plain path, or one with a value at its end: itself first, then plain paths; `/*` is the last."""
+    valued = _VALUED.fullmatch(path)
     texts = [path]
+    if valued is not None:
+        path = valued[1]
+        texts.append(path)
+    steps = _STEP.findall(path)
     texts += ["".join(slash + test for slash, test in steps[:end]) for end in range(len(steps) - 1, 0, -1)]
     tails = ["".join(slash + test for slash, test in steps[begin:]) for begin in range(len(steps))]
     texts += [tail if tail.startswith("//") else "/" + tail for tail in tails]
@@ -139,7 +145,7 @@ def aggregate(
     given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
     found = survey(given, namespaces)
     selectivity = Selectivity(documents, limits=limits, entities=entities)
-    covering = cover(found.skeletons, selectivity, filters_max)
+    covering = of_survey(found, range(len(found)), selectivity, filters_max)
     filters = tuple(dict.fromkeys(covering.values()))
     exact = Index(namespaces=namespaces, limits=limits, entities=entities)
     if selectivity.documents:
@@ -257,5 +263,5 @@ def _narrowest(left: set[str], candidates: Mapping[str, list[str]], selectivity:
 
 
 def of_survey(found: Survey, rows: Iterable[int], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
-    """For the skeletons of some subscriptions the filters that cover them."""
-    return cover((text for row in rows for text in found.skeletons_of(row)), selectivity, filters_max)
+    """For what some subscriptions are reduced to, the filters that cover it."""
+    return cover((text for row in rows for text in found.covers_of(row)), selectivity, filters_max)

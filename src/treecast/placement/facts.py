@@ -69,6 +69,7 @@ class Survey:
         self._required_ends, self._required = _numbers(raw[2], "q"), _numbers(raw[3], "i")
         self.skeletons: list[str] = raw[4]
         self._skeleton_ends, self._skeleton = _numbers(raw[5], "q"), _numbers(raw[6], "i")
+        self._nameless = {text for text in self.skeletons if not text.strip("/*")}
         self.patterns: list[str] = raw[7]
         self._values: list[str] = raw[8]
         self._pair_ends = _numbers(raw[9], "q")
@@ -100,6 +101,20 @@ class Survey:
         """See Facts."""
         begin, end = self._skeleton_ends[row], self._skeleton_ends[row + 1]
         return tuple([self.skeletons[number] for number in self._skeleton[begin:end]])
+
+    def covers_of(self, row: int) -> tuple[str, ...]:
+        """Expressions of which a matching document matches one: the skeletons, or what says more than `/*`.
+
+        Where the skeleton has no name in it, an element that must be there says more, or else a value.
+        """
+        skeletons = self.skeletons_of(row)
+        if len(skeletons) > 1 or skeletons[0] not in self._nameless:
+            return skeletons
+        names = self.required(row)
+        if names:
+            return (f"//*[local-name() = '{names[0]}']",)
+        pairs = self.pairs(row)
+        return (pairs[0].filter,) if pairs else skeletons
 
     def pairs(self, row: int) -> tuple[Pair, ...]:
         """See Facts."""

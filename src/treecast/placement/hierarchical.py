@@ -58,7 +58,7 @@ class _Part:
     held: int = 0
     """How many subscriptions were ever sent there: what is lightest."""
     guards: dict[str, str] = field(default_factory=dict)
-    """Of a leaf: for a skeleton the filter that covers it."""
+    """Of a leaf: for what a query is reduced to the filter that covers it."""
 
 
 class Hierarchical:
@@ -201,8 +201,8 @@ class Hierarchical:
             if key != _OTHERS:
                 uses.append((part.branch, self._filter(kind, found, row)))
             part.held += 1
-        for skeleton in found.skeletons_of(row):
-            uses.append((part.leaf, self._guard(part, skeleton)))
+        for text in found.covers_of(row):
+            uses.append((part.leaf, self._guard(part, text)))
         return Chain(part.shard, tuple(dict.fromkeys(uses)))
 
     def _lightest(self, part: _Part, key: str) -> int:
@@ -212,17 +212,17 @@ class Hierarchical:
             self._tree.open(part.parts[lightest].branch)
         return lightest
 
-    def _guard(self, leaf: _Part, skeleton: str) -> str:
-        known = leaf.guards.get(skeleton)
+    def _guard(self, leaf: _Part, path: str) -> str:
+        known = leaf.guards.get(path)
         if known is not None:
             return known
         there = self._tree.filters_of(leaf.leaf)
-        options = generalisations(skeleton)
+        options = generalisations(path)
         fitting = next((text for text in options if text in there), None)
         if fitting is None:
             # While there is room the exact path; then the shortest prefix; at last what lets everything pass.
             room = len(there) - self._filters_max
-            fitting = skeleton if room < 0 else options[-1] if room >= self._filters_max else _shortest(options)
+            fitting = path if room < 0 else options[-1] if room >= self._filters_max else _shortest(options)
         return fitting
 
     # -- names

@@ -14,7 +14,7 @@ which shards hold a subscription and which shards must see a document; matching 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from treecast.document import Bytes
@@ -80,6 +80,17 @@ def violations(
             if meetings != 1:
                 found.append((number, id, meetings))
     return found
+
+
+def moves(
+    before: Placement, after: Placement, ids: Iterable[str]
+) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Who moves from one placement to another of the same subscriptions: id -> (holders before, holders after).
+
+    The layout follows the first subscriptions that a placement was given. To lay out anew, give today's to a new one.
+    """
+    both = ((id, before.holders(id), after.holders(id)) for id in ids)
+    return {id: (old, new) for id, old, new in both if old != new}
 
 
 def check_shards(shards: int) -> int:

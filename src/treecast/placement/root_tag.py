@@ -60,7 +60,7 @@ class RootTag:
         found = survey(subscriptions, self._namespaces)
         self._members.check_new(found.ids)
         roots = [found.root(row) or _REST for row in range(len(found))]
-        if not self._clusters:
+        if not self._clusters and roots:
             self._found(Counter(roots))
         self._members.enter(found.ids, [self._cluster(root) for root in roots])
 
