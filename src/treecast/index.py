@@ -185,9 +185,12 @@ class Index:
         taken = [column.take(codes) for column in columns]
         return pa.table([pa.array(ids, pa.string()), pa.array(queries, pa.string()), *taken], names=list(FIELDS))
 
-    def part(self, subscriptions: Subscriptions) -> Index:
-        """An index with the settings of this one and these subscriptions: for those who divide one into several."""
-        index = Index(engine=self.engine, namespaces=self._namespaces, limits=self._limits, entities=self._entities)
+    def part(self, subscriptions: Subscriptions, *, engine: str | None = None) -> Index:
+        """An index of these subscriptions that takes the same documents: for those who divide one into several.
+
+        Namespaces come with the subscriptions, as `subscriptions()` gives them.
+        """
+        index = Index(engine=engine or self.engine, limits=self._limits, entities=self._entities)
         index.add_many(subscriptions)
         return index
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from drawing_conditions import ConditionDrawer, draw_valued_document
 from placing import MAKERS
-from rounds_conditions import condition_words
-from test_match import Population, corpus, found, stream_of, streamed  # noqa: F401  # corpus is a fixture
+from test_match import Population, corpus, drawn, found, stream_of, streamed  # noqa: F401  # two fixtures
 
 import treecast
 from treecast.spark import match, place, split
@@ -22,17 +23,19 @@ if TYPE_CHECKING:
 DIVIDED = [name for name in NAMES if name not in ("data-sharing", "auto")]  # auto is one of them
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
-    """Drawn queries of the whole language in three namespaces, and drawn documents."""
-    random = Random(20261116)
-    drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
-    documents = {str(number): draw_valued_document(random, namespaces=True) for number in range(120)}
-    subscriptions = [
-        {"id": str(number), "query": query.text, "namespaces": query.namespaces, "ordered": query.ordered}
-        for number, query in enumerate(drawer.query() for _ in range(250))
-    ]
-    return Population(tmp_path_factory.mktemp("drawn"), documents, subscriptions)
+CONNECT = """
+import json, sys
+from pyspark.sql import SparkSession
+from treecast.spark import match
+
+address, answer, documents, subscriptions, *names = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+documents, subscriptions = spark.read.parquet(documents), spark.read.parquet(subscriptions)
+found = {name: match(documents, subscriptions, placement=name, shards=3).collect() for name in names}
+with open(answer, "w", encoding="utf-8") as file:
+    json.dump({name: [[row.key, row.subscription] for row in rows] for name, rows in found.items()}, file)
+spark.stop()
+"""
 
 
 @pytest.mark.parametrize("name", DIVIDED)
@@ -43,16 +46,26 @@ def test_the_corpus(spark: SparkSession, corpus: Population, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIVIDED)
-def test_drawn_queries_in_a_stream(spark: SparkSession, drawn: Population, tmp_path: Path, name: str) -> None:
+def test_drawn_queries_in_a_stream(spark: SparkSession, drawn: Population, tmp_path: Path, name: str) -> None:  # noqa: F811
     given = spark.read.parquet(str(drawn.subscriptions))
     answer = match(stream_of(spark, drawn), given, placement=name, shards=3, on_error="report")
     assert answer.isStreaming
     assert streamed(spark, answer, tmp_path) == drawn.expected
 
 
+def test_over_connect(drawn: Population, connect_address: str, tmp_path: Path) -> None:  # noqa: F811
+    answer = tmp_path / "answer.json"
+    given = [connect_address, str(answer), str(drawn.documents), str(drawn.subscriptions), "root-tag", "pep", "auto"]
+    subprocess.run([sys.executable, "-c", CONNECT, *given], check=True, timeout=300, capture_output=True)
+    for name, rows in json.loads(answer.read_text("utf-8")).items():
+        assert {(key, id) for key, id in rows} == drawn.expected and len(rows) == len(drawn.expected), name
+
+
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_placement_that_knows_documents_and_has_seen_changes(
-    spark: SparkSession, drawn: Population, name: str
+    spark: SparkSession,
+    drawn: Population,  # noqa: F811
+    name: str,
 ) -> None:
     documents = spark.read.parquet(str(drawn.documents))
     given = spark.read.parquet(str(drawn.subscriptions)).toArrow()

@@ -118,7 +118,7 @@ def ship_shards(session: SparkSession, placement: Placement, index: Index, cache
     router_ticket = None
     if isinstance(router, ByFilters):
         # Made anew: which documents are accepted is a setting of the index.
-        filters = index.part([(str(number), text) for number, text in router.filters.items()])
+        filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
         router_ticket = tuple(ship(session, filters, cache_bytes_max=cache_bytes_max))
         router = router.unbound()
     if not all(tickets):  # a shard that holds nothing: any document that comes there is only read
