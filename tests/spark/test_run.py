@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ from report_page import check_page
 from test_readme import ROOT, blocks
 
 from treecast import Index, sample
-from treecast.cli import main
+from treecast.cli import main, pipeline_file
+from treecast.cli import run as run_verb
 from treecast.cli.subscription_files import read as read_subscriptions
 from treecast.spark import job
 from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
@@ -153,10 +155,40 @@ def test_a_stream_writes_each_document_once(spark: SparkSession, tmp_path: Path)
     assert json.loads((results / "run.json").read_text())["documents"] == 2
     (tmp_path / "docs" / "3.xml").write_text("<z/>")
     (tmp_path / "docs" / "4.xml").write_text("<z>")
+    (tmp_path / "s.csv").write_text("id,query\nany,/a\nlate,/z\n")  # from now on
     assert main(["run", str(path), "--quiet"]) == 0
     told = json.loads((results / "run.json").read_text())
     assert (told["documents"], told["matches"], told["refused"]) == (2, 1, 1)
-    assert pairs(results / "matches") == [*MATCHES, ("3.xml", "none")]
+    assert pairs(results / "matches") == [*MATCHES, ("3.xml", "late")]
+
+
+def test_a_running_stream_picks_up_its_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_job(tmp_path, source="stream = true")
+    pipeline = pipeline_file.read(str(path))
+    index, troubles = run_verb.check(pipeline, lambda note: None)
+    assert index is not None
+    assert troubles == []
+
+    def tell(progress: job.Progress) -> None:
+        if progress.stage:
+            return
+        if progress.documents == 2 and not (tmp_path / "docs" / "3.xml").exists():
+            (tmp_path / "s.new").write_text("id,query\nnew,/a\nbad,][\n")
+            (tmp_path / "s.new").rename(tmp_path / "s.csv")
+            (tmp_path / "docs.new").write_text("<a/>")
+            (tmp_path / "docs.new").rename(tmp_path / "docs" / "3.xml")
+        elif progress.documents == 3:
+            raise KeyboardInterrupt
+
+    figures = job.run(spark, pipeline, index, tell, run_verb.supply_of(pipeline, spark))
+    assert (figures.documents, figures.matches) == (3, 5)
+    assert pairs(tmp_path / "results" / "matches") == [*MATCHES, ("3.xml", "new")]
+    assert job.run(spark, replace(pipeline, sinks=Sinks(str(tmp_path / "none"))), index, stop_at_once).documents == 0
+
+
+def stop_at_once(progress: job.Progress) -> None:
+    if not progress.stage:
+        raise KeyboardInterrupt
 
 
 def test_an_interrupted_stream_ends_with_what_it_has(spark: SparkSession, tmp_path: Path) -> None:

@@ -196,6 +196,32 @@ def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
     return index
 
 
+def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
+    """For a stream: its subscriptions as they are when it asks. None where they stay: in a batch, and far away."""
+    from treecast import Index
+    from treecast.cli import subscription_files
+    from treecast.spark import job
+    from treecast.spark.pipeline import is_elsewhere
+    from treecast.spark.stream import when_changed
+
+    wanted = pipeline.subscriptions
+    if not pipeline.source.stream or any(is_elsewhere(path) for path in wanted.path):
+        return None
+    later = sparks_own(pipeline)
+
+    def table(path: str) -> Any:
+        if path in later:
+            return job.subscriptions_at(spark, path)
+        return subscription_files.read(path, _kind(path, wanted.format), lambda message: None)
+
+    def read() -> Any:
+        if wanted.path[0] not in later and _kind(wanted.path[0], wanted.format) == "tcx":
+            return Index.load(wanted.path[0], limits=pipeline.limits, entities=pipeline.source.entities)
+        return subscription_files.join([table(path) for path in wanted.path])
+
+    return when_changed([Path(path) for path in wanted.path], read)
+
+
 def sparks_own(pipeline: Pipeline) -> list[str]:
     """The Parquet that only Spark can read: directories, and what lies elsewhere."""
     from treecast.spark.pipeline import is_elsewhere
@@ -245,7 +271,7 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
             listen()
             for path in sparks_own(pipeline):
                 index.add_many(job.subscriptions_at(spark, path))
-            figures = job.run(spark, pipeline, index, progress.tell)
+            figures = job.run(spark, pipeline, index, progress.tell, supply_of(pipeline, spark))
             figures = replace(figures, versions=versions(spark), places=places(pipeline))
     except KeyboardInterrupt:
         console.clear()

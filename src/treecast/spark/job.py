@@ -3,7 +3,7 @@
 A row per document comes back from matching: ids, error, time and size. Before its ids are exploded into rows, Spark
 observes it: counts, sums and the slowest few are gathered by the tasks that write the result, so the totals are those
 of the rows written, whatever was repeated on the way. While a batch runs, the sums of the tasks that ended are read
-from the running query, for show; a stream tells them batch by batch.
+from the running query, for show; a stream tells them batch by batch, and each is a directory of the result.
 
 What is kept of the result's details (matches per subscription, refused documents) is counted from the written files.
 
@@ -29,15 +29,19 @@ from treecast.errors import PipelineError
 from treecast.index import Index
 from treecast.report.figures import Figures, Moment, RefusedDocument, SlowDocument
 from treecast.spark import session
+from treecast.spark.batches import remove
 from treecast.spark.documents import documents
-from treecast.spark.match import profile, split, subscription_table
+from treecast.spark.match import ERROR_TYPE, profile, split, subscription_table
 from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline, is_elsewhere
 from treecast.spark.sinks import write_directories
+from treecast.spark.stream import Batch, start
+from treecast.spark.versions import Version
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Row, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+
+    from treecast.spark.versions import Supplier as Supply
 
 POLL_SECONDS = 0.25
 COUNT_SECONDS = 1.0
@@ -45,6 +49,7 @@ SLOWEST_SHOWN = 10
 TOP_SHOWN = 20
 REFUSED_SHOWN = 50
 MOMENTS_MAX = 2_000
+ROW_TYPE = f"file string, offset long, ordinal long, subscription string, error {ERROR_TYPE}"
 ROW_BYTES_MAX = 1 << 30  # Spark's rows hold no more
 
 Tell = Callable[["Progress"], None]
@@ -84,13 +89,19 @@ class _Account:
         self.progress = progress
 
 
-def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> Figures:
+def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, supply: Supply | None = None) -> Figures:
     """Run it to its end, or a stream until it is interrupted, and say what came of it.
+
+    A stream asks `supply` before each batch for the subscriptions as they are then; without one they are those of the
+    index, throughout.
 
     `tell` is called a few times a second. KeyboardInterrupt ends a batch without a result, and a stream with what it
     has done.
     """
-    account = _stream(spark, pipeline, index, tell) if pipeline.source.stream else _batch(spark, pipeline, index, tell)
+    if pipeline.source.stream:
+        account = _stream(spark, pipeline, index, tell, supply)
+    else:
+        account = _batch(spark, pipeline, index, tell)
     figures = Figures(
         title=pipeline.name,
         began=time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(time.time() - account.progress.seconds)),
@@ -105,7 +116,9 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> Fi
         slowest=tuple(account.slowest),
         settings=pipeline.describe(),
     )
-    written = spark.read.parquet(pipeline.sinks.matches_path)
+    # A stream that was ended before its first batch has written nothing that could tell what its columns are.
+    reader = spark.read.schema(ROW_TYPE) if pipeline.source.stream else spark.read
+    written = reader.parquet(pipeline.sinks.matches_path)
     if pipeline.sinks.by_subscription:
         tell(replace(account.progress, stage="writing the matches by subscription"))
         _write_directories(written, pipeline, len(index))
@@ -166,12 +179,16 @@ def _checkpoint(pipeline: Pipeline) -> Path:
 # -- the plan
 
 
-def _plan(spark: SparkSession, pipeline: Pipeline, index: Index, observed: Any) -> DataFrame:
+def _read(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    return documents(spark, list(pipeline.source.path), **_source_options(pipeline))
+
+
+def _plan(read: DataFrame, pipeline: Pipeline, index: Index | Path, observed: Any) -> DataFrame:
     """The rows to be written: file, offset, ordinal, and a subscription or an error."""
     from pyspark.sql import functions
 
-    read = documents(spark, list(pipeline.source.path), **_source_options(pipeline))
-    matched = profile("document", index, error="error", session=spark, cache_bytes_max=pipeline.cache_bytes_max)
+    session = read.sparkSession
+    matched = profile("document", index, error="error", session=session, cache_bytes_max=pipeline.cache_bytes_max)
     found = read.select("file", "offset", "ordinal", matched.alias("found")).observe(observed, *_metrics())
     wanted = functions.col("found.error").isNotNull() | (functions.size("found.matches") > 0)
     return found.filter(wanted).select(
@@ -238,7 +255,7 @@ def _batch(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) ->
     account, began = _Account(), time.monotonic()
     observation = Observation(f"treecast-{uuid.uuid4().hex}")
     target = _Target(pipeline.sinks.matches_path, overwrite=pipeline.sinks.overwrite)
-    rows = _plan(spark, pipeline, index, observation)
+    rows = _plan(_read(spark, pipeline), pipeline, index, observation)
     failed: list[BaseException] = []
     done = threading.Event()
 
@@ -404,23 +421,42 @@ def _write_directories(written: DataFrame, pipeline: Pipeline, subscriptions: in
 # -- streaming
 
 
-def _stream(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> _Account:
+def _stream(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, supply: Supply | None) -> _Account:
+    """A directory a batch; the subscriptions are looked at before each (`treecast.spark.stream`)."""
+    from pyspark.sql import Observation
+
     account, began = _Account(), time.monotonic()
-    name = "treecast"
-    trigger = pipeline.source.trigger
-    writer = _plan(spark, pipeline, index, name).writeStream.format("parquet").outputMode("append")
-    writer = writer.option("checkpointLocation", str(_checkpoint(pipeline).absolute()))
-    if trigger == AVAILABLE_NOW:
-        writer = writer.trigger(availableNow=True)
-    elif trigger:
-        writer = writer.trigger(processingTime=trigger)
-    path = pipeline.sinks.matches_path
-    query = writer.start(path if is_elsewhere(path) else str(Path(path).absolute()))
-    seen = -1
+    under_way: list[Any] = []
+    ended: list[dict[str, Any]] = []
+
+    def plan(read: DataFrame, version: Version, number: int) -> DataFrame:
+        under_way[:] = [Observation(f"treecast-{number}-{uuid.uuid4().hex}")]
+        return _plan(read, pipeline, version.path, under_way[0])
+
+    def after(rows: DataFrame, batch: Batch) -> None:
+        if under_way:  # else it was written before, and is only noted as done now
+            ended.append(under_way.pop().get)
+
+    path, trigger = pipeline.sinks.matches_path, pipeline.source.trigger
+    if pipeline.sinks.overwrite and not _checkpoint(pipeline).exists():
+        remove(spark, path)
+    every = {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger} if trigger else None
+    query = start(
+        _read(spark, pipeline),
+        plan,
+        supply or _once(index),
+        path,
+        checkpoint=_checkpoint(pipeline),
+        trigger=every,
+        after=[after],
+        namespaces=pipeline.subscriptions.namespaces,
+        limits=pipeline.limits,
+        entities=pipeline.source.entities,
+    )
     try:
         while query.isActive:
             time.sleep(POLL_SECONDS)
-            seen = _see_batches(query, name, seen, account, time.monotonic() - began)
+            _see_batches(ended, account, time.monotonic() - began)
             tell(account.progress)
         query.awaitTermination()  # raises what ended it, if anything did
     except KeyboardInterrupt:
@@ -428,18 +464,21 @@ def _stream(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -
     finally:
         if query.isActive:
             query.stop()
-    _see_batches(query, name, seen, account, time.monotonic() - began)
+    _see_batches(ended, account, time.monotonic() - began)
     return account
 
 
-def _see_batches(query: StreamingQuery, name: str, seen: int, account: _Account, seconds: float) -> int:
-    """Add the batches that ended since the last look; the answer is the last one's number."""
+def _once(index: Index) -> Supply:
+    """The index, then nothing new."""
+    given = iter([index])
+    return lambda: next(given, None)
+
+
+def _see_batches(ended: list[dict[str, Any]], account: _Account, seconds: float) -> None:
+    """Add the batches that ended since the last look."""
     now = account.progress
-    for batch in query.recentProgress:
-        sums = (batch.observedMetrics or {}).get(name)
-        if batch.batchId <= seen or sums is None:
-            continue
-        seen = batch.batchId
+    while ended:
+        sums = ended.pop(0)
         more = _progress(sums, seconds)
         now = Progress(
             seconds,
@@ -452,7 +491,6 @@ def _see_batches(query: StreamingQuery, name: str, seen: int, account: _Account,
         slower = [*account.slowest, *_slow(sums["slowest"])]
         account.slowest = sorted(slower, key=lambda one: -one.nanoseconds)[:SLOWEST_SHOWN]
     account.see(replace(now, seconds=seconds))
-    return seen
 
 
 # -- what the written rows say
