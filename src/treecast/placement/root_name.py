@@ -21,7 +21,7 @@ _MISC = rb"(?:[ \t\r\n]++|<!--(?s:.*?)-->|<\?(?s:.*?)\?>)*+"
 _DOCTYPE = rb"(?:<!DOCTYPE(?:[^\"'\[>]++|\"[^\"]*+\"|'[^']*+')++(?:\[" + _MISC + rb"\][ \t\r\n]*+)?+>" + _MISC + rb")?+"
 _BEGINNING = re.compile(_MISC + _DOCTYPE + rb"<([^ \t\r\n/>!?<]++)")
 _ENCODING = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
-_WINDOWS_1252 = ("windows-1252", "cp1252", "x-cp1252")
+_CODECS = {"iso88591": "latin-1", "latin1": "latin-1", "windows1252": "cp1252", "cp1252": "cp1252"}
 
 
 def root_name(document: Bytes) -> str | None:
@@ -37,10 +37,9 @@ def root_name(document: Bytes) -> str | None:
     if name.isascii():
         return name.decode("ascii").rpartition(":")[2]
     declared = _ENCODING.match(view)
-    encoding = declared[1].decode("ascii").lower() if declared else "utf-8"
-    codec = (
-        "cp1252" if encoding in _WINDOWS_1252 else "latin-1" if "8859" in encoding or "latin" in encoding else "utf-8"
-    )
+    # As the reader has it: case, hyphens and underscores do not count.
+    label = declared[1].decode("ascii").lower().replace("-", "").replace("_", "") if declared else "utf8"
+    codec = _CODECS.get(label, "utf-8")
     try:
         return name.decode(codec).rpartition(":")[2]
     except UnicodeDecodeError:
