@@ -18,7 +18,7 @@ demo:  ## match the embedded sample; results/ holds what came out
 	@bash tools/setup.sh java
 	@bash tools/demo.sh
 
-test:  ## the test suite, then the native part of it under the sanitizers: what CI runs
+test:  ## the test suite, and the native part of it under the sanitizers: what CI runs
 	@bash tools/setup.sh maybe-java maybe-nats
 	@bash tools/test.sh $(PYTEST_ARGS)
 

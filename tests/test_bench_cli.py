@@ -54,8 +54,13 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_every_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests say themselves where data is."""
     monkeypatch.delenv("TREECAST_DATA", raising=False)
+
+
+def test_every_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, files = bench(tmp_path, *NAMES, *TINY)
     out = capsys.readouterr().out
     assert status == 0
