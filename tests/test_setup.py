@@ -274,8 +274,8 @@ def test_nats_server_is_wanted_and_not_needed(machine: Machine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def run_tests(machine: Machine, pytest_status: int) -> tuple[int, list[str], str]:
-    """tools/test.sh with a pytest that ends so: its status, what pytest was asked for, and what is on stderr."""
+def run_tests(machine: Machine, pytest_status: int, sanitized_status: int = 0) -> tuple[int, list[str], str]:
+    """tools/test.sh with parts that end so: its status, what was asked for, in any order, and what is on stderr."""
     fake_python_that_makes_venvs(machine)
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
     log = machine.programs.parent / "pytest.log"
@@ -283,11 +283,11 @@ def run_tests(machine: Machine, pytest_status: int) -> tuple[int, list[str], str
     (machine.checkout / ".venv" / "bin" / "python").symlink_to(machine.programs / "tester")
     tester = f'case "$*" in *pytest*) echo "$*" >> "{log}"; exit {pytest_status};; esac'
     machine.fake("tester", tester)
-    (machine.checkout / "tools" / "sanitize.sh").write_text(f'echo sanitizers >> "{log}"\n')
+    (machine.checkout / "tools" / "sanitize.sh").write_text(f'echo sanitizers >> "{log}"; exit {sanitized_status}\n')
     command = ["/bin/bash", str(machine.checkout / "tools" / "test.sh"), "-x"]
     environment = {"PATH": str(machine.programs), "TREECAST_PYTHON": "python3"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, log.read_text().splitlines(), done.stderr
+    return done.returncode, sorted(log.read_text().splitlines()), done.stderr
 
 
 def test_without_java_the_other_tests_run_and_the_line_fails_it(machine: Machine) -> None:
@@ -299,13 +299,18 @@ def test_without_java_the_other_tests_run_and_the_line_fails_it(machine: Machine
 
 def test_without_java_failed_tests_count_first(machine: Machine) -> None:
     status, asked, said = run_tests(machine, 1)
-    assert (status, len(asked)) == (1, 1)
+    assert (status, len(asked)) == (1, 2)
     assert "missing: Java 17 or newer" in said
 
 
 def test_with_java_all_tests_run(machine: Machine) -> None:
     machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
     assert run_tests(machine, 0) == (0, ["-m pytest -m not long -x", "sanitizers"], "")
+
+
+def test_what_the_sanitizers_find_fails_it(machine: Machine) -> None:
+    machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
+    assert run_tests(machine, 0, 1)[0] == 1
 
 
 def fake_python_that_makes_venvs(machine: Machine) -> None:
