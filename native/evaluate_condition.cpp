@@ -1,27 +1,11 @@
 // What stands in brackets, on one item: truth, comparison, string and number values.
 #include "evaluate.hpp"
 #include "number.hpp"
+#include "relation.hpp"
 
 #include <limits>
 
 namespace treecast {
-
-namespace {
-
-template <class T>
-bool related(Relation relation, const T& left, const T& right) {
-    switch (relation) {
-        case Relation::eq: return left == right;
-        case Relation::ne: return left != right;   // true where one is NaN
-        case Relation::lt: return left < right;
-        case Relation::le: return left <= right;
-        case Relation::gt: return left > right;
-        case Relation::ge: return left >= right;
-    }
-    return false;
-}
-
-}  // namespace
 
 bool Evaluator::check_predicates(const Step& step, Item item) {
     for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next)

@@ -1,6 +1,7 @@
 #include "filter_condition.hpp"
 
 #include "number.hpp"
+#include "relation.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -9,18 +10,6 @@
 namespace treecast {
 
 namespace {
-
-bool related(Relation relation, double left, double right) {
-    switch (relation) {
-        case Relation::eq: return left == right;
-        case Relation::ne: return left != right;       // true where one is NaN
-        case Relation::lt: return left < right;
-        case Relation::le: return left <= right;
-        case Relation::gt: return left > right;
-        case Relation::ge: return left >= right;
-    }
-    return false;
-}
 
 bool compare(const Comparison& comparison, std::string_view value) {
     if (comparison.as_text) return (value == comparison.text) == (comparison.relation == Relation::eq);
