@@ -69,9 +69,11 @@ struct Step {
     Slice source;                     // the step in the text, without its predicates
 };
 
-// A path; without steps it is `.`, the context itself. Only paths in predicates may be relative.
+// A path; without steps it is `.`, the context itself: an absolute one is the document. Only paths in predicates may be
+// relative, and those that start at a variable of a transformation (transformation.hpp), which are not absolute.
 struct PathEntry {
     bool absolute = false;
+    uint32_t variable = no_entry;     // of a transformation: the number of the variable that it starts at
     uint32_t first = no_entry;        // its first step
     uint32_t steps = 0;
     uint32_t next = no_entry;         // the next branch of the union
