@@ -41,4 +41,5 @@ NB_MODULE(_native, m) {
     bind_explain(m);
     bind_records(m);
     bind_xtrie(m);
+    bind_render(m);
 }

@@ -31,5 +31,6 @@ void bind_index(nb::module_& m);      // bindings_index.cpp
 void bind_explain(nb::module_& m);    // bindings_explain.cpp
 void bind_records(nb::module_& m);    // bindings_records.cpp
 void bind_xtrie(nb::module_& m);      // bindings_xtrie.cpp
+void bind_render(nb::module_& m);     // bindings_render.cpp
 
 }  // namespace treecast

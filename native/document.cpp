@@ -92,6 +92,7 @@ void each_column(Document& d, Action action) {
     action(d.name), action(d.parent), action(d.size), action(d.start), action(d.content), action(d.end);
     action(d.depth), action(d.attribute_begin), action(d.text_begin), action(d.text_end);
     action(d.attribute_name), action(d.attribute_value), action(d.text_parent), action(d.text);
+    action(d.declarations), action(d.references);
 }
 
 constexpr size_t mark_bytes = 1024;

@@ -104,6 +104,20 @@ struct Span {
     bool in_decoded = false;
 };
 
+// xmlns="uri" or xmlns:prefix="uri" in a start tag.
+struct NamespaceDeclaration {
+    uint32_t element = 0;
+    uint32_t prefix_begin = 0, prefix_size = 0;   // bytes of `source`; no bytes: the default namespace
+    uint32_t uri = 0;                             // an id of the NameTable; 0: the default namespace is taken back
+};
+
+// A reference to an entity whose text the caller gave. The predefined ones and character references are not among them.
+struct EntityReference {
+    uint32_t begin = 0, end = 0;                  // bytes of `source`, from the & to behind the ;
+    uint32_t text_begin = 0, text_end = 0;        // bytes of `decoded`: what it stands for
+    bool in_attribute = false;
+};
+
 // How the bytes as given were encoded.
 enum class Encoding : uint8_t { utf8, utf16_le, utf16_be, ascii, latin1, windows1252 };
 
@@ -126,6 +140,10 @@ struct Document {
     Column<Span> attribute_value;
     Column<uint32_t> text_parent;
     Column<Span> text;
+
+    // What only copies of the source have to know, both in document order and mostly empty.
+    Column<NamespaceDeclaration> declarations;
+    Column<EntityReference> references;
 
     size_t elements() const { return name.size(); }
     size_t attribute_end(size_t i) const { return i + 1 < name.size() ? attribute_begin[i + 1] : attribute_name.size(); }

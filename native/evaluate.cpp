@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace treecast {
 
@@ -67,7 +68,9 @@ bool Evaluator::names_occur(uint32_t first_step) {
 void Evaluator::prepare_paths(uint32_t first, bool nested, bool goal, bool whole) {
     query_->each_path(first, [&](uint32_t index, const PathEntry& path) {
         grown(path_verdicts_, index);
-        prepare_steps(path, nested && !path.absolute, goal, whole);
+        bool variable = path.variable != no_entry;     // its items change, and may be inside each other
+        varies_ |= variable && in_predicate_;
+        prepare_steps(path, (nested && !path.absolute) || variable, goal, whole);
     });
 }
 
@@ -83,7 +86,9 @@ void Evaluator::prepare_steps(const PathEntry& path, bool nested, bool goal, boo
         bool work = step.predicates != no_entry || step.next != no_entry || goal;
         if (again && work && !whole) plan.slot = slots_++;
         bool kept = again && step.kind == StepKind::element && (whole || step.positional);
+        bool inside = std::exchange(in_predicate_, true);
         query_->each_expr(step.predicates, [&](uint32_t expr, const Expr&) { prepare_expr(expr, descents > 0, kept); });
+        in_predicate_ = inside;
     });
 }
 
@@ -208,7 +213,8 @@ uint32_t Evaluator::owner(uint32_t attribute) const {
 }
 
 std::pair<uint64_t, uint32_t> Evaluator::order(Item item) const {
-    if (item.kind == StepKind::element) return {3ull * item.index, 0};
+    if (item.index == none) return {0, 0};
+    if (item.kind == StepKind::element) return {3ull * item.index, 1};
     if (item.kind == StepKind::attribute) return {3ull * owner(item.index) + 1, item.index};
     // A text lies behind every element that started before it: those whose first text is not a later one.
     const uint32_t* begins = document_->text_begin.data();

@@ -10,6 +10,9 @@
 //   walk()      (evaluate_select.cpp) everything that a path leads to: a set per step, in document order.
 //   fits()      (evaluate_ordered.cpp) ordered patterns: witnesses whose start tags increase, chosen greedily.
 //
+// The paths and conditions of a transformation start at variables, and are asked for again and again while these change
+// (evaluate_variables.cpp). Their verdicts are kept all the while, unless a predicate mentions a variable.
+//
 // Depth first alone would be exponential in nested `//`, because ancestors see the same descendants. So where the same
 // element may come to the same step from several contexts (prepare() decides; plain paths never need it), the verdict on
 // (step, element) is kept: two bits. The verdicts live in a table of blocks of 64 elements whose keys hold a stamp, so a new query
@@ -24,6 +27,7 @@
 #include "query.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,6 +55,18 @@ public:
     // What the main path selects, in document order, each item once.
     void select(const Query& query, bool ordered, std::vector<Item>& out);
 
+    // The same of any paths and conditions in a query, wherever they start: enter() the query, prepare what will be asked for,
+    // then ask, with the items that its variables stand for, by number.
+    using Variables = std::span<const Item>;
+    void enter(const Query& query);
+    void prepare(uint32_t paths) { prepare_entry(paths, false); }
+    void prepare_condition(uint32_t expr) { prepare_entry(expr, true); }
+    void select(uint32_t paths, Variables variables, std::vector<Item>& out);          // refills `out`
+    bool first(uint32_t paths, Variables variables, Item& out);                        // in document order
+    bool holds(uint32_t expr, Variables variables);
+    std::string_view string_value(Item item) { return text_of(item); }                 // lives until the next call
+    std::pair<uint64_t, uint32_t> order(Item item) const;                              // grows in document order
+
 private:
     friend class Explainer;
 
@@ -71,6 +87,8 @@ private:
     };
 
     void open(const Query& query, bool ordered);
+    void prepare_entry(uint32_t entry, bool condition);
+    void settle(Variables variables);
     void prepare_paths(uint32_t first, bool nested, bool goal, bool whole);
     void prepare_steps(const PathEntry& path, bool nested, bool goal, bool whole);
     bool prepare_expr(uint32_t index, bool nested, bool kept);
@@ -105,7 +123,6 @@ private:
     Range attributes_within(uint32_t element) const;            // and of those below it
     uint32_t next_child_text(uint32_t element, uint32_t from) const;
     uint32_t owner(uint32_t attribute) const;
-    std::pair<uint64_t, uint32_t> order(Item item) const;       // grows in document order
 
     // -- conditions
     bool check(uint32_t expr, Item item, uint32_t position, uint32_t last);
@@ -113,7 +130,7 @@ private:
     bool check_predicates(const Step& step, Item item);
     bool check_paths(uint32_t expr, Item item);
     bool check_first(const Expr& expr, Item item);
-    bool check_first_text(const Expr& expr, Item first);
+    bool check_text(const Expr& expr, std::string_view text) const;
     bool compare(const Expr& expr, Item item);
     bool text_equals(Item item, std::string_view text) const;
     std::string_view text_of(Item item);
@@ -164,7 +181,16 @@ private:
     void walk_step(uint32_t step, const Reached& contexts, Reached& out);
     void collect(uint32_t step, const Reached& contexts, std::vector<uint32_t>& out);
     Reached start_at(uint32_t context) const { return {StepKind::element, {context}, {context}}; }
+    void walk(uint32_t first_step, Reached& set, Reached& next);
+    void select_path(const PathEntry& path, std::vector<Item>& out);
+    void descend(uint32_t first_step, uint32_t context, std::vector<Item>& out);
     Item first_item(const PathEntry& path, Item item);
+    bool find_first(const PathEntry& path, Item item, Item& found);
+    // Where a path starts that is asked for at an item.
+    Item start_of(const PathEntry& path, Item item) const {
+        if (path.absolute) return {};
+        return path.variable == no_entry ? item : variables_[path.variable];
+    }
     bool in_document_order(const PathEntry& path) const;
 
     // -- ordered patterns
@@ -178,6 +204,10 @@ private:
     const Document* document_ = nullptr;
     const Query* query_ = nullptr;
     bool ordered_ = false;
+    Variables variables_;
+    bool settled_ = false;                      // the verdicts' table fits what was prepared
+    bool in_predicate_ = false;                 // while preparing
+    bool varies_ = false;                       // a predicate mentions a variable: verdicts do not outlive a question
     std::vector<StepPlan> step_plans_;
     std::vector<ExprPlan> expr_plans_;
     std::vector<Verdict> path_verdicts_;        // by PathEntry: absolute paths in predicates have one answer
@@ -202,6 +232,7 @@ private:
     uint64_t stamp_ = 0, blocks_per_slot_ = 0;
     uint32_t slots_ = 0;
 
+    Reached reached_, reached_next_;            // of select(): its memory is kept
     std::vector<Cursor> cursors_;
     std::vector<uint32_t> survivors_;           // a stack: of positional steps, what is left after their predicates
     std::string buffer_;

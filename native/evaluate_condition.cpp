@@ -52,13 +52,14 @@ bool Evaluator::check_paths(uint32_t index, Item item) {
     uint32_t goal = expr.kind == ExprKind::compare ? index : no_entry;
     for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
         const PathEntry& path = query_->path(at);
-        if (path.absolute) {
+        Item from = start_of(path, item);
+        if (path.first == no_entry) {
+            if (goal == no_entry || compare(expr, from)) return true;
+        } else if (path.absolute) {
             if (path_verdicts_[at] == Verdict::unknown)
                 path_verdicts_[at] = reaches(path.first, none, goal) ? Verdict::yes : Verdict::no;
             if (path_verdicts_[at] == Verdict::yes) return true;
-        } else if (path.first == no_entry) {
-            if (goal == no_entry || compare(expr, item)) return true;
-        } else if (reaches(path.first, item.index, goal)) {
+        } else if (from.kind == StepKind::element && reaches(path.first, from.index, goal)) {
             return true;
         }
     }
@@ -68,19 +69,15 @@ bool Evaluator::check_paths(uint32_t index, Item item) {
 // contains, starts-with: of the first item, in document order; of no item, the empty string.
 bool Evaluator::check_first(const Expr& expr, Item item) {
     const PathEntry& path = query_->path(expr.first);
-    if (!path.absolute) return check_first_text(expr, first_item(path, item));
-    Verdict& known = path_verdicts_[expr.first];
-    if (known == Verdict::unknown) {
-        bool value = check_first_text(expr, first_item(path, item));
-        path_verdicts_[expr.first] = value ? Verdict::yes : Verdict::no;
-        return value;
-    }
-    return known == Verdict::yes;
+    if (path.absolute && path_verdicts_[expr.first] != Verdict::unknown) return path_verdicts_[expr.first] == Verdict::yes;
+    Item first;
+    bool value = check_text(expr, find_first(path, item, first) ? text_of(first) : std::string_view());
+    if (path.absolute) path_verdicts_[expr.first] = value ? Verdict::yes : Verdict::no;
+    return value;
 }
 
-bool Evaluator::check_first_text(const Expr& expr, Item first) {
+bool Evaluator::check_text(const Expr& expr, std::string_view text) const {
     std::string_view wanted = query_->view(query_->value(expr.value).text);
-    std::string_view text = first.index == none ? std::string_view() : text_of(first);
     return expr.kind == ExprKind::contains ? text.find(wanted) != std::string_view::npos : text.starts_with(wanted);
 }
 

@@ -78,7 +78,7 @@ uint32_t Evaluator::first_witness(uint32_t step, uint32_t context, uint32_t afte
 uint32_t Evaluator::witness_of_first(const Expr& expr, uint32_t element, uint32_t after) {
     const PathEntry& path = query_->path(expr.first);
     Item item = first_item(path, {StepKind::element, element});
-    if (item.index == none || !check_first_text(expr, item)) return none;
+    if (item.index == none || !check_text(expr, text_of(item))) return none;
     uint32_t next = query_->step(path.first).next;
     if (next == no_entry) return item.index > after ? item.index : none;
     uint32_t cursor = static_cast<uint32_t>(cursors_.size()), witness = none;

@@ -21,6 +21,10 @@ void Evaluator::select(const Query& query, bool ordered, std::vector<Item>& out)
 
 void Evaluator::walk(uint32_t first_step, Reached& set) {
     Reached next;
+    walk(first_step, set, next);
+}
+
+void Evaluator::walk(uint32_t first_step, Reached& set, Reached& next) {
     for (uint32_t step = first_step; step != no_entry && !set.items.empty(); step = query_->step(step).next) {
         walk_step(step, set, next);
         std::swap(set, next);
@@ -69,17 +73,24 @@ void Evaluator::collect(uint32_t step_index, const Reached& contexts, std::vecto
 
 // The first item that a path in a predicate selects; its index is `none` where there is nothing.
 Evaluator::Item Evaluator::first_item(const PathEntry& path, Item item) {
-    if (path.first == no_entry) return item;
-    uint32_t context = path.absolute ? none : item.index;
     Item found;
-    if (!ordered_ && in_document_order(path)) {
-        reaches(path.first, context, no_entry, &found);
-        return found;
-    }
-    Reached set = start_at(context);
-    walk(path.first, set);
-    if (!set.items.empty()) found = {set.kind, set.items.front()};
+    find_first(path, item, found);
     return found;
+}
+
+bool Evaluator::find_first(const PathEntry& path, Item item, Item& found) {
+    Item from = start_of(path, item);
+    if (path.first == no_entry) {
+        found = from;
+        return true;
+    }
+    if (from.kind != StepKind::element) return false;
+    if (!ordered_ && in_document_order(path)) return reaches(path.first, from.index, no_entry, &found);
+    Reached set = start_at(from.index);
+    walk(path.first, set);
+    if (set.items.empty()) return false;
+    found = {set.kind, set.items.front()};
+    return true;
 }
 
 // Whether going depth first meets the items in document order: no step goes below contexts that may be inside each other.

@@ -190,7 +190,7 @@ struct Pass {
             ++state.stamp;
             empty = read_attributes();
             if (__builtin_expect(!state.declarations.empty() || !state.prefixed.empty(), 0))
-                state.resolve_attributes(d.attribute_name.data());
+                state.resolve_attributes(d.attribute_name.data(), element);
         }
         uint32_t uri = state.prefix_uri[name->prefix];
         d.name[element] = __builtin_expect(name->element_uri == uri && uri != unresolved, 1) ? name->element_id

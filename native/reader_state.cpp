@@ -131,7 +131,7 @@ void ReaderState::attribute_met(QName& name, const char* at, Span value, uint32_
     else prefixed.push_back({attribute, &name, at});
 }
 
-void ReaderState::bind(const Declaration& declared) {
+void ReaderState::bind(const Declaration& declared, uint32_t element) {
     std::string_view uri = declared.value.in_decoded
                                ? document.value(declared.value)
                                : std::string_view(base + declared.value.begin, declared.value.end - declared.value.begin);
@@ -147,10 +147,13 @@ void ReaderState::bind(const Declaration& declared) {
     uint32_t id = names.intern_uri(uri);
     hidden.push_back({declared.prefix, prefix_uri[declared.prefix]});
     prefix_uri[declared.prefix] = id;
+    constexpr uint32_t before_prefix = 6;      // xmlns:
+    document.declarations.push({element, static_cast<uint32_t>(declared.at - base) + (declared.prefix ? before_prefix : 0),
+                                static_cast<uint32_t>(prefixes[declared.prefix].size()), id});
 }
 
-void ReaderState::resolve_attributes(uint32_t* attribute_names) {
-    for (const Declaration& declared : declarations) bind(declared);
+void ReaderState::resolve_attributes(uint32_t* attribute_names, uint32_t element) {
+    for (const Declaration& declared : declarations) bind(declared, element);
     declarations.clear();
     for (const Prefixed& met : prefixed) {
         QName& name = *met.name;
@@ -247,7 +250,10 @@ const char* ReaderState::reference(const char* at, std::string& out, bool in_att
              "give its text with entities={…} or entities=\"html\", or write the character itself");
     if (out.size() + given->second.size() > std::max<uint64_t>(limits.document_bytes_max, 1u << 20))
         too_many("TC301", at, "entities make the document longer than", "document_bytes_max", limits.document_bytes_max);
+    auto text_begin = static_cast<uint32_t>(out.size());
     for (char c : given->second) out.push_back(in_attribute && is_space(c) ? ' ' : c);
+    document.references.push({static_cast<uint32_t>(at - base), static_cast<uint32_t>(stop + 1 - base), text_begin,
+                              static_cast<uint32_t>(out.size()), in_attribute});
     return stop + 1;
 }
 

@@ -98,7 +98,7 @@ struct ReaderState {
     const char* end_tag(const char* at, uint32_t element, uint32_t name_length);
     void attribute_met(QName& name, const char* at, Span value, uint32_t attribute);
     uint32_t plain_attribute(QName& name);
-    void resolve_attributes(uint32_t* attribute_names);
+    void resolve_attributes(uint32_t* attribute_names, uint32_t element);
     uint32_t element_name(QName& name, const char* at);
     void restore_bindings(uint32_t scope);
 
@@ -116,7 +116,7 @@ struct ReaderState {
 private:
     uint32_t prefix_id(std::string_view prefix);
     void check_qname(std::string_view name, const char* at);
-    void bind(const Declaration& declared);
+    void bind(const Declaration& declared, uint32_t element);
     const char* doctype(const char* at);
     const char* internal_subset(const char* at);
     const char* literal(const char* at, bool pubid);
