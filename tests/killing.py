@@ -28,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from nats_server import consume, make_stream
+from spark_session import settings_in
 
 from treecast import Index
 
@@ -283,17 +284,7 @@ def job(directory: Path, server: str | None = None, subject: str = "") -> None:
     from treecast.spark.jetstream import JetStream
     from treecast.spark.session import start
 
-    spark = start(
-        "local[2,3]",
-        name="killed",
-        log=directory / "spark.log",
-        settings={
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.driver.memory": "1g",
-            "spark.local.dir": str(directory / "local"),
-            "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        },
-    )
+    spark = start("local[2,3]", name="killed", log=directory / "spark.log", settings=settings_in(directory))
     read = documents(
         spark, directory / "docs", stream=True, max_files_per_batch=2, log=directory / "source-log", pattern="*.xml"
     )

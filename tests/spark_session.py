@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 DIRECTORY = Path(__file__).resolve().parent / "spark"
 
 
+def settings_in(directory: Path) -> dict[str, str]:
+    """What every session of the tests sets, with what it writes in a directory of its own."""
+    return {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+
+
 def mark(items: list[pytest.Item]) -> None:
     """Mark every test of tests/spark."""
     for item in items:
@@ -51,10 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connect_port: int) -> Iterat
         name="treecast tests",
         log=directory / "spark.log",
         settings={
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.driver.memory": "1g",
-            "spark.local.dir": str(directory / "local"),
-            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            **settings_in(directory),
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(connect_port),
