@@ -37,8 +37,8 @@ class _Branch:
 class FilterTree:
     """Branches, the filters that lead into them, and the subscriptions that rely on those."""
 
-    def __init__(self, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
-        self.members = Members()  # the groups are numbers of chains
+    def __init__(self, members: Members, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
+        self.members = members  # the groups are numbers of chains
         self._branches: list[_Branch] = []
         self._chains: dict[Chain, int] = {}
         self._chain_list: list[Chain] = []
@@ -93,8 +93,8 @@ class FilterTree:
         if fresh:
             self._router = None
 
-    def remove(self, id: str) -> Chain:
-        """Take a subscription out, and the filters that it alone needed."""
+    def remove(self, id: str) -> int:
+        """Take a subscription out, and the filters that it alone needed; the answer is the number of its chain."""
         number = self.members.remove(id)
         chain = self._chain_list[number]
         if not self.members.sizes[number]:
@@ -108,11 +108,11 @@ class FilterTree:
                     if not self._used[text]:
                         del self._used[text]
                         self._index.remove(str(self._numbers.pop(text)))
-        return chain
+        return number
 
-    def chain(self, id: str) -> Chain:
-        """The chain of a subscription; a KeyError if there is none."""
-        return self._chain_list[self.members.group(id)]
+    def chain(self, number: int) -> Chain:
+        """A chain by its number, which is the group of its members."""
+        return self._chain_list[number]
 
     def shard_sizes(self) -> Counter[int]:
         """How many subscriptions each shard holds."""

@@ -25,21 +25,16 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from treecast.document import Bytes, EntityTexts, Limits
-from treecast.model import Subscription
 from treecast.placement.aggregate import ANYTHING, Selectivity, generalisations, of_survey
 from treecast.placement.dimension import allot
 from treecast.placement.exclusive import exclusive_sets, name_sets
-from treecast.placement.facts import Survey, survey
+from treecast.placement.facts import Survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.placement import check_shards
+from treecast.placement.held import HeldByGroup
 from treecast.placement.root_name import root_name
-from treecast.placement.router import Route, Router
-
-if TYPE_CHECKING:
-    from treecast.placement.facts import Subscriptions
+from treecast.placement.router import Router
 
 DIVISIONS = ("root", "exclusive", "name", "text")
 _OTHERS = ""  # the part of what has no such name
@@ -61,7 +56,7 @@ class _Part:
     """Of a leaf: for what a query is reduced to the filter that covers it."""
 
 
-class Hierarchical:
+class Hierarchical(HeldByGroup):
     """A tree of filters over shards, grown from the first subscriptions that are added.
 
     `documents` is a sample of what will come. `exclusive` are sets of element names that never meet, if a schema says
@@ -83,15 +78,14 @@ class Hierarchical:
         limits: Limits | None = None,
         entities: EntityTexts = None,
     ) -> None:
-        self.shards = check_shards(shards)
+        super().__init__(shards, namespaces)
         if not 1 <= levels <= len(DIVISIONS):
             raise ValueError(f"levels must be from 1 to {len(DIVISIONS)}, not {levels}")
         if filters_max < 1:
             raise ValueError(f"filters_max must be 1 or more, not {filters_max}")
-        self._namespaces = dict(namespaces or {})
         self._divisions = (*DIVISIONS[: levels - 1], "text") if levels < len(DIVISIONS) else DIVISIONS
         self._filters_max = filters_max
-        self._tree = FilterTree(limits=limits, entities=entities)
+        self._tree = FilterTree(self._members, limits=limits, entities=entities)
         self._selectivity = Selectivity(documents, limits=limits, entities=entities)
         seen = name_sets(self._selectivity.documents, limits=limits, entities=entities)
         self._documents = max(1, len(seen))
@@ -104,30 +98,16 @@ class Hierarchical:
 
     # -- the interface
 
-    def add_many(self, subscriptions: Subscriptions) -> None:
-        """See Placement."""
-        found = survey(subscriptions, self._namespaces)
-        self._tree.members.check_new(found.ids)
+    def _enter(self, found: Survey) -> None:
         if self._top is None and len(found):
             self._top = self._grow(found)
         self._tree.enter(found.ids, [self._descend(found, row) for row in range(len(found))])
 
-    def add(self, id: str, query: str, *, namespaces: Mapping[str, str] | None = None) -> tuple[int, ...]:
-        """See Placement."""
-        self.add_many([Subscription(id, query, namespaces or {})])
-        return self.holders(id)
+    def _leave(self, id: str) -> int:
+        return self._tree.remove(id)
 
-    def remove(self, id: str) -> tuple[int, ...]:
-        """See Placement."""
-        return (self._tree.remove(id).shard,)
-
-    def holders(self, id: str) -> tuple[int, ...]:
-        """See Placement."""
-        return (self._tree.chain(id).shard,)
-
-    def route(self, documents: Sequence[Bytes]) -> list[Route]:
-        """See Placement."""
-        return self.router().route(documents)
+    def _shards_of(self, group: int) -> tuple[int, ...]:
+        return (self._tree.chain(group).shard,)
 
     def router(self) -> Router:
         """See Placement."""
@@ -141,9 +121,6 @@ class Hierarchical:
             f"{', '.join(self._divisions)} as far as needed; {self._tree.filters()} filters lead there, "
             f"with {len(set(self._set_of.values()))} sets of element names that rarely meet."
         )
-
-    def __len__(self) -> int:
-        return len(self._tree.members)
 
     # -- growing
 

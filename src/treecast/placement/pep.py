@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from treecast import _native
 from treecast.document import Bytes, EntityTexts, Limits
 from treecast.errors import DocumentError
-from treecast.model import Subscription
 from treecast.placement.aggregate import Selectivity
 from treecast.placement.facts import Pair, Survey, survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.placement import check_shards
-from treecast.placement.router import Route, Router
+from treecast.placement.held import HeldByGroup
+from treecast.placement.members import Members
+from treecast.placement.router import Router
 
 if TYPE_CHECKING:
     from treecast.placement.facts import Subscriptions
@@ -71,15 +71,18 @@ class _Cut:
     partitions: list[int]
 
     def partition(self, value: Value) -> int:
-        """Of a value, or of its neighbour if it is new."""
-        return self.partitions[max(0, bisect_right(self.values, value) - 1)]
+        """Of a value, or of its neighbour if it is new; the first one where there was no value at all."""
+        return self.partitions[max(0, bisect_right(self.values, value) - 1)] if self.values else 0
 
 
-class Pep:
+class Pep(HeldByGroup):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
     `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document; of others a sample of `documents`
     tells. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
+
+    That takes three steps, which work on counts: `choose`, `cut` and `place`. Who counts a population elsewhere, as
+    `treecast.spark.population` does, calls them with what was counted.
     """
 
     name = "pep"
@@ -95,54 +98,41 @@ class Pep:
         limits: Limits | None = None,
         entities: EntityTexts = None,
     ) -> None:
-        self.shards = check_shards(shards)
+        super().__init__(shards, namespaces)
         if patterns_max < 1:
             raise ValueError(f"patterns_max must be 1 or more, not {patterns_max}")
         self._patterns_max = patterns_max
-        self._namespaces = dict(namespaces or {})
         self._once = frozenset(once)
         self._documents = Selectivity(documents, limits=limits, entities=entities).documents
         self._settings = {"limits": limits, "entities": entities}
         self._lay_out()
 
     def _lay_out(self) -> None:
-        self._tree = FilterTree(**self._settings)  # type: ignore[arg-type]
+        self._members = Members()
+        self._tree = FilterTree(self._members, **self._settings)  # type: ignore[arg-type]
         for shard in range(self.shards - 1):
             self._tree.branch(-1, shard=shard)
         self._rest = self._tree.branch(-1, shard=self.shards - 1)
         self._cuts: dict[str, _Cut] = {}
         self.patterns: tuple[Pattern, ...] = ()
-        self._uncovered_then = 0.0
+        self._uncovered_then: float | None = None
 
     # -- the interface
 
-    def add_many(self, subscriptions: Subscriptions) -> None:
-        """See Placement."""
-        found = survey(subscriptions, self._namespaces)
-        self._tree.members.check_new(found.ids)
-        first = not self._cuts and not len(self)
-        if first:
-            self._choose(found)
-        self._tree.enter(found.ids, [self._chain(found, row) for row in range(len(found))])
-        if first:
-            self._uncovered_then = self.uncovered
+    def _enter(self, found: Survey) -> None:
+        if not self._cuts and not len(self):
+            self.choose(Counter(frozenset(pair.pattern for pair in found.pairs(row)) for row in range(len(found))))
+            pairs = [self._pair(found, row) for row in range(len(found))]
+            self.cut(Counter(pair for pair in pairs if pair is not None))
+        else:
+            pairs = [self._pair(found, row) for row in range(len(found))]
+        self.place(found.ids, pairs)
 
-    def add(self, id: str, query: str, *, namespaces: Mapping[str, str] | None = None) -> tuple[int, ...]:
-        """See Placement."""
-        self.add_many([Subscription(id, query, namespaces or {})])
-        return self.holders(id)
+    def _leave(self, id: str) -> int:
+        return self._tree.remove(id)
 
-    def remove(self, id: str) -> tuple[int, ...]:
-        """See Placement."""
-        return (self._tree.remove(id).shard,)
-
-    def holders(self, id: str) -> tuple[int, ...]:
-        """See Placement."""
-        return (self._tree.chain(id).shard,)
-
-    def route(self, documents: Sequence[Bytes]) -> list[Route]:
-        """See Placement."""
-        return self.router().route(documents)
+    def _shards_of(self, group: int) -> tuple[int, ...]:
+        return (self._tree.chain(group).shard,)
 
     def router(self) -> Router:
         """See Placement."""
@@ -155,9 +145,6 @@ class Pep:
             f"{len(self)} subscriptions in {self.shards - 1} partitions by the values of {chosen or 'no pattern'}; "
             f"{self.uncovered:.1%} of them have none and are held where every document comes."
         )
-
-    def __len__(self) -> int:
-        return len(self._tree.members)
 
     # -- its state
 
@@ -175,34 +162,38 @@ class Pep:
     @property
     def worn(self) -> bool:
         """Whether `renew` is due: partitions have become uneven, or the patterns cover clearly less than they did."""
-        return self.skew > _SKEW_MAX or self.uncovered > self._uncovered_then + _UNCOVERED_MAX
+        return self.skew > _SKEW_MAX or self.uncovered > (self._uncovered_then or 0) + _UNCOVERED_MAX
 
     def renew(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
         """Choose patterns and buckets anew for all subscriptions; the answer is who moves: id -> (from, to)."""
         given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
         survey(given, self._namespaces)  # raises before anything changes
-        before = {id: self.holders(id)[0] for id in self._tree.members}
+        before = {id: self.holders(id)[0] for id in self._members}
         self._lay_out()
         self.add_many(given)
-        after = {id: self.holders(id)[0] for id in self._tree.members}
+        after = {id: self.holders(id)[0] for id in self._members}
         return {id: (old, after[id]) for id, old in before.items() if id in after and after[id] != old}
 
-    # -- choosing
+    # -- the three steps
 
-    def _choose(self, found: Survey) -> None:
-        signatures: Counter[frozenset[str]] = Counter()
-        for row in range(len(found)):
-            signatures[frozenset(pair.pattern for pair in found.pairs(row))] += 1
-        signatures.pop(frozenset(), None)
+    def choose(self, signatures: Mapping[frozenset[str], int]) -> tuple[str, ...]:
+        """Choose the patterns; the answer is as `Pair.pattern` writes them.
+
+        `signatures` tell for each set of patterns that a query has how many queries have just these.
+        """
+        counted = Counter({signature: count for signature, count in signatures.items() if signature})
         coverage: Counter[str] = Counter()
-        for signature, count in signatures.items():
+        for signature, count in counted.items():
             for pattern in signature:
                 coverage[pattern] += count
-        repetition = {pattern: self._repetition(pattern) for pattern, _ in coverage.most_common(_WEIGHED_MAX)}
-        chosen = _greedy(signatures, repetition, self._patterns_max)
-        chosen = _with_fewer_repeats(chosen, signatures, repetition)
+        weighed = sorted(coverage, key=lambda pattern: (-coverage[pattern], pattern))[:_WEIGHED_MAX]
+        repetition = {pattern: self._repetition(pattern) for pattern in weighed}
+        chosen = _greedy(counted, repetition, self._patterns_max)
+        chosen = _with_fewer_repeats(chosen, counted, repetition)
         self.patterns = tuple(Pattern(_as_query(text), coverage[text], repetition[text]) for text in chosen)
-        self._cut(found, chosen)
+        self._cuts = {pattern: _Cut([], []) for pattern in chosen}
+        self._uncovered_then = None
+        return tuple(chosen)
 
     def _repetition(self, pattern: str) -> float:
         path = _as_query(pattern)
@@ -214,36 +205,38 @@ class Pep:
                 counts.append(len(_native.select(bytes(document), path.encode())))
         return sum(counts) / max(1, sum(count > 0 for count in counts)) or 1.0
 
-    def _cut(self, found: Survey, chosen: list[str]) -> None:
-        asked: dict[str, Counter[Value]] = {pattern: Counter() for pattern in chosen}
-        self._cuts = {pattern: _Cut([], []) for pattern in chosen}
-        for row in range(len(found)):
-            pair = self._pair(found, row)
-            if pair is not None:
-                asked[pair.pattern][_value(pair.literal)] += 1
+    def cut(self, asked: Mapping[Pair, int]) -> None:
+        """Cut the values of each pattern into buckets; `asked` tells how many queries go by each pair."""
+        values: dict[str, Counter[Value]] = {pattern: Counter() for pattern in self._cuts}
+        for pair, count in asked.items():
+            values[pair.pattern][_value(pair.literal)] += count
         partitions = max(1, self.shards - 1)
-        for pattern, counts in asked.items():
-            values = sorted(counts)
+        for pattern, counts in values.items():
             total, before = counts.total(), 0
             places = []
-            for value in values:  # the bucket that the middle of its queries falls into
+            for value in sorted(counts):  # the bucket that the middle of its queries falls into
                 places.append(min(partitions - 1, int(partitions * (before + counts[value] / 2) / total)))
                 before += counts[value]
-            self._cuts[pattern] = _Cut(values, places)
-        self._cuts = {pattern: cut for pattern, cut in self._cuts.items() if cut.values}
+            self._cuts[pattern] = _Cut(sorted(counts), places)
 
-    # -- placing
+    def place(self, ids: Sequence[str], pairs: Sequence[Pair | None]) -> None:
+        """Enter new ids, each by the pair that it goes by: of those with a chosen pattern the one at the checksum of
+        the query's text; None where it has none."""
+        self._members.check_new(ids)
+        chains = {pair: self._chain(pair) for pair in dict.fromkeys(pairs)}
+        self._tree.enter(ids, [chains[pair] for pair in pairs])
+        if self._uncovered_then is None:
+            self._uncovered_then = self.uncovered
 
     def _pair(self, found: Survey, row: int) -> Pair | None:
-        """The pair that a query goes by: of those with a chosen pattern one that follows from its text."""
+        """The pair that a query goes by: it follows from its text, so that it can be found again."""
         pairs = [pair for pair in found.pairs(row) if pair.pattern in self._cuts]
         if not pairs:
             return None
         return pairs[zlib.crc32(found.queries[row].encode()) % len(pairs)]
 
-    def _chain(self, found: Survey, row: int) -> Chain:
-        pair = self._pair(found, row) if self.shards > 1 else None
-        if pair is None:
+    def _chain(self, pair: Pair | None) -> Chain:
+        if pair is None or self.shards == 1:
             return Chain(self.shards - 1, ((self._rest, "/*"),))
         partition = self._cuts[pair.pattern].partition(_value(pair.literal))
         return Chain(partition, ((partition, pair.filter),))

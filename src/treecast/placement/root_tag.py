@@ -14,24 +14,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from treecast.document import Bytes
-from treecast.model import Subscription
 from treecast.placement.dimension import allot
-from treecast.placement.facts import survey
-from treecast.placement.members import Members
-from treecast.placement.placement import check_shards
+from treecast.placement.facts import Survey
+from treecast.placement.held import HeldByGroup
 from treecast.placement.root_name import root_name
-from treecast.placement.router import ByRoot, Route, Router
-
-if TYPE_CHECKING:
-    from treecast.placement.facts import Subscriptions
+from treecast.placement.router import ByRoot, Router
 
 _REST = ""  # no element is called so
 
 
-class RootTag:
+class RootTag(HeldByGroup):
     """Clusters by the root's name, each on as many shards as its documents and queries are worth.
 
     `documents` (a sample) or `frequencies` (root name -> share of the documents) say how often each root comes; without
@@ -48,38 +42,19 @@ class RootTag:
         frequencies: Mapping[str, float] | None = None,
         namespaces: Mapping[str, str] | None = None,
     ) -> None:
-        self.shards = check_shards(shards)
-        self._namespaces = dict(namespaces or {})
+        super().__init__(shards, namespaces)
         self._frequencies = dict(frequencies) if frequencies is not None else root_frequencies(documents)
-        self._members = Members()
         self._clusters: list[tuple[int, ...]] = []  # the shards of each
         self._cluster_of: dict[str, int] = {}
 
-    def add_many(self, subscriptions: Subscriptions) -> None:
-        """See Placement."""
-        found = survey(subscriptions, self._namespaces)
-        self._members.check_new(found.ids)
+    def _enter(self, found: Survey) -> None:
         roots = [found.root(row) or _REST for row in range(len(found))]
         if not self._clusters and roots:
             self._found(Counter(roots))
         self._members.enter(found.ids, [self._cluster(root) for root in roots])
 
-    def add(self, id: str, query: str, *, namespaces: Mapping[str, str] | None = None) -> tuple[int, ...]:
-        """See Placement."""
-        self.add_many([Subscription(id, query, namespaces or {})])
-        return self.holders(id)
-
-    def remove(self, id: str) -> tuple[int, ...]:
-        """See Placement."""
-        return self._clusters[self._members.remove(id)]
-
-    def holders(self, id: str) -> tuple[int, ...]:
-        """See Placement."""
-        return self._clusters[self._members.group(id)]
-
-    def route(self, documents: Sequence[Bytes]) -> list[Route]:
-        """See Placement."""
-        return self.router().route(documents)
+    def _shards_of(self, group: int) -> tuple[int, ...]:
+        return self._clusters[group]
 
     def router(self) -> Router:
         """See Placement."""
@@ -98,9 +73,6 @@ class RootTag:
             f"on {self.shards} shards, {several} of them on more than one; "
             f"{rest} subscriptions are held where every document comes."
         )
-
-    def __len__(self) -> int:
-        return len(self._members)
 
     def _found(self, counts: Counter[str]) -> None:
         """Lay out the clusters. Queries without a root never share a cluster with those of a root."""
