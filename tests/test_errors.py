@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 import treecast
 from treecast import _native
 from treecast.errors import MESSAGE_CHARS_MAX
+from treecast.placement import FilterSharing
+from treecast.spark.place import divide
 from treecast.workload import Schema
 from treecast.workload.dtd_source import decode
 
@@ -41,10 +44,23 @@ def refuse_dtd(data: bytes) -> None:
     Schema.from_text(text, root="a", name="golden.dtd")
 
 
+def refuse_placement(data: bytes) -> None:
+    """Divide subscriptions by a placement of others: both are tables of the file."""
+    given = tomllib.loads(data.decode())
+    placement = FilterSharing(2)
+    placement.add_many(given["placement"].items())
+    divide(placement, list(given["subscriptions"]))
+
+
 SMALL = treecast.Limits(
     document_bytes_max=1024, depth_max=8, attributes_max=4, name_bytes_max=32, attribute_bytes_max=64
 )
-REFUSALS: dict[str, Callable[[bytes], None]] = {".query": refuse_query, ".xml": refuse_document, ".dtd": refuse_dtd}
+REFUSALS: dict[str, Callable[[bytes], None]] = {
+    ".query": refuse_query,
+    ".xml": refuse_document,
+    ".dtd": refuse_dtd,
+    ".placement": refuse_placement,
+}
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
 

@@ -171,10 +171,10 @@ def test_what_is_asked_wrongly_is_said(spark: SparkSession) -> None:
         match(documents, index, placement="root-tag", shards=0)
     other = MAKERS["root-tag"](2, [])
     other.add("b", "/b")
-    with pytest.raises(treecast.PipelineError, match="TC708 the placement does not know"):
+    with pytest.raises(treecast.PipelineError, match="TC709 the placement does not know"):
         match(documents, index, placement=other)
     other.add("a", "/a")
-    with pytest.raises(treecast.PipelineError, match="TC708 the placement has 2"):
+    with pytest.raises(treecast.PipelineError, match="TC709 the placement has 2"):
         match(documents, index, placement=other)
     with pytest.raises(ValueError, match="has 2 shards already"):
         match(documents, index, placement=other, shards=3)

@@ -8,6 +8,8 @@ for a worker, and only there (docs/guide/placements.md).
 The first shard of a document is its *reporter*: where the document turns out to be bad, that row alone says so. A
 document that no shard wants is read by the router, or, if that does not read whole documents, by shard 0: no bad one
 goes unseen.
+
+Codes: TC709 a placement of other subscriptions.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import logging
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,14 +103,7 @@ def ship_shards(session: SparkSession, placement: Placement, index: Index, cache
     table = index.subscriptions()
     if not len(placement):
         placement.add_many(table)
-    parts: dict[tuple[int, ...], list[int]] = {}
-    try:
-        for row, id in enumerate(table.column("id").to_pylist()):
-            parts.setdefault(placement.holders(id), []).append(row)
-    except KeyError as error:
-        raise _other_set(f"the placement does not know all of the subscriptions: {error.args[0]}") from None
-    if len(placement) != table.num_rows:
-        raise _other_set(f"the placement has {len(placement)} subscriptions, match() was given {table.num_rows}")
+    parts = divide(placement, table.column("id").to_pylist())
     tickets: list[tuple[Any, ...]] = [()] * placement.shards
     for holders, rows in parts.items():
         ticket = tuple(ship(session, index.part(table.take(rows)), cache_bytes_max=cache_bytes_max))
@@ -127,7 +122,20 @@ def ship_shards(session: SparkSession, placement: Placement, index: Index, cache
     return Shipped(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
 
 
+def divide(placement: Placement, ids: Sequence[str]) -> dict[tuple[int, ...], list[int]]:
+    """The rows of these ids by the shards that hold them. Raises unless the placement has placed just these."""
+    parts: dict[tuple[int, ...], list[int]] = {}
+    try:
+        for row, id in enumerate(ids):
+            parts.setdefault(placement.holders(id), []).append(row)
+    except KeyError as error:
+        raise _other_set(f"the placement does not know all of the subscriptions: {error.args[0]}") from None
+    if len(placement) != len(ids):
+        raise _other_set(f"the placement has {len(placement)} subscriptions, match() was given {len(ids)}")
+    return parts
+
+
 def _other_set(message: str) -> PipelineError:
     return PipelineError(
-        message, code="TC708", hint="give match() a placement of the same subscriptions, or an empty one"
+        message, code="TC709", hint="give match() a placement of the same subscriptions, or an empty one"
     )
