@@ -9,10 +9,10 @@ from placing import draw_population, drawn_paths
 
 from treecast import Index, Subscription, parse
 from treecast.placement import aggregate, exclusive_sets, name_sets, survey
-from treecast.placement.aggregate import Selectivity, generalisations
+from treecast.placement.aggregate import Selectivity, generalisations, shortened
 
 PATHS = ["/a", "//a", "/a/b//c", "/*/a/*", "//*/b", "/a/*[local-name() = 'x']//b", "//*", "/*", "/*/*"]
-VALUED = ["/a/*[@x = 'y = ]']", "//*[. = 3]", '/a/b[text() = "\'"]']
+VALUED = ["/a/*[@x = 'y = ]']", "//*[. = 3]", '/a/b[text() = "\'"]', '/*[@x = "/a[. = 1]/b"]', "//a[. = '/b/c']"]
 
 
 @pytest.mark.parametrize("path", PATHS + VALUED)
@@ -21,6 +21,14 @@ def test_generalisations_cover(path: str) -> None:
     assert texts[-1] == "/*" and len(texts) == len(set(texts))
     for text in texts:
         assert parse(text).covers(parse(path)), text
+
+
+def test_too_many_paths_are_shortened_to_prefixes_that_cover() -> None:
+    paths = [f"/r/a{n % 7}/b{n}/c" for n in range(60)] + [f'/*/*[@href = "/a{n}/b[. = {n}]"]' for n in range(60)]
+    assert shortened(paths) == {path: path for path in paths}
+    cut = shortened(paths, 10)
+    assert len(set(cut.values())) <= 10
+    assert all(parse(prefix).covers(parse(path)) for path, prefix in cut.items())
 
 
 @pytest.mark.parametrize("filters_max", [1, 3, 10, 1000])

@@ -37,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "placement": CORE | {"subscriptions", "index"},
     "spark": {
         *{"errors", "model", "document", "index", "subscriptions", "records", "sample", "version", "report"},
-        "placement",
+        *{"placement", "workload"},
     },
     "records": {"errors", "document", "_native"},
     "report": {"errors"},

@@ -39,7 +39,7 @@ SOURCES_MAX = 20_000  # distinct paths whose generalisations are weighed; of mor
 DOCUMENTS_MAX = 256  # of the sample
 FILTERS_MAX = 100
 _STEP = re.compile(r"(//?)(\*\[local-name\(\) = '[^']*'\]|[^/\[]+)")
-_VALUED = re.compile(r"(.*)\[(?:\.|@[^ ]+|text\(\)) = .*\]", re.DOTALL)
+_VALUED = re.compile(r"(.*?)\[(?:\.|@[^ ]+|text\(\)) = .*\]", re.DOTALL)
 _PRICES = (1e-12, 1e3)  # the lowest: as many filters as are allowed; the highest: as few as will do
 _HALVINGS = 10
 
@@ -117,12 +117,8 @@ class Selectivity:
 
 def generalisations(path: str) -> list[str]:
     """What covers a plain path, or one with a value at its end: itself first, then plain paths; `/*` is the last."""
-    valued = _VALUED.fullmatch(path)
-    texts = [path]
-    if valued is not None:
-        path = valued[1]
-        texts.append(path)
-    steps = _STEP.findall(path)
+    steps = _steps(path)
+    texts = [path, "".join(slash + test for slash, test in steps)]
     texts += ["".join(slash + test for slash, test in steps[:end]) for end in range(len(steps) - 1, 0, -1)]
     tails = ["".join(slash + test for slash, test in steps[begin:]) for begin in range(len(steps))]
     texts += [tail if tail.startswith("//") else "/" + tail for tail in tails]
@@ -145,22 +141,31 @@ def aggregate(
     given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
     found = survey(given, namespaces)
     selectivity = Selectivity(documents, limits=limits, entities=entities)
-    covering = of_survey(found, range(len(found)), selectivity, filters_max)
-    filters = tuple(dict.fromkeys(covering.values()))
     exact = Index(namespaces=namespaces, limits=limits, entities=entities)
     if selectivity.documents:
         exact.add_many(given)
     wanted = sum(bool(exact.match(document)) for document in selectivity.documents)
+    paths = (text for row in range(len(found)) for text in found.covers_of(row))
+    return of_paths(paths, selectivity, filters_max, expressions=len(found), wanted=wanted)
+
+
+def of_paths(
+    paths: Iterable[str], selectivity: Selectivity, filters_max: int, *, expressions: int, wanted: int
+) -> Aggregate:
+    """The aggregate of expressions that somebody has reduced (`Survey.covers_of`) and matched with the sample."""
+    covering = cover(paths, selectivity, filters_max)
+    filters = tuple(dict.fromkeys(covering.values()))
     forwarded = 0
     for text in filters:
         forwarded |= selectivity.bits(text)
-    return Aggregate(filters, covering, len(found), len(selectivity.documents), wanted, forwarded.bit_count())
+    documents = len(selectivity.documents)
+    return Aggregate(filters, covering, expressions, documents, wanted, forwarded.bit_count())
 
 
 def cover(paths: Iterable[str], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
     """For each path the filter that covers it, with at most `filters_max` filters."""
     distinct = list(dict.fromkeys(paths))
-    sources = _prefixes(distinct) if len(distinct) > SOURCES_MAX else {path: path for path in distinct}
+    sources = shortened(distinct)
     sources = {path: ANYTHING if source == "//*" else source for path, source in sources.items()}
     kept = list(dict.fromkeys(sources.values()))
     options = {source: generalisations(source) for source in kept}
@@ -195,15 +200,24 @@ def _within(
     return best
 
 
-def _prefixes(paths: list[str]) -> dict[str, str]:
-    """For each path a prefix of it, as long as it may be so that not too many differ."""
-    split = {path: _STEP.findall(path) for path in paths}
+def shortened(paths: Sequence[str], sources_max: int = SOURCES_MAX) -> dict[str, str]:
+    """For each path itself, or, where there are more than `sources_max`, a prefix of it: as long as it may be so that
+    not too many differ."""
+    if len(paths) <= sources_max:
+        return {path: path for path in paths}
+    split = {path: _steps(path) for path in paths}
     length = max(map(len, split.values()))
     while True:
         length -= 1
         cut = {path: "".join(slash + test for slash, test in steps[:length]) for path, steps in split.items()}
-        if length <= 1 or len(set(cut.values())) <= SOURCES_MAX:
+        if length <= 1 or len(set(cut.values())) <= sources_max:
             return cut
+
+
+def _steps(path: str) -> list[tuple[str, str]]:
+    """(slash, test) of each step, without the value at its end, which may look like steps."""
+    valued = _VALUED.fullmatch(path) if path.endswith("]") else None
+    return _STEP.findall(path if valued is None else valued[1])
 
 
 def _greedy(
@@ -229,7 +243,7 @@ def _greedy(
             return price / gain
         # One document more than the sample has, of which a path with many names matches little: breaks ties, and is
         # all there is to go by where there is no sample.
-        named = sum(test != "*" for _, test in _STEP.findall(text))
+        named = sum(test != "*" for _, test in _steps(text))
         extra = (selectivity.bits(text) & ~forwarded).bit_count() + 0.5**named
         return float(price + extra * weight) / gain
 

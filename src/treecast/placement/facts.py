@@ -126,6 +126,17 @@ class Survey:
             ]
         )
 
+    def pairs_column(self) -> pa.Array:
+        """The pairs of all rows as Arrow: lists of structs of pattern and literal, without a look at single rows."""
+        import pyarrow as pa
+
+        texts = [
+            pa.array(vocabulary, pa.string()).take(pa.array(numbers, pa.int32()))
+            for vocabulary, numbers in ((self.patterns, self._pair_pattern), (self._values, self._pair_value))
+        ]
+        pairs = pa.StructArray.from_arrays(texts, ["pattern", "literal"])
+        return pa.ListArray.from_arrays(pa.array(self._pair_ends, pa.int64()).cast(pa.int32()), pairs)
+
 
 def survey(subscriptions: Subscriptions, namespaces: Mapping[str, str] | None = None) -> Survey:
     """The facts of subscriptions in any form that Index.add_many takes; raises a QueryError for the first bad one."""

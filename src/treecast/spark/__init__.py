@@ -7,12 +7,26 @@
 
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
 `match_stream` runs for long, with subscriptions that change, and survives kills; `refused` lists the subscriptions that
-treecast does not accept; `documents` reads files, archives and record files.
+treecast does not accept; `documents` reads files, archives and record files. For whole populations: `pep` and
+`aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
 Needs `pip install 'treecast[spark]'` and Java 17.
 """
 
 from treecast.spark.documents import documents
+from treecast.spark.generate import generate_documents, generate_queries
 from treecast.spark.match import match, matches, refused, split
+from treecast.spark.population import aggregate, pep
 from treecast.spark.stream import match_stream
 
-__all__ = ["documents", "match", "match_stream", "matches", "refused", "split"]
+__all__ = [
+    "aggregate",
+    "documents",
+    "generate_documents",
+    "generate_queries",
+    "match",
+    "match_stream",
+    "matches",
+    "pep",
+    "refused",
+    "split",
+]

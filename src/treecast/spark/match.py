@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.placement import Placement
 from treecast.spark import place
+from treecast.spark.carry import carried
 from treecast.spark.ship import ship
 from treecast.subscriptions import FIELDS, LISTED_MAX
 
@@ -265,6 +266,11 @@ def _index(
 
 def subscription_table(subscriptions: DataFrame) -> pa.Table:
     """The columns of a DataFrame that make subscriptions, as Arrow from Spark: no row passes through Python."""
+    return subscription_columns(subscriptions).toArrow()
+
+
+def subscription_columns(subscriptions: DataFrame) -> DataFrame:
+    """The columns that make subscriptions, under their own names; raises where one is missing."""
     if not hasattr(subscriptions, "toArrow"):
         raise TypeError(
             f"subscriptions are a DataFrame, an Index or the path of a saved one, not {type(subscriptions).__name__}"
@@ -284,8 +290,7 @@ def subscription_table(subscriptions: DataFrame) -> pa.Table:
                 hint=f"they need {', '.join(FIELDS[:2])}; {', '.join(FIELDS[2:])} if wanted",
             )
     wanted_names = [names[field] for field in FIELDS if field in names]
-    chosen = subscriptions.select(*[subscriptions[name].alias(name.lower()) for name in wanted_names])
-    return chosen.toArrow()
+    return subscriptions.select(*[subscriptions[name].alias(name.lower()) for name in wanted_names])
 
 
 # -- the function
@@ -302,26 +307,7 @@ def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callabl
     """A function of treecast.spark.worker as one of Arrow columns; the arguments travel with it."""
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
-    # Defined here, so that it travels by value and can say that treecast is missing; from a module it would travel as a
-    # name, and Spark would fail to find that in a page of frames.
-    def treecast_match(batches: Iterator[Any]) -> Iterator[Any]:
-        from importlib import import_module
-
-        try:
-            worker = import_module("treecast.spark.worker")
-        except ImportError as error:
-            import os
-            import sys
-
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-            raise RuntimeError(
-                f"TC707 treecast[spark] is not installed for {sys.executable} on this executor ({error}): "
-                "install the wheel there, or ship an environment with it (docs/guide/clusters.md)"
-            ) from None
-        yield from getattr(worker, name)(batches, *arguments)
-
-    # Without its type hints, which name things that only treecast's own Python would have to resolve.
-    treecast_match.__annotations__ = {}
+    treecast_match = carried("worker", name, arguments)
     treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time

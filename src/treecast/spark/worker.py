@@ -88,7 +88,7 @@ def _route(batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | Non
         router = router.bound(index_of(Ticket(*ticket)))
     for batch in batches:
         documents, errors = batch if isinstance(batch, tuple) else (batch, None)
-        routes = router.route(_views(documents))
+        routes = router.route(document_views(documents))
         for row in _lacking(documents, errors):
             routes[row] = None
         unwanted = () if router.reads else (0,)
@@ -187,7 +187,7 @@ def _match(
     index: Index, documents: pa.Array, errors: pa.Array | None, form: str, silent: Collection[int] = ()
 ) -> Iterator[pa.Array]:
     """The rows in `silent` match as the others do, but another row tells what is wrong with their documents."""
-    views = _views(documents)
+    views = document_views(documents)
     lacking = _lacking(documents, errors)
     if form == "lists" and lacking:
         raise _with_advice(next(iter(lacking.values())))
@@ -209,7 +209,7 @@ def _match(
         begin = end
 
 
-def _views(documents: pa.Array) -> list[Any]:
+def document_views(documents: pa.Array) -> list[Any]:
     """The documents as buffers. In a string the declared encoding means nothing: its bytes are UTF-8."""
     import pyarrow as pa
 

@@ -128,7 +128,7 @@ def _repeating(walks: Sequence[QueryWalk], order: Iterator[tuple[int, int]], cou
         walk = walks[next(order)[0]]
         query = _next_of(walk, frozenset(), STALE_DRAWS_MAX)
         if query is None:
-            raise _exhausted(walk.schema.name, 0, count)
+            raise exhausted(walk.schema.name, 0, count)
         yield query
 
 
@@ -153,7 +153,7 @@ def _distinct(walk: QueryWalk, count: int) -> Iterator[str]:
         if query is None or query in seen:
             stale += 1
             if stale > STALE_DRAWS_MAX or draws > draws_max:
-                raise _exhausted(walk.schema.name, len(seen), count)
+                raise exhausted(walk.schema.name, len(seen), count)
         else:
             stale = 0
             seen.add(query)
@@ -177,7 +177,7 @@ def _distinct_of_several(
         if query is None:
             left.remove(place)
             if not left:
-                raise _exhausted("the schemas", len(seen), count)
+                raise exhausted("the schemas", len(seen), count)
             if note is not None:
                 name = walks[place].schema.name
                 note(f"{name} has hardly more than {given[place]:,} distinct queries; the others make up for the rest")
@@ -187,7 +187,8 @@ def _distinct_of_several(
             yield query
 
 
-def _exhausted(name: str, found: int, count: int) -> QueryLimitError:
+def exhausted(name: str, found: int, count: int) -> QueryLimitError:
+    """The error that says that there are no more."""
     message = f"{name} gave only {found:,} distinct queries of the {count:,} asked for"
     hint = f"ask for {found:,}, raise depth_max, or allow repetitions" if found else "no path of the schema serves"
     return QueryLimitError(message, code="TC381", hint=hint)

@@ -1,0 +1,113 @@
+"""A million subscriptions on Spark, local[2]: drawn, partitioned by PEP, aggregated; one process beside it.
+
+CPU time is that of this process and all its descendants: the JVM and the Python workers. The bar is five minutes on two
+cores for PEP and aggregation together: 600 CPU seconds, and wall time beside it. Answers are compared.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bench.measure import Report, Seconds, finish, options_of, run
+from treecast import placement
+from treecast.measure.seconds import tree_clock
+from treecast.workload import DocumentSettings, QuerySettings, Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SHARDS = 200
+PARTITIONS = 8
+CORES = 2
+MINUTES = 5
+SHRINKAGE_MIN = 100
+ONE_DOCUMENT = DocumentSettings(bytes_target=1_500)
+# Much alike, and most of them compare something with a value.
+SIMILAR = QuerySettings(wildcard=0, descendant=0.05, predicates=1, depth_min=2, distinct=False)
+
+
+def timed(report: Report, name: str, action: Callable[[], Any]) -> tuple[Any, Seconds]:
+    kept: list[Any] = []
+    spent = tree_clock(lambda: kept.append(action()))
+    report.add(name, f"{spent.wall:.1f}", "s (wall)", cpu=f"{spent.cpu:.1f} CPU s")
+    return kept[0], spent
+
+
+def stored(frame: DataFrame, path: str) -> DataFrame:
+    frame.write.parquet(path)
+    return frame.sparkSession.read.parquet(path)
+
+
+def measure(spark: SparkSession, directory: str, quick: bool, report: Report) -> None:
+    from treecast.spark import aggregate, generate_documents, generate_queries, pep
+
+    count = 50_000 if quick else 1_000_000
+    schema = Schema.records()
+    given, _ = timed(
+        report,
+        f"drawing {count:,} similar subscriptions",
+        lambda: stored(
+            generate_queries(spark, schema, count, SIMILAR, seed=1, partitions=PARTITIONS), f"{directory}/q"
+        ),
+    )
+    timed(
+        report,
+        f"drawing {count:,} distinct queries, twice",
+        lambda: generate_queries(spark, Schema.news(), count, seed=1, partitions=PARTITIONS).count(),
+    )
+    both = [schema, Schema.news()]
+    documents, _ = timed(
+        report,
+        "drawing 2,000 documents of two schemas",
+        lambda: stored(generate_documents(spark, both, 2_000, ONE_DOCUMENT, seed=2, weights=[3, 1]), f"{directory}/d"),
+    )
+    placed, by_spark = timed(report, "pep on Spark", lambda: pep(given, SHARDS, documents=documents))
+    found, aggregated = timed(
+        report, "aggregate on Spark", lambda: aggregate(given, documents=documents, filters_max=count // 1000)
+    )
+    total = by_spark + aggregated
+    bar = 60 * MINUTES
+    met = total.cpu < bar * CORES
+    name = "pep and aggregate together"
+    report.add(
+        name, f"{total.wall:.1f}", "s (wall)", cpu=f"{total.cpu:.1f} CPU s", bar=f"< {bar} s on 2 cores", met=met
+    )
+    shrinkage, vain = found.shrinkage, found.false_forwards
+    report.add("shrinkage", f"{shrinkage:,.0f}", "to 1", bar=f">= {SHRINKAGE_MIN}", met=shrinkage >= SHRINKAGE_MIN)
+    report.add("false forwards", f"{vain:.1%}", f"of {found.documents} documents; precision {found.precision:.1%}")
+    report.note(placed.describe())
+    report.note(found.describe())
+
+    from treecast.spark.sampling import drawn_documents
+
+    table, sample = given.toArrow(), drawn_documents(documents)
+    one = placement.Pep(SHARDS, documents=sample)
+    timed(report, "pep in one process", lambda: one.add_many(table))
+    alone, _ = timed(
+        report,
+        "aggregate in one process",
+        lambda: placement.aggregate(table, documents=sample, filters_max=count // 1000),
+    )
+    same = one.patterns == placed.patterns and one.describe() == placed.describe()
+    report.add("the same patterns and sizes", str(same), "", bar="True", met=same)
+    same = set(alone.filters) == set(found.filters) and alone.describe() == found.describe()
+    report.add("the same filters, size and precision", str(same), "", bar="True", met=same)
+
+
+def main(arguments: list[str]) -> int:
+    options, report = options_of("populations", __doc__.partition("\n")[0], arguments)
+    from treecast.spark.session import start
+
+    with tempfile.TemporaryDirectory() as directory:
+        spark = start("local[2]", name="treecast bench")
+        try:
+            measure(spark, directory, options.quick, report)
+        finally:
+            spark.stop()
+    return finish(options, report)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,50 @@
+"""A few documents of a DataFrame, on the driver: what placements and aggregates look at before they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from treecast.document import Bytes
+from treecast.placement.aggregate import DOCUMENTS_MAX
+from treecast.spark.worker import document_views
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DOCUMENT_BYTES_MAX = 1 << 20  # larger ones are left out of samples
+SAMPLE_BYTES_MAX = 64 << 20
+
+
+def first_documents(documents: DataFrame, name: str = "document") -> list[bytes]:
+    """Those that come first: Spark reads no more than it has to."""
+    return _fetched(_fit(documents, name).limit(DOCUMENTS_MAX))
+
+
+def drawn_documents(documents: DataFrame | Sequence[Bytes], name: str = "document") -> list[bytes]:
+    """A sample of all of them, by a hash of their content: the same however the rows are divided. Sequences stay."""
+    from pyspark.sql import functions
+
+    if not hasattr(documents, "sparkSession"):
+        return [bytes(document) for document in documents]
+    fit = _fit(documents, name)  # type: ignore[arg-type]
+    return _fetched(fit.orderBy(functions.xxhash64("document"), "document").limit(DOCUMENTS_MAX))
+
+
+def _fit(documents: DataFrame, name: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    column = documents[name]
+    return documents.where(functions.octet_length(column) <= DOCUMENT_BYTES_MAX).select(column.alias("document"))
+
+
+def _fetched(sample: DataFrame) -> list[bytes]:
+    fetched: list[bytes] = []
+    room = SAMPLE_BYTES_MAX
+    for chunk in sample.toArrow().column("document").chunks:
+        for view in document_views(chunk):
+            room -= len(view)
+            if room < 0:
+                return fetched
+            fetched.append(bytes(view))
+    return fetched
