@@ -7,6 +7,7 @@ all its descendants: the JVM and the Python workers. Wall time on two cores come
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from bench.inputs import as_table, draw_queries, load_schema
 from bench.measure import Report, Seconds, finish, median, options_of, run
-from treecast import Index
+from treecast import Index, PipelineError
 from treecast.measure.seconds import tree_clock
 from treecast.workload import DocumentSettings, Schema, generate_documents
 
@@ -144,8 +145,13 @@ def measure(spark: SparkSession, schema: Schema, directory: str, quick: bool, re
 
 def main(arguments: list[str]) -> int:
     options, report = options_of("on_spark", __doc__.partition("\n")[0], arguments)
-    from treecast.spark.session import start
+    from treecast.spark.session import check, start
 
+    try:
+        check()
+    except PipelineError as error:
+        print(f"on_spark: {error}", file=sys.stderr)
+        return 2
     schema = load_schema(options.data, report)
     with tempfile.TemporaryDirectory() as directory:
         spark = start("local[2]", name="treecast bench", settings={"spark.driver.memory": "4g"})
