@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,14 +45,19 @@ def perform(
     begin = time.perf_counter()
     points = experiment.points(sizes)
     rows: list[Row] = []
-    for done, point in enumerate(points):
+    frozen = gc.get_freeze_count()
+    try:
+        for done, point in enumerate(points):
 
-        def say(what: str, done: int = done) -> None:
-            progress(done, len(points), what)
+            def say(what: str, done: int = done) -> None:
+                progress(done, len(points), what)
 
-        session.say = say
-        say("inputs")
-        rows += experiment.measure(session, point)
+            session.say = say
+            say("inputs")
+            rows += experiment.measure(session, point)
+    finally:
+        if not frozen:  # what the session froze, and nobody else
+            gc.unfreeze()
     rows = [{column: row[column] for column in experiment.columns} for row in rows]
     findings = experiment.verdict(rows)
     return Outcome(experiment, sizes, rows, findings, session.notes, session.problems, time.perf_counter() - begin)

@@ -7,6 +7,7 @@ see where treecast itself stands. Times are CPU seconds of the fastest pass: wha
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ class Session:
         """What several points use is made by the first of them."""
         if key not in self._kept:
             self._kept[key] = make()
+            gc.freeze()  # it stays: the collector, which runs before every clocked call, need not look at it again
         kept: Made = self._kept[key]
         return kept
 
