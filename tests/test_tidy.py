@@ -44,7 +44,9 @@ ROOMS: dict[str, set[str]] = {
     "workload": {"errors", "model", "query"},
     "sample": {"errors", "model"},
     "measure": CORE | {"index", "engines", "workload", "report", "spark", "version"},
-    "experiments": {"errors", "engines", "index", "workload", "report", "measure", "version"},
+    "experiments": {
+        *{"errors", "engines", "index", "placement", "workload", "report", "spark", "measure", "version"},
+    },
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},
     "__main__": {"cli"},

@@ -18,6 +18,8 @@ NAMES = (
     "xtrie-filters",
     "xtrie-length",
     "xtrie-variants",
+    "xtrie-routers",
+    "onyx-pep",
 )
 
 

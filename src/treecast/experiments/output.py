@@ -36,6 +36,12 @@ HEADINGS = {
     "length": "bytes/doc",
     "tags": "tags/doc",
     "new_states": "new states",
+    "fan_out": "fan-out",
+    "latency_us": "latency µs",
+    "speed": "messages/s",
+    "read_us": "read µs",
+    "top_us": "root tag µs",
+    "wall_speed": "by the wall",
 }
 
 
@@ -129,7 +135,7 @@ def page_text(outcome: Outcome, command: str) -> str:
         f"- here: {experiment.parameters}",
         *[f"- {line}" for line in (*machine(), *outcome.notes)],
         f"- {_sizes(asdict(outcome.sizes))}; {outcome.seconds:.0f} s in all",
-        "- times are CPU time, of the fastest pass; all engines gave the same matches"
+        "- times are CPU time, of the fastest pass; all answers that were compared are the same"
         if not outcome.problems
         else f"- WRONG ANSWERS: {'; '.join(outcome.problems)}",
         "",

@@ -1,0 +1,191 @@
+"""Real runs of the three strategies, on executors of Spark: a process each, with what it holds and a core for itself.
+
+What a strategy costs is the CPU time of all processes. Spark's own part of it (reading, shuffling, taking the matches)
+is the same whichever engine matches, so each strategy runs twice, with two engines that find the same matches, and the
+difference is that of the engines alone. Wall time is that of a machine which may have other things to do.
+
+    python -m treecast.experiments.executors DIRECTORY
+
+is what `on_executors` starts, since a process has one Spark: the inputs lie in the directory, and so do the figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from treecast.errors import TreecastError
+from treecast.experiments.session import as_table
+from treecast.index import Index
+from treecast.measure import Inputs, Seconds, tree_clock
+from treecast.measure.process import read_inputs, write_inputs
+from treecast.placement import DataSharing, FilterSharing, Hierarchical, Placement
+
+# pyspark's, which only treecast.spark imports.
+DataFrame: TypeAlias = Any
+SparkSession: TypeAlias = Any
+
+MEMORY_MB = 900
+EXECUTORS_MAX = 8
+PASSES = 2
+STOP_SECONDS = 600
+TASK_FILE, FIGURES_FILE, OUTPUT_FILE = "task.json", "figures.json", "output.txt"
+
+
+class Run(NamedTuple):
+    """One strategy with one engine, per message."""
+
+    strategy: str
+    executors: int
+    engine: str
+    cpu_us: float
+    wall_us: float
+    fan_out: float
+    matches: float
+    wrong: int
+    """Documents whose matches are not as many as one index finds."""
+
+
+def count() -> int:
+    """As many as the machine has cores for."""
+    return max(2, min(os.cpu_count() or 2, EXECUTORS_MAX))
+
+
+def on_executors(inputs: Inputs, engines: Sequence[str], messages: int) -> list[Run]:
+    """All strategies with all engines, on a cluster of its own. Raises a RuntimeError that says what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="treecast-executors-") as name:
+        directory = Path(name)
+        write_inputs(inputs, directory)
+        task = {"engines": list(engines), "messages": messages, "executors": count()}
+        (directory / TASK_FILE).write_text(json.dumps(task), encoding="utf-8")
+        with (directory / OUTPUT_FILE).open("wb") as output:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "treecast.experiments.executors", name],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # so that what it starts can be ended with it
+            )
+            try:
+                status = child.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"stopped after {STOP_SECONDS} s") from None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        if status:
+            lines = (directory / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise RuntimeError(lines[-1][:300] if lines else f"its process ended with status {status}")
+        return [Run(*run) for run in json.loads((directory / FIGURES_FILE).read_text(encoding="utf-8"))]
+
+
+def serve(directory: Path) -> None:
+    """What the other process does."""
+    from treecast.spark.session import start
+
+    task = json.loads((directory / TASK_FILE).read_text(encoding="utf-8"))
+    settings = {
+        "spark.executor.memory": f"{MEMORY_MB * 2 // 3}m",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(directory / "local"),
+        "spark.executorEnv.TMPDIR": str(directory),
+    }
+    session = start(f"local-cluster[{task['executors']},1,{MEMORY_MB}]", name="treecast experiment", settings=settings)
+    try:
+        runs = list(
+            measure(session, read_inputs(directory), task["engines"], task["messages"], task["executors"], directory)
+        )
+    finally:
+        session.stop()
+    (directory / FIGURES_FILE).write_text(json.dumps(runs), encoding="utf-8")
+
+
+def placements(inputs: Inputs, executors: int) -> Iterator[Placement]:
+    """One router, and then all of them by each strategy."""
+    yield DataSharing(1, namespaces=inputs.namespaces)
+    yield DataSharing(executors, namespaces=inputs.namespaces)
+    yield FilterSharing(executors, namespaces=inputs.namespaces)
+    yield Hierarchical(executors, documents=inputs.documents, namespaces=inputs.namespaces)
+
+
+def measure(
+    session: SparkSession,
+    inputs: Inputs,
+    engines: Sequence[str],
+    messages: int,
+    executors: int,
+    directory: Path,
+    passes: int = PASSES,
+) -> Iterator[Run]:
+    """All strategies with all engines on this session; the messages are the documents, again and again."""
+    table = as_table(inputs.queries)
+    indexes = [Index(engine=engine, namespaces=inputs.namespaces) for engine in engines]
+    for index in indexes:
+        index.add_many(table)
+    found = Counter(indexes[0].match_many(inputs.documents).column("document").to_pylist())
+    expected = [found[number] for number in range(len(inputs.documents))]
+    repeated = (list(inputs.documents) * -(-messages // len(inputs.documents)))[:messages]
+    for place, placement in enumerate(placements(inputs, executors)):
+        placement.add_many(table)
+        routes = placement.route(list(inputs.documents))
+        fan_out = sum(len(route or ()) for route in routes) / len(routes)
+        few = _frame(session, inputs.documents, placement.shards, directory / f"few-{place}")
+        many = _frame(session, repeated, placement.shards, directory / f"many-{place}")
+        _fastest(_match(many, indexes[0], placement), 1)  # the JVM compiles what it runs often
+        for index in indexes:
+            counted = _match(few, index, placement).groupBy("number").count().collect()  # loads what workers need
+            here = {int(row["number"]): int(row["count"]) for row in counted}
+            wrong = sum(here.get(number, 0) != wanted for number, wanted in enumerate(expected))
+            taken = _fastest(_match(many, index, placement), passes) / messages
+            yield Run(
+                placement.name,
+                placement.shards,
+                index.engine,
+                taken.cpu * 1e6,
+                taken.wall * 1e6,
+                fan_out,
+                sum(here.values()) / len(expected),
+                wrong,
+            )
+
+
+def _match(frame: DataFrame, index: Index, placement: Placement) -> DataFrame:
+    from treecast.spark import match
+
+    return match(frame, index, placement="data-sharing" if placement.name == "data-sharing" else placement)
+
+
+def _fastest(frame: DataFrame, passes: int) -> Seconds:
+    """What disturbs a pass only ever adds to it."""
+    taken = [tree_clock(lambda: frame.write.format("noop").mode("overwrite").save()) for _ in range(passes)]
+    return Seconds(min(one.wall for one in taken), min(one.cpu for one in taken))
+
+
+def _frame(session: SparkSession, documents: Sequence[bytes], files: int, directory: Path) -> DataFrame:
+    """Documents and their numbers in so many files, each the work of one task."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    directory.mkdir()
+    for part in range(min(files, len(documents))):
+        numbers = list(range(part, len(documents), files))
+        table = pa.table({"number": numbers, "document": pa.array([documents[n] for n in numbers], pa.binary())})
+        pq.write_table(table, directory / f"{part}.parquet", row_group_size=len(numbers))
+    return session.read.parquet(str(directory))
+
+
+if __name__ == "__main__":
+    try:
+        serve(Path(sys.argv[1]))
+    except TreecastError as error:
+        sys.exit(str(error).splitlines()[0])

@@ -1,0 +1,328 @@
+"""Clusters of routers: data-sharing, filter-sharing, hierarchical (XTrie, Performance Evaluation, Figure 7a-c).
+
+As the paper did, throughput and latency are computed from what one router costs (`router_model`); that is measured for
+the filters that a router of such a cluster would hold. Beside it stand the model with the paper's own costs, what our
+hierarchical placement really reaches on these filters, and real runs on as many executors as there are cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from treecast.experiments import executors, router_model
+from treecast.experiments.experiment import Experiment, Point, Row, Sizes
+from treecast.experiments.inputs import draw_documents, namespaces_of
+from treecast.experiments.judging import pick
+from treecast.experiments.router_model import Cost, Curve, Performance
+from treecast.experiments.router_verdict import DATA, FILTER, HIERARCHICAL, OURS, PAPER, PLACED, XTRIE, verdict
+from treecast.experiments.session import Session, as_table
+from treecast.experiments.ten_types import LEVELS, MESSAGE_BYTES, messages, schemas_of, tags_of
+from treecast.index import Index
+from treecast.measure import Inputs, clock
+from treecast.placement import FilterSharing, Hierarchical, root_name
+from treecast.placement import measure as report_on
+from treecast.report import Panel, Series
+from treecast.workload import QuerySettings, generate_queries
+
+FAN_OUTS = (1, 2, 3, 4, 5)
+ENDS = (1, 5)  # of fan-outs, where it is not about XTrie
+CLUSTERS = (25, 30)  # between those that are measured: there the hierarchy begins
+FILTERS_MIN = 5  # of a router
+SHARDS = 3  # of a filter-sharing cluster that are measured; the others are alike
+LEAVES_MIN = 5  # with fewer a leaf holds most of all filters
+ABSOLUTE = 1.5  # so many are drawn for each absolute one that is wanted
+PLACED_ROUTERS = 100
+EXECUTOR_FILTERS_MIN = 20_000  # with fewer, a real run would show Spark alone
+EXECUTOR_MESSAGES = 1_000
+
+
+@dataclass
+class Costs:
+    """Of one engine, by the number of filters, in µs a message."""
+
+    part: dict[float, float] = field(default_factory=dict)
+    leaf: dict[float, float] = field(default_factory=dict)
+    """Where all filters are of the message's own type, as far as there are so many."""
+    read: float = 0.0
+    """With a filter that nothing matches."""
+
+    def whole(self) -> Cost:
+        return Curve(self.part.items())
+
+    def leaves(self) -> Cost:
+        most = max(self.part)
+        return Curve({most: self.part[most], **self.leaf}.items())
+
+
+def points(sizes: Sizes) -> list[Point]:
+    found: list[Point] = []
+    for queries in sizes.queries:
+        measured = [int(count) for count in sizes.values if count == 1 or count * FILTERS_MIN <= queries]
+        found += [{"queries": queries, "what": "one", "routers": count} for count in measured]
+        found.append({"queries": queries, "what": "model", "routers": measured})
+        if queries >= PLACED_ROUTERS * FILTERS_MIN:
+            found.append({"queries": queries, "what": "placed"})
+        if queries >= EXECUTOR_FILTERS_MIN:
+            found.append({"queries": queries, "what": "executors"})
+    return found
+
+
+def measure(session: Session, point: Point) -> list[Row]:
+    queries = point["queries"]
+    if point["what"] == "one":
+        _measure_one(session, queries, point["routers"])
+        return []
+    if point["what"] == "model":
+        return _model(session, queries, point["routers"])
+    if point["what"] == "placed":
+        return _placed(session, queries)
+    return _executed(session, queries)
+
+
+def absolute(session: Session, count: int) -> list[str]:
+    """Distinct single-path expressions that begin with a root tag, evenly over the types, without order."""
+
+    def read() -> list[str]:
+        settings = QuerySettings(depth_max=10, wildcard=0.1, descendant=0.1)
+        most = int(max(session.sizes.queries) * ABSOLUTE) + 1
+        drawn = generate_queries(schemas_of(session), most, settings, seed=session.seed, note=session.note)
+        kept = [text for text in drawn if not text.startswith(("//", "/*"))]
+        Random(session.seed).shuffle(kept)
+        return kept
+
+    found = session.once("absolute", read)[:count]
+    session.note(f"filters: {len(found):,} absolute single-path expressions")
+    return found
+
+
+def root_of(query: str) -> str:
+    """The local name of the first step."""
+    return query.split("/", 2)[1].partition(":")[2] or query.split("/", 2)[1]
+
+
+def costs_of(session: Session, queries: int) -> dict[str, Costs]:
+    return session.once(f"costs {queries}", lambda: {XTRIE: Costs(), OURS: Costs()})
+
+
+def _measure_one(session: Session, queries: int, routers: int) -> None:
+    """What a router of so many costs: in a filter-sharing cluster, and as a leaf."""
+    filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
+    costs, size = costs_of(session, queries), len(filters) / routers
+    if routers == 1:
+        session.note(f"messages: {len(documents)}, {tags_of(documents):.0f} tags each on average")
+        for row in session.rows((XTRIE,), ["/_"], documents, namespaces=bound):
+            costs[row["engine"]].read = row["us"]
+    placement = FilterSharing(routers, namespaces=bound)
+    placement.add_many(as_table(filters))
+    held: dict[int, list[str]] = {}
+    for number, text in enumerate(filters):
+        held.setdefault(placement.holders(str(number))[0], []).append(text)
+    shards = [held[shard] for shard in sorted(held)[:SHARDS]]
+    rows = [row for shard in shards for row in session.rows((XTRIE,), shard, documents, namespaces=bound)]
+    for engine, cost in costs.items():
+        mine = pick(rows, engine=engine)
+        cost.part[size] = sum(row["us"] for row in mine) / len(mine)
+    if routers >= LEAVES_MIN:
+        _measure_leaves(session, filters, documents, size)
+
+
+def _measure_leaves(session: Session, filters: Sequence[str], documents: Sequence[bytes], size: float) -> None:
+    """A leaf of each type, with the messages of that type."""
+    bound, costs = namespaces_of(schemas_of(session)), costs_of(session, len(filters))
+    by_root: dict[str, list[bytes]] = {}
+    for document in documents:
+        by_root.setdefault(root_name(document) or "", []).append(document)
+    totals = dict.fromkeys(costs, 0.0)
+    roots = session.once(f"roots {len(filters)}", lambda: [root_of(text) for text in filters])
+    for root, mine in by_root.items():
+        own = [text for text, its in zip(filters, roots, strict=True) if its == root]
+        others = [text for text, its in zip(filters, roots, strict=True) if its != root]
+        leaf = (own + others)[: max(1, round(size))]
+        several = mine * -(-len(documents) // len(mine))  # a call has its price, whatever the number of messages
+        for row in session.rows((XTRIE,), leaf, several, namespaces=bound):
+            totals[row["engine"]] += row["us"] * len(mine)
+    for engine, total in totals.items():
+        costs[engine].leaf[size] = total / len(documents)
+
+
+def _top_us(session: Session) -> float:
+    """To read a root tag without parsing the rest."""
+    documents = messages(session)
+    rounds = max(1, 1_000 // len(documents))
+    taken = [clock(lambda: [root_name(text) for _ in range(rounds) for text in documents]).cpu for _ in range(3)]
+    return min(taken) / rounds / len(documents) * 1e6
+
+
+def _model(session: Session, queries: int, measured: Sequence[int]) -> list[Row]:
+    top = session.once("top", lambda: _top_us(session))
+    costs = costs_of(session, queries)
+    curves: dict[str, tuple[Cost, Cost, float]] = {
+        engine: (cost.whole(), cost.leaves(), cost.read) for engine, cost in costs.items()
+    }
+    curves[PAPER] = (router_model.paper_cost, router_model.paper_cost, router_model.paper_cost(0))
+    filters = len(absolute(session, queries))
+    rows: list[Row] = []
+    for engine, (whole, leaf, read) in curves.items():
+        for routers in sorted({*measured, *(count for count in CLUSTERS if count < max(measured))}):
+            shared = router_model.data_sharing(routers, filters, whole)
+            divided = router_model.filter_sharing(routers, filters, whole)
+            rows.append(table_row(filters, engine, DATA, 1, routers, shared, read, top))
+            rows.append(table_row(filters, engine, FILTER, routers, routers, divided, read, top))
+            for fan_out in FAN_OUTS if engine == XTRIE else ENDS:
+                tree = router_model.hierarchical(routers, filters, leaf, top_us=top, fan_out=fan_out)
+                if tree is not None:
+                    rows.append(table_row(filters, engine, HIERARCHICAL, fan_out, routers, tree, read, top))
+    return rows
+
+
+def table_row(
+    filters: int,
+    engine: str,
+    strategy: str,
+    fan_out: float,
+    routers: int,
+    reached: Performance,
+    read: float,
+    top: float,
+    source: str = "model",
+    wall: float = 0.0,
+) -> Row:
+    """What a cluster reaches, in the columns of the table."""
+    return {
+        "queries": filters,
+        "engine": engine,
+        "source": source,
+        "strategy": strategy,
+        "fan_out": float(fan_out),
+        "routers": routers,
+        "leaves": reached.leaves,
+        "us": reached.router_us,
+        "speed": reached.speed,
+        "latency_us": reached.latency_us,
+        "read_us": read,
+        "top_us": top,
+        "wall_speed": wall,
+    }
+
+
+def _placed(session: Session, queries: int) -> list[Row]:
+    """The fan-out and the hottest leaf of our own hierarchical placement, on messages that it has not seen."""
+    filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
+    leaves = PLACED_ROUTERS - router_model.ABOVE_MIN
+    session.say(f"placing {len(filters):,} filters on {leaves} leaves")
+    seen = draw_documents(schemas_of(session), len(documents), MESSAGE_BYTES, LEVELS, session.seed + 1)
+    placement, index = Hierarchical(leaves, documents=seen, namespaces=bound), Index(namespaces=bound)
+    for holder in (placement, index):
+        holder.add_many(as_table(filters))
+    report = report_on(placement, index, documents)
+    session.note(f"our placement: {report.describe()}")
+    top = session.once("top", lambda: _top_us(session))
+    rows = []
+    for engine, cost in costs_of(session, queries).items():
+        each = cost.leaves()(len(filters) / leaves)
+        speed = leaves / (report.fan_out * report.load_balance * each) * 1e6
+        reached = Performance(speed, top + each, each, leaves)
+        rows.append(table_row(len(filters), engine, PLACED, report.fan_out, PLACED_ROUTERS, reached, cost.read, top))
+    return rows
+
+
+def _executed(session: Session, queries: int) -> list[Row]:
+    """What the engine really costs on executors. Spark's own part is what remains of a run with our engine."""
+    from treecast.errors import PipelineError
+    from treecast.spark.session import check
+
+    filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
+    session.say(f"{executors.count()} executors")
+    try:
+        check()
+        runs = executors.on_executors(Inputs(filters, documents, bound), (OURS, XTRIE), EXECUTOR_MESSAGES)
+    except (PipelineError, RuntimeError) as error:
+        session.note(f"left out: real runs on executors of Spark, which failed: {str(error).splitlines()[0]}")
+        return []
+    costs = costs_of(session, queries)
+    top = session.once("top", lambda: _top_us(session))
+    rows = []
+    for ours, theirs in zip(runs[::2], runs[1::2], strict=True):
+        for run in (ours, theirs):
+            if run.wrong:
+                session.problems.append(
+                    f"{run.engine}, {run.strategy} on {run.executors} executors finds other matches than one index in "
+                    f"{run.wrong} of {len(documents)} messages"
+                )
+        held = len(filters) if ours.strategy == DATA else len(filters) / ours.executors
+        own = ours.fan_out * costs[OURS].whole()(held)
+        spark = max(0.0, ours.cpu_us - own)
+        session.note(
+            f"{ours.strategy} on {ours.executors} executors: Spark itself takes {spark:,.0f} µs of CPU a message, "
+            f"which come on top of what the table shows; fan-out {ours.fan_out:.2f}"
+        )
+        total = max(theirs.cpu_us - spark, 1e-3)  # of all executors that the message reaches
+        each = total / theirs.fan_out
+        reached = Performance(theirs.executors / total * 1e6, each, each, theirs.executors)
+        read = costs[XTRIE].read
+        wall = 1e6 / theirs.wall_us
+        rows.append(
+            table_row(len(filters), XTRIE, theirs.strategy, theirs.fan_out, theirs.executors, reached, read, top,
+                 "executors", wall)
+        )  # fmt: skip
+    return rows
+
+
+def panels(rows: Sequence[Row]) -> list[Panel]:
+    most = max(row["queries"] for row in rows)
+    rows = pick(rows, queries=most)
+    mine = pick(rows, engine=XTRIE)
+    both = (DATA, FILTER)
+    throughput = [_series(mine, name, "speed", strategy=name, source="model") for name in both]
+    throughput += [_series(mine, f"{name}, executors", "speed", strategy=name, source="executors") for name in both]
+    latency = [_series(mine, name, "latency_us", strategy=name, source="model") for name in both]
+    latency.append(_series(mine, "hierarchical", "latency_us", strategy=HIERARCHICAL, fan_out=1.0, source="model"))
+    found = [
+        _panel("(a) Throughput", "messages a second", throughput),
+        _panel("(b) Latency", "µs", latency),
+    ]
+    for letter, engine in (("c", XTRIE), ("c, our engine", OURS), ("c, the paper's costs", PAPER)):
+        model = pick(rows, engine=engine, source="model")
+        series = [_series(model, name, "speed", strategy=name) for name in both]
+        for fan_out in FAN_OUTS:
+            series.append(
+                _series(model, f"hierarchical, {fan_out}", "speed", strategy=HIERARCHICAL, fan_out=float(fan_out))
+            )
+        found.append(_panel(f"({letter}) Hierarchical, by fan-out", "messages a second", series))
+    return found
+
+
+def _series(rows: Sequence[Row], name: str, y: str, **wanted: object) -> Series:
+    points = sorted((row["routers"], row[y]) for row in pick(rows, **wanted))
+    return Series(name, [x for x, _ in points], [figure for _, figure in points])
+
+
+def _panel(title: str, y: str, series: Sequence[Series]) -> Panel:
+    return Panel(title, "routers", y, [one for one in series if one.x], log_x=True, log_y=True)
+
+
+EXPERIMENT = Experiment(
+    name="xtrie-routers",
+    paper="XTrie",
+    section="Figure 7a-c",
+    title="Clusters of routers: sharing data, sharing filters, hierarchies",
+    found="With 200,000 expressions the throughput of data-sharing scales linearly with the routers, that of "
+    "filter-sharing increases more gradually to a maximum of 170 messages a second, the cost of parsing. The latency "
+    "of data-sharing does not improve; that of filter-sharing decreases in proportion to the expressions of a router. "
+    "The hierarchical strategy, with at least 20 routers for intermediate filtering, quickly achieves better "
+    "throughput than the others; fan-out 1 scales best, and data-sharing is preferable for fan-outs above 5.",
+    parameters="absolute single-path expressions over ten document types, 10 % * and //; messages of about 100 tags; "
+    "µs/doc is what a message costs a router, measured; the rest is the model, but for the runs on executors",
+    columns=(
+        *("queries", "engine", "source", "strategy", "fan_out", "routers", "leaves", "us", "speed", "latency_us"),
+        *("read_us", "top_us", "wall_speed"),
+    ),
+    full=Sizes((200_000,), 100, values=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000), passes=5, cell_seconds=1.0),
+    quick=Sizes((4_000,), 20, values=(1, 2, 5, 10, 20, 50, 100, 200), passes=2, cell_seconds=0.2),
+    points=points,
+    measure=measure,
+    verdict=verdict,
+    panels=panels,
+)
