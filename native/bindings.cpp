@@ -42,4 +42,5 @@ NB_MODULE(_native, m) {
     bind_records(m);
     bind_xtrie(m);
     bind_render(m);
+    bind_transformation(m);
 }

@@ -1,7 +1,9 @@
 // The query parser for Python: parse, the syntax tree as tuples, and a batch for measuring.
 #include "bindings.hpp"
+#include "bindings_tree.hpp"
 #include "query.hpp"
 #include "query_facts.hpp"
+#include "transformation.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -9,76 +11,6 @@
 namespace treecast {
 
 namespace {
-
-nb::object text_object(std::string_view text) { return nb::str(text.data(), text.size()); }
-
-const char* axis_name(Axis axis) {
-    static const char* const names[] = {"child", "descendant", "descendant-or-self", "self", "attribute"};
-    return names[static_cast<int>(axis)];
-}
-
-const char* kind_name(StepKind kind) {
-    static const char* const names[] = {"element", "attribute", "text"};
-    return names[static_cast<int>(kind)];
-}
-
-// The tuples that src/treecast/query/tree.py turns into its classes; field orders are the same there.
-class TreeMaker {
-public:
-    explicit TreeMaker(const Query& query) : query_(query) {}
-
-    nb::tuple paths(uint32_t first) const {
-        nb::list made;
-        query_.each_path(first, [&](uint32_t, const PathEntry& path) {
-            nb::list steps;
-            query_.each_step(path.first, [&](uint32_t, const Step& step) { steps.append(one_step(step)); });
-            made.append(nb::make_tuple(path.absolute, nb::tuple(steps)));
-        });
-        return nb::tuple(made);
-    }
-
-private:
-    // (axis, gap, kind, uri or None, local or None, predicates)
-    nb::tuple one_step(const Step& step) const {
-        bool has_uri = step.test == Test::name || step.test == Test::any_namespace;
-        bool has_local = step.test == Test::name || step.test == Test::any_local;
-        return nb::make_tuple(axis_name(step.axis), step.gap, kind_name(step.kind),
-                              has_uri ? text_object(query_.uri(step)) : nb::none(),
-                              has_local ? text_object(query_.view(step.local)) : nb::none(), exprs(step.predicates));
-    }
-
-    nb::tuple exprs(uint32_t first) const {
-        nb::list made;
-        query_.each_expr(first, [&](uint32_t, const Expr& expr) { made.append(one_expr(expr)); });
-        return nb::tuple(made);
-    }
-
-    nb::tuple one_expr(const Expr& expr) const {
-        static const char* const relations[] = {"=", "!=", "<", "<=", ">", ">="};
-        const char* relation = relations[static_cast<int>(expr.relation)];
-        switch (expr.kind) {
-            case ExprKind::conjunction: return nb::make_tuple("and", exprs(expr.first));
-            case ExprKind::disjunction: return nb::make_tuple("or", exprs(expr.first));
-            case ExprKind::negation: return nb::make_tuple("not", one_expr(query_.expr(expr.first)));
-            case ExprKind::exists: return nb::make_tuple("exists", paths(expr.first));
-            case ExprKind::compare: return nb::make_tuple("compare", paths(expr.first), relation, value(expr.value));
-            case ExprKind::contains: return nb::make_tuple("contains", paths(expr.first), value(expr.value));
-            case ExprKind::starts_with: return nb::make_tuple("starts-with", paths(expr.first), value(expr.value));
-            case ExprKind::position: return nb::make_tuple("position", relation, value(expr.value));
-            case ExprKind::position_last: return nb::make_tuple("position-last", relation);
-            case ExprKind::last: return nb::make_tuple("last", relation, value(expr.value));
-        }
-        return nb::make_tuple();
-    }
-
-    nb::object value(uint32_t index) const {
-        const Value& value = query_.value(index);
-        if (value.is_number) return nb::cast(value.number);
-        return text_object(query_.view(value.text));
-    }
-
-    const Query& query_;
-};
 
 nb::tuple linear_paths(const Query& query) {
     std::vector<Path> paths;
@@ -154,7 +86,7 @@ nb::tuple query_facts(size_t count, uintptr_t ends, uintptr_t bytes, uintptr_t c
         for (const Bindings& used : bindings) check_bindings(used);
         for (size_t i = 0; i < count; ++i) {
             text = {texts + places[i], static_cast<size_t>(places[i + 1] - places[i])};
-            parse_query(text, bindings.at(numbers ? numbers[i] : 0), query);
+            parse_matching(text, bindings.at(numbers ? numbers[i] : 0), false, query);
             facts.add(query);
         }
     } catch (const Failure& failure) {

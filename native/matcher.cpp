@@ -1,5 +1,7 @@
 #include "matcher.hpp"
 
+#include "transformation.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -155,7 +157,7 @@ bool Matcher::judge(const View& view, const Document& document, uint32_t slot) {
         evaluator_.begin(document);
     }
     const Settings& settings = (*view.settings)[view.slot_settings[slot]];
-    parse_query(view.text(slot), settings.bindings, query_);
+    parse_matching(view.text(slot), settings.bindings, settings.ordered, query_);
     return evaluator_.satisfies(query_, settings.ordered);
 }
 

@@ -134,10 +134,12 @@ public:
     // Call `visit(index, entry)` along a chain, from its first PathEntry, Step or Expr on.
     template <class Visit> void each_path(uint32_t first, Visit&& visit) const { each(paths_, first, visit); }
     template <class Visit> void each_step(uint32_t first, Visit&& visit) const { each(steps_, first, visit); }
+    template <class Visit> void each_of_all_steps(Visit&& visit) const { for (const Step& step : steps_) visit(step); }
     template <class Visit> void each_expr(uint32_t first, Visit&& visit) const { each(exprs_, first, visit); }
 
 private:
     friend class QueryParser;
+    friend class TransformationParser;
     template <class T, class Visit>
     static void each(const std::vector<T>& entries, uint32_t index, Visit&& visit) {
         for (; index != no_entry; index = entries[index].next) visit(index, entries[index]);

@@ -24,9 +24,9 @@ Relation mirrored(Relation relation) {
 // One or more predicates of a step, from the first '[' on.
 void QueryParser::read_predicates(uint32_t step) {
     StepKind context = context_;
-    bool in_branch = in_branch_;
+    bool in_branch = in_branch_, bound = bound_;
     context_ = query_.steps_[step].kind;
-    in_branch_ = false;
+    in_branch_ = bound_ = false;
     uint32_t last = query_.steps_[step].predicates, end = scan_.at;
     while (last != no_entry && query_.exprs_[last].next != no_entry) last = query_.exprs_[last].next;
     do {
@@ -54,6 +54,7 @@ void QueryParser::read_predicates(uint32_t step) {
     scan_.at = end;
     context_ = context;
     in_branch_ = in_branch;
+    bound_ = bound;
 }
 
 QueryParser::Operand QueryParser::read_disjunction() {
@@ -191,6 +192,7 @@ QueryParser::Operand QueryParser::read_operand() {
         if (!scan_.literal(value.text))
             refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin},
                    std::string("end it with ") + c);
+        if (plain_literals_) check_plain(value.text);
         Slice source = since(begin);
         return {Is::literal, false, Relation::eq, append(query_.values_, value, source), source};
     }
@@ -203,7 +205,7 @@ QueryParser::Operand QueryParser::read_operand() {
         if (scan_.peek() == '(' && !kind_test) return read_call(name);
         scan_.at = begin;
     }
-    return read_inner_path();
+    return bound_ ? read_bound_path() : read_inner_path();
 }
 
 // A path inside a predicate. After $msg a leading slash starts at the step (as ONYX means it, section 2.1), elsewhere

@@ -18,6 +18,19 @@ void parse_query(std::string_view text, const Bindings& bindings, Query& out) {
 }
 
 void QueryParser::parse(std::string_view text) {
+    begin(text);
+    read_branches();
+    // The canonical text may be up to three times as long, and must be readable too.
+    if (text.size() > query_limits.text_bytes_max / 4 && query_.text().size() > query_limits.text_bytes_max)
+        refuse_limit("TC321", "bytes of canonical text", "text_bytes_max", query_limits.text_bytes_max, {});
+    if (query_.linear_ && query_.alternatives_) {
+        std::vector<Path> counted;
+        query_.expand(counted);
+    }
+}
+
+// Takes the text over, and checks that it is one.
+void QueryParser::begin(std::string_view text) {
     query_.clear();
     if (text.size() > query_limits.text_bytes_max) {
         query_.text_size_ = 0;
@@ -38,14 +51,6 @@ void QueryParser::parse(std::string_view text) {
         if (!bindings_[i].first.empty() || bindings_[i].second.empty()) continue;
         default_uri_ = store_uri(i, bindings_[i].second);
         default_bound_ = true;
-    }
-    read_branches();
-    // The canonical text may be up to three times as long, and must be readable too.
-    if (text.size() > query_limits.text_bytes_max / 4 && query_.text().size() > query_limits.text_bytes_max)
-        refuse_limit("TC321", "bytes of canonical text", "text_bytes_max", query_limits.text_bytes_max, {});
-    if (query_.linear_ && query_.alternatives_) {
-        std::vector<Path> counted;
-        query_.expand(counted);
     }
 }
 
@@ -113,8 +118,12 @@ uint32_t QueryParser::read_path(bool absolute, bool gap, uint32_t begin) {
 }
 
 void QueryParser::read_steps(Steps& steps) {
+    read_step(steps);
+    read_more_steps(steps);
+}
+
+void QueryParser::read_more_steps(Steps& steps) {
     while (true) {
-        read_step(steps);
         uint32_t end = scan_.at;
         while (true) {
             scan_.skip_space();
@@ -141,6 +150,7 @@ void QueryParser::read_steps(Steps& steps) {
             read_predicates(steps.last);
             end = scan_.at;
         }
+        read_step(steps);
     }
 }
 
@@ -336,7 +346,7 @@ void QueryParser::settle_axis(Step& step, bool below_document) {
 
 Slice QueryParser::bind(std::string_view prefix, Slice source) {
     if (prefix == "xml") return store_uri(xml_binding, xml_uri);
-    for (size_t i = 0; i < bindings_.size(); ++i)
+    for (size_t i = bindings_.size(); i-- > 0;)       // the innermost constructor of a transformation comes last
         if (bindings_[i].first == prefix) return store_uri(i, bindings_[i].second);
     refuse_unbound(prefix, source);
 }

@@ -1,5 +1,6 @@
 // The parser behind parse_query: recursive descent straight over the text. query_parse.cpp reads paths and steps,
-// query_condition.cpp what stands in brackets, query_refuse.cpp words the refusals.
+// query_condition.cpp what stands in brackets, query_refuse.cpp words the refusals. Transformations are read by a parser that
+// adds to this one (transformation_parser.hpp): their paths start at variables, and their conditions stand in no brackets.
 #pragma once
 
 #include "failure.hpp"
@@ -10,9 +11,10 @@ namespace treecast {
 class QueryParser {
 public:
     QueryParser(Query& query, const Bindings& bindings) : query_(query), bindings_(bindings) {}
+    virtual ~QueryParser() = default;
     void parse(std::string_view text);
 
-private:
+protected:
     // A path while its steps are read.
     struct Steps {
         uint32_t path = 0;
@@ -32,10 +34,12 @@ private:
     };
 
     // query_parse.cpp
+    void begin(std::string_view text);
     void read_branches();
     uint32_t read_branch();
     uint32_t read_path(bool absolute, bool gap, uint32_t begin);
     void read_steps(Steps& steps);
+    void read_more_steps(Steps& steps);
     void read_step(Steps& steps);
     void read_node_test(Steps& steps, Axis axis, uint32_t begin);
     void read_kind_test(Steps& steps, Axis axis, bool axis_written, Slice name, uint32_t begin);
@@ -61,6 +65,7 @@ private:
     Operand read_call(Slice name);
     Operand read_contains(Slice name, ExprKind kind);
     Operand read_inner_path();
+    virtual Operand read_bound_path() { return read_inner_path(); }
     Operand make_condition(const Expr& expr, bool positional, Slice source);
     Operand compare(const Operand& left, Relation relation, const Operand& right);
     Operand as_condition(const Operand& operand);
@@ -87,6 +92,7 @@ private:
     [[noreturn]] void refuse_variable(Slice where);
     [[noreturn]] void refuse_unbound(std::string_view prefix, Slice where);
     [[noreturn]] void refuse_everything(Slice where);
+    void check_plain(Slice literal);
 
     // What is open: a bracket or a parenthesis.
     class Nesting {
@@ -115,6 +121,8 @@ private:
     StepKind context_ = StepKind::element;   // what `.` is in the predicate being read
     bool message_ = false;                   // the branch starts with $msg: `/` in its predicates starts at the step
     bool in_branch_ = false;                 // not inside a predicate
+    bool plain_literals_ = false;            // in a transformation, whose literals hold no references
+    bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;
 };

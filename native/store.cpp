@@ -4,6 +4,7 @@
 #include "evaluate.hpp"
 #include "path_key.hpp"
 #include "seeded_hash.hpp"
+#include "transformation.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -108,7 +109,7 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
         try {
             check_id(items[i].id);
             const Settings& settings = (*settings_)[items[i].settings];
-            parse_query(items[i].text, settings.bindings, query_);
+            parse_matching(items[i].text, settings.bindings, settings.ordered, query_);
             if (published_) {
                 if (settings.ordered) check_ordered(query_);
                 published_->add(static_cast<uint32_t>(first_slot + i), query_, settings.ordered);
@@ -411,7 +412,7 @@ void Store::repopulate() {
     for (uint32_t slot = 0; slot < body_->deaths.size(); ++slot) {
         const Settings& settings = (*settings_)[body_->slot_settings[slot]];
         uint64_t begin = body_->text_ends[slot];
-        parse_query({body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin}, settings.bindings, query_);
+        parse_matching({body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin}, settings.bindings, settings.ordered, query_);
         published_->add(slot, query_, settings.ordered);
     }
 }

@@ -2,7 +2,7 @@
 //
 // Two kinds. A FLWR query (for, let, where, order by, return, with constructors) says what to build; its syntax tree is made of
 // Shapes, and its paths and conditions are entries of the same flat Query that path queries use. A list of steps (drop, keep,
-// rename, unwrap) says what to change, in order. Both have a matching part, a path query: match_text() below.
+// rename, unwrap) says what to change, in order. Both have a matching part, a path query: matching_part() below.
 //
 //   TC113  a variable that is not bound here, is bound twice, or holds something that has no paths
 //   TC114  a constructor that is not well formed: tags, attributes, references, braces
@@ -10,6 +10,7 @@
 //   TC116  XQuery outside the language: other clauses, functions and expressions
 //   TC117  not a list of steps: a word, a path or a name is missing, or cannot be
 //   TC118  a setting that a transformation cannot have (ordered)
+//   (TC119 belongs to the renderer.)
 //   TC327  more shapes, variables or steps than transformation_limits allow
 //   TC328  a where clause that stands for more alternatives than alternatives_max
 #pragma once
@@ -126,7 +127,7 @@ public:
     std::string text() const;                                      // canonical
     std::string key() const;                                       // canonical with expanded names
     // Of one shape: equal for shapes that give the same result where their variables are bound alike. `order` gets the
-    // numbers of the variables it depends on, in the order in which the key mentions them.
+    // numbers of its variables in the order in which the key mentions them, those that are bound inside it among them.
     std::string shape_key(uint32_t shape, std::vector<uint32_t>& order) const;
     std::string paths_key(uint32_t paths, std::vector<uint32_t>& order) const;
 
@@ -160,10 +161,16 @@ struct Origin {
     Slice matching, written;
 };
 
-// The matching part as a path query under the same bindings: a document satisfies it exactly where something is bound.
-std::string match_text(const Transformation& transformation, std::vector<Origin>* origins = nullptr);
+// The matching part: a path query that a document satisfies exactly where something is bound. Where constructors have bound
+// prefixes, its bindings are not those of the subscription.
+struct Matching {
+    std::string text;
+    Bindings bindings;
+    std::vector<Origin> origins;
+};
+Matching matching_part(const Transformation& transformation, const Bindings& bindings);
 
-// The matching part of any subscription: its query, or that of its transformation.
-void parse_matching(std::string_view text, const Bindings& bindings, Query& out);
+// The matching part of any subscription: its query, or that of its transformation. `ordered` refuses transformations.
+void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out);
 
 }  // namespace treecast

@@ -10,27 +10,39 @@ Matching needs none of this: an index takes query texts and parses them natively
     True
     >>> query.linear
     False
+    >>> treecast.parse("for $n in $msg/a where $n/@b = 1 return <c>{$n/d}</c>").matching
+    treecast.parse('/a[@b=1]')
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from treecast import _native
 from treecast.query.cover import covers
+from treecast.query.shapes import Shape, StepList, build_list, build_shape
 from treecast.query.tree import Path, build_paths
 
-__all__ = ["Query", "parse"]
+__all__ = ["Query", "Transformation", "parse"]
 
 
-def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query:
-    """Parse a query, or raise QueryError; `namespaces` binds prefixes, and "" the element names without prefix."""
-    return Query(text, namespaces)
+def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Any:
+    """Parse a subscription's text, or raise QueryError: a path gives a Query, anything that builds a Transformation.
+
+    `namespaces` binds prefixes, and "" the element names without prefix.
+    """
+    return Transformation(text, namespaces) if _native.is_transformation(_encode(text)) else Query(text, namespaces)
 
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _pairs(bindings: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    # Lone surrogates pass here, so that they are refused with their position like any other bad character.
+    return [(_encode(prefix), _encode(uri)) for prefix, uri in bindings.items()]
 
 
 class Query:
@@ -43,9 +55,7 @@ class Query:
 
     def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
         bindings = dict(namespaces or {})
-        # Lone surrogates pass here, so that they are refused with their position like any other bad character.
-        encoded = [(_encode(prefix), _encode(uri)) for prefix, uri in bindings.items()]
-        self._native = _native.parse(_encode(text), encoded)
+        self._native = _native.parse(_encode(text), _pairs(bindings))
         self._key: str = self._native.key()
         self._text = text
         self._namespaces = bindings
@@ -100,3 +110,57 @@ class Query:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Query, (self._text, self._namespaces))
+
+
+class Transformation:
+    """A parsed transformation: a FLWR query or a list of steps. Equal ones build the same of every document.
+
+    `str(transformation)` is the canonical text, `transformation.text` the text as written, `transformation.tree` its syntax
+    tree: a shape or a StepList of treecast.query.shapes.
+    """
+
+    __slots__ = ("_key", "_namespaces", "_native", "_text")
+
+    def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
+        bindings = dict(namespaces or {})
+        self._native = _native.parse_transformation(_encode(text), _pairs(bindings))
+        self._key: str = self._native.key()
+        self._text = text
+        self._namespaces = bindings
+
+    @property
+    def text(self) -> str:
+        """The transformation as it was written."""
+        return self._text
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The bindings it was parsed with."""
+        return MappingProxyType(self._namespaces)
+
+    @property
+    def tree(self) -> Shape | StepList:
+        """The syntax tree."""
+        raw = self._native.tree()
+        return build_list(raw) if self._native.is_list else build_shape(raw)
+
+    @property
+    def matching(self) -> Query:
+        """The query that a document satisfies exactly where the transformation binds something in it."""
+        return Query(*self._native.matching())
+
+    def __str__(self) -> str:
+        return self._native.text()
+
+    def __repr__(self) -> str:
+        bound = f", namespaces={self._namespaces!r}" if self._namespaces else ""
+        return f"treecast.parse({str(self)!r}{bound})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Transformation) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Transformation, (self._text, self._namespaces))

@@ -42,10 +42,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path; relative ones occur in predicates only."""
+    """A path; relative ones occur in predicates, and in transformations, where `variable` says what they start at."""
 
     absolute: bool
     steps: tuple[Step, ...]
+    variable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,12 @@ Condition: TypeAlias = And | Or | Not | Exists | Compare | Contains | StartsWith
 
 def build_paths(raw: tuple[Any, ...]) -> tuple[Path, ...]:
     """Turn the native tuples into the classes above."""
-    return tuple(Path(absolute, tuple(_step(*step) for step in steps)) for absolute, steps in raw)
+    return tuple(Path(absolute, tuple(_step(*step) for step in steps), variable) for absolute, steps, variable in raw)
+
+
+def build_condition(raw: tuple[Any, ...]) -> Condition:
+    """The same for one condition."""
+    return _conditions((raw,))[0]
 
 
 def _step(axis: Axis, gap: bool, kind: Kind, uri: str | None, local: str | None, predicates: tuple[Any, ...]) -> Step:
@@ -136,7 +142,7 @@ def _conditions(raw: tuple[Any, ...]) -> tuple[Condition, ...]:
 _BUILDERS: dict[str, Callable[..., Condition]] = {
     "and": lambda operands: And(_conditions(operands)),
     "or": lambda operands: Or(_conditions(operands)),
-    "not": lambda operand: Not(_conditions((operand,))[0]),
+    "not": lambda operand: Not(build_condition(operand)),
     "exists": lambda paths: Exists(build_paths(paths)),
     "compare": lambda paths, relation, value: Compare(build_paths(paths), relation, value),
     "contains": lambda paths, text: Contains(build_paths(paths)[0], text),

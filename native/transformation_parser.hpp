@@ -1,0 +1,106 @@
+// The parser behind parse_transformation. It adds to QueryParser what XQuery adds to paths: transformation_parse.cpp reads clauses
+// and expressions, transformation_paths.cpp what starts at variables, transformation_construct.cpp constructors, transformation_steps.cpp lists of steps.
+#pragma once
+
+#include "query_parser.hpp"
+#include "transformation.hpp"
+
+namespace treecast {
+
+// The bindings in force, those of open constructors last. A base, so that it is there before QueryParser refers to it.
+struct BindingScope {
+    Bindings scope_;
+};
+
+class TransformationParser : private BindingScope, public QueryParser {
+public:
+    TransformationParser(Transformation& out, const Bindings& bindings)
+        : BindingScope{bindings}, QueryParser(out.query_, scope_), out_(out) {}
+    void parse(std::string_view text);
+
+private:
+    enum class Holds : uint8_t { message, item, paths, shape };
+    struct Variable {
+        Slice name;                        // without the $
+        Holds holds = Holds::item;
+        uint32_t index = no_entry;         // item: its number; paths: the first PathEntry; shape: the Shape
+    };
+    struct Space {                         // a text of a constructor while it is read
+        uint32_t begin = 0;                // in texts_
+        bool blank = true;                 // nothing but literal white space
+        Slice source;
+    };
+
+    // transformation_parse.cpp
+    uint32_t read_expression();
+    uint32_t read_single();
+    uint32_t read_word_expression(Slice name);
+    uint32_t read_parenthesis_expression();
+    uint32_t read_flwr();
+    void read_for(std::vector<Clause>& clauses);
+    void read_let();
+    void read_where(std::vector<Clause>& clauses);
+    void read_order(std::vector<Clause>& clauses);
+    uint32_t read_choice();
+    uint32_t read_function(Slice name, ShapeKind kind);
+    uint32_t read_computed_attribute(uint32_t begin);
+    uint32_t read_paths(const char* what);              // a union of bound paths, the first PathEntry
+    uint32_t read_items();
+    uint32_t read_literal();
+    uint32_t read_condition();
+    void check_end(const char* expected);
+    bool at_word(std::string_view word);
+    void expect_word(const char* word);
+    void check_value(uint32_t shape, const char* what);
+
+    // transformation_paths.cpp
+    Operand read_bound_path() override;
+    uint32_t read_filter(uint32_t begin);
+    Slice read_variable_name();
+    const Variable& find_variable(Slice name);
+    void declare(Slice name, Holds holds, uint32_t index);
+    uint32_t bound_copy(const Variable& variable, uint32_t suffix, Slice source);
+    uint32_t copy_path(const PathEntry& path, uint32_t suffix);
+    uint32_t copy_paths(uint32_t first);
+    uint32_t copy_steps(uint32_t first, uint32_t& last, uint32_t& count);
+    uint32_t copy_exprs(uint32_t first);
+    uint64_t path_variables(uint32_t paths) const;
+    uint64_t expr_variables(uint32_t expr) const;
+    uint64_t find_variables(uint32_t shape);
+
+    // transformation_construct.cpp
+    uint32_t read_constructor();
+    uint32_t read_element();
+    void read_attributes(Shape& element, Slice name);
+    void read_declaration(Slice name, Slice value, Shape& element);
+    uint32_t read_attribute_parts(char quote, bool& enclosed);
+    void read_content(Shape& element, Slice name);
+    void end_text(const Space& space, uint32_t& first, uint32_t& last);
+    uint32_t read_enclosed();
+    void check_values(uint32_t shape);
+    uint32_t read_comment();
+    uint32_t read_instruction();
+    void read_reference();
+    void read_cdata();
+    Slice read_qname(const char* what);
+    Name resolve(Slice qname, bool attribute);
+    void chain(uint32_t& first, uint32_t& last, uint32_t shape);
+
+    // transformation_steps.cpp
+    void read_list();
+    void read_change();
+    uint32_t read_list_paths(bool elements_only, const char* word);
+
+    uint32_t add_shape(const Shape& shape, Slice source);
+    Slice keep(std::string_view text);                   // in texts_
+    Slice keep_since(uint32_t begin) const { return {begin, static_cast<uint32_t>(out_.texts_.size()) - begin}; }
+    [[noreturn]] void refuse_unbound_path();
+    [[noreturn]] void refuse_word(Slice name);
+
+    Transformation& out_;
+    std::vector<Variable> scope_variables_;
+    std::vector<uint32_t> weights_;                      // by shape: how many there are in it, with those of its lets
+    bool condition_ = false;                             // reading a condition: the document itself is none
+};
+
+}  // namespace treecast
