@@ -192,7 +192,7 @@ QueryParser::Operand QueryParser::read_operand() {
         if (!scan_.literal(value.text))
             refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin},
                    std::string("end it with ") + c);
-        if (plain_literals_) check_plain(value.text);
+        check_literal(value.text);
         Slice source = since(begin);
         return {Is::literal, false, Relation::eq, append(query_.values_, value, source), source};
     }

@@ -66,6 +66,7 @@ protected:
     Operand read_contains(Slice name, ExprKind kind);
     Operand read_inner_path();
     virtual Operand read_bound_path() { return read_inner_path(); }
+    virtual void check_literal(Slice) {}
     Operand make_condition(const Expr& expr, bool positional, Slice source);
     Operand compare(const Operand& left, Relation relation, const Operand& right);
     Operand as_condition(const Operand& operand);
@@ -92,7 +93,6 @@ protected:
     [[noreturn]] void refuse_variable(Slice where);
     [[noreturn]] void refuse_unbound(std::string_view prefix, Slice where);
     [[noreturn]] void refuse_everything(Slice where);
-    void check_plain(Slice literal);
 
     // What is open: a bracket or a parenthesis.
     class Nesting {
@@ -121,7 +121,6 @@ protected:
     StepKind context_ = StepKind::element;   // what `.` is in the predicate being read
     bool message_ = false;                   // the branch starts with $msg: `/` in its predicates starts at the step
     bool in_branch_ = false;                 // not inside a predicate
-    bool plain_literals_ = false;            // in a transformation, whose literals hold no references
     bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;

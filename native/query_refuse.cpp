@@ -262,17 +262,6 @@ void QueryParser::refuse_unbound(std::string_view prefix, Slice where) {
            "give namespaces={\"" + own + "\": \"…\"}, or write *[local-name()='x']");
 }
 
-// XQuery would read "&amp;" in a literal as '&', XPath 1.0 as five characters: neither is guessed.
-void QueryParser::check_plain(Slice literal) {
-    std::string_view text = scan_.view(literal);
-    for (size_t at = text.find('&'); at != std::string_view::npos; at = text.find('&', at + 1)) {
-        size_t end = text.find_first_not_of("#abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", at + 1);
-        if (end == std::string_view::npos || text[end] != ';' || end == at + 1) continue;
-        Slice where{literal.begin + static_cast<uint32_t>(at), static_cast<uint32_t>(end + 1 - at)};
-        refuse("TC114", "a literal in a condition holds no references", where, "write the character itself");
-    }
-}
-
 void QueryParser::refuse_everything(Slice where) {
     refuse("TC107", "the path selects the document itself, or everything in it", where,
            "write /* for the root element, //* for all elements");

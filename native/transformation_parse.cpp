@@ -52,9 +52,9 @@ bool is_transformation(std::string_view text) {
     size_t at = text.find_first_not_of(" \t\r\n");
     if (at == std::string_view::npos) return false;
     text.remove_prefix(at);
-    if (text[0] == '<' || text[0] == '{') return true;
-    if (text[0] == '(') {
-        size_t inside = text.find_first_not_of("( \t\r\n");
+    if (text[0] == '<') return true;
+    if (text[0] == '(' || text[0] == '{') {               // of something that begins so
+        size_t inside = text.find_first_not_of("({ \t\r\n");
         return inside != std::string_view::npos && text[inside] != ':' && is_transformation(text.substr(inside));
     }
     size_t size = text.find_first_of(" \t\r\n$(\"'<");
@@ -79,7 +79,7 @@ void TransformationParser::parse(std::string_view text) {
     out_.changes_.clear();
     out_.root_ = out_.from_ = no_entry;
     begin(text);
-    message_ = plain_literals_ = true;
+    message_ = true;
     scan_.skip_space();
     std::string_view word = scan_.view(scan_.peek_name());
     out_.list_ = word == "from" || word == "drop" || word == "keep" || word == "rename" || word == "unwrap";

@@ -55,6 +55,7 @@ private:
 
     // transformation_paths.cpp
     Operand read_bound_path() override;
+    void check_literal(Slice literal) override;
     uint32_t read_filter(uint32_t begin);
     Slice read_variable_name();
     const Variable& find_variable(Slice name);

@@ -13,7 +13,7 @@ from treecast.query.values import Test, implies, impossible, passes
 
 
 def covers(a: str, b: str) -> bool:
-    one, other = (treecast.parse(text, namespaces=NAMESPACES) for text in (a, b))
+    one, other = (treecast.Query(text, NAMESPACES) for text in (a, b))
     return one.covers(other)
 
 

@@ -2,7 +2,7 @@
 
 The cases in tests/cases_papers have the form of tests/cases and run on every engine; lxml judges the canonical text of
 each query, so that the papers' own spellings (`$msg`, `x/[p]`, `<>`) are tested with them. Selective prints no
-expressions. FLWR queries and relative paths are listed as what they are: refused, with a hint.
+expressions. Relative paths are listed as what they are: refused, with a hint.
 """
 
 from __future__ import annotations
@@ -120,23 +120,6 @@ REFUSED = [
     ("body/body.content", "TC104"),
     ("$n/body/body.head/hedline", "TC105"),
     ("$n/body/body.content", "TC105"),
-    # FLWR queries: what ONYX delivers in section 2.1, projects early in 3.3, and its Q3
-    (
-        'for $n in $msg/nitf where $n/head/pubdata/@edition.area = "SF" '
-        'and $n//tobject.subject/@tobject.subject.type = "Stock" '
-        "return <stock_news> {$n/body/body.head/hedline} {$n/body/body.content} </stock_news>",
-        "TC105",
-    ),
-    (
-        '<batched-nitf> { for $n in $msg/batched-nitf/nitf where $n/head/pubdata/@edition.area = "SF" return $n } '
-        "</batched-nitf>",
-        "TC105",
-    ),
-    (
-        '<nitf> { for $n in $msg/nitf where $n/head/pubdata/@edition.area = "SF" '
-        'and $n//series/@series.name = "Tide Forecasts" return {$n/body/body.content} } </nitf>',
-        "TC105",
-    ),
 ]
 
 

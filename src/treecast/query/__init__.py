@@ -115,8 +115,8 @@ class Query:
 class Transformation:
     """A parsed transformation: a FLWR query or a list of steps. Equal ones build the same of every document.
 
-    `str(transformation)` is the canonical text, `transformation.text` the text as written, `transformation.tree` its syntax
-    tree: a shape or a StepList of treecast.query.shapes.
+    `str(transformation)` is the canonical text, `transformation.text` the text as written, `transformation.tree` its
+    syntax tree: a shape or a StepList of treecast.query.shapes.
     """
 
     __slots__ = ("_key", "_namespaces", "_native", "_text")
