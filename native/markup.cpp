@@ -9,7 +9,8 @@ namespace treecast {
 
 namespace {
 
-// Behind the markup at `at` (a comment, instruction or CDATA section) whose end is spelt `sign`. The source is well formed.
+// Behind the markup at `at` (a comment, instruction or CDATA section) whose end is spelt `sign`. The source is well
+// formed.
 size_t behind(std::string_view source, size_t at, std::string_view sign) { return source.find(sign, at) + sign.size(); }
 
 // Splits the source between two tags into texts: comments and instructions end them, CDATA sections do not.

@@ -1,5 +1,5 @@
-// Where things lie in the source of a Document: the parts of a start tag, end tags, the bytes of a text. For those who change
-// or copy sources; the Document itself knows names, values and the outline only. And how to change: Edits.
+// Where things lie in the source of a Document: the parts of a start tag, end tags, the bytes of a text. For those
+// who change or copy sources; the Document itself knows names, values and the outline only. And how to change: Edits.
 #pragma once
 
 #include "document.hpp"
@@ -20,7 +20,7 @@ struct TagPart {
     bool declares = false;               // xmlns or xmlns:…: no attribute
 };
 
-uint32_t end_tag_of(const Document& document, uint32_t element);     // where it begins; the element's end where there is none
+uint32_t end_tag_of(const Document& document, uint32_t element);     // where it begins; its end where there is none
 void read_start_tag(const Document& document, uint32_t element, std::vector<TagPart>& out);
 
 inline bool has_end_tag(const Document& document, uint32_t element) {

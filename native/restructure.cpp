@@ -32,7 +32,7 @@ Limits no_limits() {
 struct State {
     std::string bytes;
     std::vector<uint32_t> ends;                // of each tree in `bytes`; those that are gone are not among them
-    uint32_t same_as = none;                   // State: this one has no bytes of its own, because its step found nothing
+    uint32_t same_as = none;                   // State: a step that found nothing leaves no bytes of its own
     bool whole = false;                        // the root of the document as it is: no bytes either
     bool made = false;
 };
@@ -92,8 +92,9 @@ struct Restructurer::Impl {
         out.assign(1, state_after(none));
         for (const Change& change : list.changes()) {
             key.assign(1, "dkru"[static_cast<int>(change.kind)]);
+            const Name& name = change.name;
             if (change.kind == ChangeKind::rename)
-                for (Slice part : {change.name.prefix, change.name.local, change.name.uri}) append_part(list.view(part), key);
+                for (Slice part : {name.prefix, name.local, name.uri}) append_part(list.view(part), key);
             key += list.paths_key(change.paths, order);
             out.push_back(state_after(out.back()));
         }
@@ -188,7 +189,8 @@ struct Restructurer::Impl {
         if (!share || kept_bytes > kept_bytes_max || states.size() > states_max) forget();
         std::vector<uint32_t> line;
         find_states(list, line);
-        uint64_t size_max = std::min(std::min(bytes_max, document_bytes_most) + document->source.size(), document_bytes_most);
+        uint64_t size_max = std::min(bytes_max, document_bytes_most) + document->source.size();
+        size_max = std::min(size_max, document_bytes_most);
         size_t done = line.size();
         while (done && !states[resolved(line[done - 1])].made) --done;
         if (!done) {
@@ -216,7 +218,8 @@ struct Restructurer::Impl {
     }
 };
 
-Restructurer::Restructurer(bool share, uint64_t kept_bytes_max) : impl_(std::make_unique<Impl>(share, kept_bytes_max)) {}
+Restructurer::Restructurer(bool share, uint64_t kept_bytes_max)
+    : impl_(std::make_unique<Impl>(share, kept_bytes_max)) {}
 Restructurer::~Restructurer() = default;
 Restructurer::Restructurer(Restructurer&&) noexcept = default;
 Restructurer& Restructurer::operator=(Restructurer&&) noexcept = default;

@@ -1,10 +1,11 @@
 // New names and their namespaces, and the declarations of elements that are unwrapped.
 //
-// Theory of operation. The elements are visited in document order. For each, two things are known: what is bound at its place
-// in the source (scopes.hpp), and what is bound in the output round it: as in some scope of the source, but perhaps for
-// the default namespace. Where the two agree, which is nearly everywhere, its own declarations are right as they stand.
-// Where not, because an element round it was unwrapped or has a new default namespace, its start tag gets what is missing.
-// Prefixes that are bound in the output beyond those of the source do no harm and are not followed.
+// Theory of operation. The elements are visited in document order. For each, two things are known: what is bound at
+// its place in the source (scopes.hpp), and what is bound in the output round it: as in some scope of the source, but
+// perhaps for the default namespace. Where the two agree, which is nearly everywhere, its own declarations are right
+// as they stand. Where not, because an element round it was unwrapped or has a new default namespace, its start tag
+// gets what is missing. Prefixes that are bound in the output beyond those of the source do no harm and are not
+// followed.
 #include "restructure_step.hpp"
 
 #include "copy.hpp"
@@ -31,7 +32,7 @@ bool RestructureStep::rename(const Transformation& list, const Change& change, c
     const Document& d = *document_;
     target_ = {list.view(change.name.prefix), list.view(change.name.local), list.view(change.name.uri)};
     marked_ = Fate::renamed;
-    target_declared_ = target_at_root_ = false;
+    target_declared_ = target_at_root_ = spelt_ = false;
     for (size_t i = 0; i < d.declarations.size() && !target_declared_; ++i) {
         const NamespaceDeclaration& declared = d.declarations[i];
         target_declared_ = d.source.substr(declared.prefix_begin, declared.prefix_size) == target_.prefix;
@@ -43,7 +44,8 @@ bool RestructureStep::rename(const Transformation& list, const Change& change, c
         if (item.kind == StepKind::attribute) attribute_marks_[item.index] = 1;
     }
     // In a document without declarations nothing but a new default namespace concerns other elements.
-    bool fits = d.declarations.size() || (target_.prefix.empty() && !target_.uri.empty()) ? walk() : rename_items(items);
+    bool concerns_others = d.declarations.size() || (target_.prefix.empty() && !target_.uri.empty());
+    bool fits = concerns_others ? walk() : rename_items(items);
     if (target_at_root_) {
         declarations_.clear();
         append_declaration({target_.prefix, target_.uri}, declarations_);
@@ -54,7 +56,7 @@ bool RestructureStep::rename(const Transformation& list, const Change& change, c
 
 bool RestructureStep::rename_items(const Items& items) {
     declarations_.clear();
-    std::string name = spell(Scopes::outermost);
+    std::string_view name = spell(Scopes::outermost);
     uint32_t last = none;
     for (Evaluator::Item item : items) {
         if (item.kind == StepKind::text) continue;
@@ -71,6 +73,7 @@ bool RestructureStep::walk() {
     const Document& d = *document_;
     auto count = static_cast<uint32_t>(d.elements());
     scopes_.begin(d);
+    missing_ = Missing();
     scope_of_.resize(count);
     in_force_.resize(count);
     size_t declared = 0;
@@ -103,19 +106,33 @@ void RestructureStep::visit(uint32_t element, Fate fate, bool attributes) {
     bool other_default = renamed && target_.prefix.empty() && bound(scope, "") != target_.uri;
     if (!agrees) declare_missing(element, outer, !other_default);
     if (other_default) declare_default(element, outer);
-    put_names(element, renamed, attributes, renamed || attributes ? spell(scope) : std::string());
+    put_names(element, renamed, attributes, renamed || attributes ? spell(scope) : std::string_view());
 }
 
-// What is bound at the element in the source by others, and is not in the output round it.
+// What is bound at the element in the source by others, and is not in the output round it. Siblings mostly ask the
+// same.
 void RestructureStep::declare_missing(uint32_t element, const InForce& outer, bool default_too) {
-    auto bindings = scopes_.bindings(scope_of_[element]);
-    wanted_.assign(bindings.begin(), bindings.end());
-    if (wanted_.empty() || !wanted_.front().prefix.empty()) wanted_.insert(wanted_.begin(), NamespaceBinding());
-    for (const NamespaceBinding& binding : wanted_) {
-        if (binding.prefix.empty() && !default_too) continue;
-        std::string_view there = binding.prefix.empty() ? default_of(outer) : bound(outer.scope, binding.prefix);
-        if (there != binding.uri && !declares(element, binding.prefix)) append_declaration(binding, declarations_);
+    Missing asked{outer, scope_of_[element], default_too};
+    bool own = !scopes_.declared_at(element).empty();
+    if (own || missing_ != asked) {
+        missing_ = own ? Missing() : asked;
+        missing_text_.clear();
+        auto here = scopes_.bindings(scope_of_[element]);
+        wanted_.assign(here.begin(), here.end());
+        bool has_default = !wanted_.empty() && wanted_.front().prefix.empty();
+        if (!has_default) wanted_.insert(wanted_.begin(), NamespaceBinding());
+        auto there = scopes_.bindings(outer.scope);
+        size_t at = 0;                           // both are sorted by prefix
+        for (const NamespaceBinding& binding : wanted_) {
+            while (at < there.size() && there[at].prefix < binding.prefix) ++at;
+            bool found = at < there.size() && there[at].prefix == binding.prefix;
+            std::string_view uri = found ? there[at].uri : std::string_view();
+            if (binding.prefix.empty() && outer.other_default) uri = outer.default_uri;
+            if (uri == binding.uri || (binding.prefix.empty() && !default_too)) continue;
+            if (!own || !declares(element, binding.prefix)) append_declaration(binding, missing_text_);
+        }
     }
+    declarations_ += missing_text_;
 }
 
 // The new name has no prefix and another namespace than unprefixed names have here: none, or the subscription's own.
@@ -141,10 +158,10 @@ bool RestructureStep::declares(uint32_t element, std::string_view prefix) {
 }
 
 std::string_view RestructureStep::bound(uint32_t scope, std::string_view prefix) {
-    if (prefix == "xml") return "http://www.w3.org/XML/1998/namespace";
-    for (const NamespaceBinding& binding : scopes_.bindings(scope))
-        if (binding.prefix == prefix) return binding.uri;
-    return {};
+    auto bindings = scopes_.bindings(scope);
+    auto less = [](const NamespaceBinding& binding, std::string_view wanted) { return binding.prefix < wanted; };
+    auto found = std::lower_bound(bindings.begin(), bindings.end(), prefix, less);
+    return found != bindings.end() && found->prefix == prefix ? found->uri : std::string_view();
 }
 
 std::string_view RestructureStep::default_of(const InForce& in_force) {
@@ -152,28 +169,36 @@ std::string_view RestructureStep::default_of(const InForce& in_force) {
 }
 
 // The new name as it is to be written where `scope` is bound, with the declaration that it needs.
-std::string RestructureStep::spell(uint32_t scope) {
-    if (target_.prefix.empty()) return std::string(target_.local);
+std::string_view RestructureStep::spell(uint32_t scope) {
+    if (!spelt_ || spelt_scope_ != scope) {
+        spelt_ = true;
+        spelt_scope_ = scope;
+        spelt_declaration_.clear();
+        std::string prefix = choose_prefix(scope);
+        spelt_name_ = prefix.empty() ? std::string() : prefix + ':';
+        spelt_name_ += target_.local;
+    }
+    declarations_ += spelt_declaration_;
+    return spelt_name_;
+}
+
+std::string RestructureStep::choose_prefix(uint32_t scope) {
     std::string prefix(target_.prefix);
-    auto name = [&] { return (prefix + ':').append(target_.local); };
-    if (target_.prefix == "xml") return name();
+    if (prefix.empty() || prefix == "xml") return prefix;
     if (!target_declared_) {
         target_at_root_ = true;
-        return name();
+        return prefix;
     }
-    std::string_view taken = bound(scope, target_.prefix);
-    if (taken == target_.uri) return name();
+    std::string_view taken = bound(scope, prefix);
+    if (taken == target_.uri) return prefix;
     if (!taken.empty()) {
-        for (const NamespaceBinding& binding : scopes_.bindings(scope)) {
-            if (binding.prefix.empty() || binding.uri != target_.uri) continue;
-            prefix = binding.prefix;
-            return name();
-        }
+        for (const NamespaceBinding& binding : scopes_.bindings(scope))
+            if (!binding.prefix.empty() && binding.uri == target_.uri) return std::string(binding.prefix);
         for (uint32_t number = 1; !bound(scope, prefix).empty(); ++number)
             prefix = std::string(target_.prefix) + std::to_string(number);
     }
-    append_declaration({prefix, target_.uri}, declarations_);
-    return name();
+    append_declaration({prefix, target_.uri}, spelt_declaration_);
+    return prefix;
 }
 
 void RestructureStep::put_names(uint32_t element, bool element_too, bool attributes, std::string_view name) {

@@ -6,8 +6,8 @@
 
 namespace treecast {
 
-bool RestructureStep::apply(const Transformation& list, const Change& change, const Document& document, const Items& items,
-                            uint64_t size_max, std::string& out) {
+bool RestructureStep::apply(const Transformation& list, const Change& change, const Document& document,
+                            const Items& items, uint64_t size_max, std::string& out) {
     document_ = &document;
     change_ = &change;
     size_max_ = size_max;

@@ -20,9 +20,9 @@ class RestructureStep {
 public:
     using Items = std::vector<Evaluator::Item>;
 
-    // Appends to `out` what the step leaves of the document's root, given the items that its paths select, in document
-    // order. False, with `out` spoilt, where `out` would have more than `size_max` bytes. The document has no references to
-    // entities that the caller gave. Throws Failure (TC119).
+    // Appends to `out` what the step leaves of the document's root, given the items that its paths select, in
+    // document order. False, with `out` spoilt, where `out` would have more than `size_max` bytes. The document has
+    // no references to entities that the caller gave. Throws Failure (TC119).
     bool apply(const Transformation& list, const Change& change, const Document& document, const Items& items,
                uint64_t size_max, std::string& out);
 
@@ -42,6 +42,13 @@ private:
         uint32_t scope = Scopes::outermost;                // as in this scope of the source,
         bool other_default = false;                        // but for the default namespace
         std::string_view default_uri;
+        bool operator==(const InForce&) const = default;
+    };
+    struct Missing {                                       // what was asked last of declare_missing()
+        InForce outer;
+        uint32_t scope = none;
+        bool default_too = false;
+        bool operator==(const Missing&) const = default;
     };
     bool rename_items(const Items& items);
     bool walk();
@@ -51,7 +58,8 @@ private:
     bool declares(uint32_t element, std::string_view prefix);
     std::string_view bound(uint32_t scope, std::string_view prefix);
     std::string_view default_of(const InForce& in_force);
-    std::string spell(uint32_t scope);
+    std::string_view spell(uint32_t scope);
+    std::string choose_prefix(uint32_t scope);
     void put_names(uint32_t element, bool element_too, bool attributes, std::string_view name);
     void rename_attributes(uint32_t element, std::string_view name);
     bool has_marked_attributes(uint32_t element) const;
@@ -73,6 +81,11 @@ private:
     std::vector<uint32_t> scope_of_;                       // by element
     std::vector<InForce> in_force_;                        // by element
     std::vector<NamespaceBinding> wanted_;
+    Missing missing_;
+    std::string missing_text_;
+    bool spelt_ = false;                                   // the new name, for one scope
+    uint32_t spelt_scope_ = 0;
+    std::string spelt_name_, spelt_declaration_;
     std::string declarations_;                             // to be put into the start tag at hand
 };
 
