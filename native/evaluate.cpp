@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 namespace treecast {
 
@@ -69,7 +68,6 @@ void Evaluator::prepare_paths(uint32_t first, bool nested, bool goal, bool whole
     query_->each_path(first, [&](uint32_t index, const PathEntry& path) {
         grown(path_verdicts_, index);
         bool variable = path.variable != no_entry;     // its items change, and may be inside each other
-        varies_ |= variable && in_predicate_;
         prepare_steps(path, (nested && !path.absolute) || variable, goal, whole);
     });
 }
@@ -86,9 +84,7 @@ void Evaluator::prepare_steps(const PathEntry& path, bool nested, bool goal, boo
         bool work = step.predicates != no_entry || step.next != no_entry || goal;
         if (again && work && !whole) plan.slot = slots_++;
         bool kept = again && step.kind == StepKind::element && (whole || step.positional);
-        bool inside = std::exchange(in_predicate_, true);
         query_->each_expr(step.predicates, [&](uint32_t expr, const Expr&) { prepare_expr(expr, descents > 0, kept); });
-        in_predicate_ = inside;
     });
 }
 

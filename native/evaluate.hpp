@@ -11,7 +11,7 @@
 //   fits()      (evaluate_ordered.cpp) ordered patterns: witnesses whose start tags increase, chosen greedily.
 //
 // The paths and conditions of a transformation start at variables, and are asked for again and again while these change
-// (evaluate_variables.cpp). Their verdicts are kept all the while, unless a predicate mentions a variable.
+// (evaluate_variables.cpp). Predicates never mention them, so the verdicts on (step, element) are kept all the while.
 //
 // Depth first alone would be exponential in nested `//`, because ancestors see the same descendants. So where the same
 // element may come to the same step from several contexts (prepare() decides; plain paths never need it), the verdict on
@@ -206,8 +206,6 @@ private:
     bool ordered_ = false;
     Variables variables_;
     bool settled_ = false;                      // the verdicts' table fits what was prepared
-    bool in_predicate_ = false;                 // while preparing
-    bool varies_ = false;                       // a predicate mentions a variable: verdicts do not outlive a question
     std::vector<StepPlan> step_plans_;
     std::vector<ExprPlan> expr_plans_;
     std::vector<Verdict> path_verdicts_;        // by PathEntry: absolute paths in predicates have one answer

@@ -11,7 +11,7 @@ void Evaluator::enter(const Query& query) {
     cursors_.clear();
     survivors_.clear();
     slots_ = 0;
-    varies_ = settled_ = false;
+    settled_ = false;
 }
 
 void Evaluator::prepare_entry(uint32_t entry, bool condition) {
@@ -20,14 +20,12 @@ void Evaluator::prepare_entry(uint32_t entry, bool condition) {
     else prepare_paths(entry, false, false, true);
 }
 
-// Verdicts are of elements, whatever led to them, so they hold from one question to the next; but not those that asked a
-// variable on the way.
+// Verdicts are of elements, whatever led to them, so they hold from one question to the next.
 void Evaluator::settle(Variables variables) {
     variables_ = variables;
-    if (settled_ && !varies_) return;
+    if (settled_) return;
     settled_ = true;
     size_table();
-    if (varies_) std::fill(path_verdicts_.begin(), path_verdicts_.end(), Verdict::unknown);
 }
 
 void Evaluator::select(uint32_t paths, Variables variables, std::vector<Item>& out) {

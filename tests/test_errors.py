@@ -40,6 +40,14 @@ def refuse_transformation(data: bytes) -> None:
     treecast.Index().add("one", text, ordered=True)
 
 
+def refuse_render(data: bytes) -> None:
+    """Render transformations, one a line, with small limits: one of them is refused."""
+    renderer = _native.TextRenderer(payload_bytes_max=64, document_payload_bytes_max=100, bindings_max=20)
+    for made in renderer.render(b'<a k="1"><b>text</b><b/><b/></a>', data.decode().splitlines()):
+        if isinstance(made, Exception):
+            raise made
+
+
 def refuse_document(data: bytes) -> None:
     """Read a document."""
     treecast.read(data, limits=SMALL)
@@ -68,6 +76,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".dtd": refuse_dtd,
     ".placement": refuse_placement,
     ".transformation": refuse_transformation,
+    ".render": refuse_render,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
@@ -83,7 +92,8 @@ def test_golden(source: Path) -> None:
     assert f"{error}\n" == golden.read_text()
     assert source.stem.startswith(error.code)
     assert isinstance(error, treecast.LimitError) == error.code.startswith("TC3")
-    assert isinstance(error, treecast.QueryError) == (source.suffix in (".query", ".transformation"))
+    of_query = source.suffix in (".query", ".transformation") or error.code == "TC119"
+    assert isinstance(error, treecast.QueryError) == of_query
     assert len(str(error)) <= MESSAGE_CHARS_MAX
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.code, copy.hint) == (type(error), str(error), error.code, error.hint)
@@ -99,7 +109,8 @@ def test_every_code_of_dtds_has_its_golden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stem", "suffix"), [("query", ".query"), ("reader", ".xml"), ("transformation", ".transformation")]
+    ("stem", "suffix"),
+    [("query", ".query"), ("reader", ".xml"), ("transformation", ".transformation"), ("render", ".render")],
 )
 def test_every_code_has_its_golden(stem: str, suffix: str) -> None:
     """The table at the top of the header, what the sources throw, and the files are the same codes."""

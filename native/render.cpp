@@ -1,0 +1,141 @@
+#include "render.hpp"
+
+#include "render_build.hpp"
+#include "render_plan.hpp"
+#include "restructure.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace treecast {
+
+namespace {
+constexpr uint64_t bytes_most = 1ull << 40;
+constexpr size_t buffer_bytes_max = 16u << 20;           // past this the buffer is given back after a large document
+}
+
+void check_render_limits(const RenderLimits& limits) {
+    auto demand = [](uint64_t value, const char* what) {
+        if (!value || value > bytes_most) throw std::invalid_argument(std::string(what) + " must be from 1 to 1099511627776");
+    };
+    demand(limits.payload_bytes_max, "payload_bytes_max");
+    demand(limits.document_payload_bytes_max, "document_payload_bytes_max");
+    demand(limits.bindings_max, "bindings_max");
+}
+
+struct Renderer::Impl {
+    struct Payload {
+        uint64_t begin = 0, size = 0;
+        bool original = false;                           // the document as it came
+    };
+    struct Known {
+        uint64_t document = 0;                           // that it was rendered for
+        Rendered rendered;
+    };
+
+    Impl(const RenderLimits& limits, bool share_) : share(share_), builder(limits, share_), restructurer(share_) {}
+
+    const bool share;
+    PlanCache plans;
+    Builder builder;
+    Restructurer restructurer;
+    const Document* document = nullptr;
+    uint64_t documents = 0, generation = 0, built = 0;
+    std::vector<Payload> payloads;
+    std::vector<Failure> refusals;
+    std::vector<Known> known;                            // by key
+
+    Rendered render(std::string_view text, const Settings& settings) {
+        const Plan& plan = plans.find(text, settings);
+        if (generation != plans.generation()) {
+            generation = plans.generation();
+            known.clear();
+            builder.forget_keys();
+        }
+        if (!share) return make(plan);
+        if (plan.key >= known.size()) known.resize(plans.keys().size());
+        Known& before = known[plan.key];
+        if (before.document != documents) before = {documents, make(plan)};
+        return before.rendered;
+    }
+
+    Rendered make(const Plan& plan) {
+        ++built;
+        if (plan.is == Plan::Is::document) return add({0, 0, true});
+        builder.start();
+        uint64_t begin = builder.out.size();
+        try {
+            if (!append(plan)) {
+                builder.cut();
+                return {};
+            }
+        } catch (const Failure& failure) {
+            builder.cut();
+            refusals.push_back(failure);
+            return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
+        }
+        return add({begin, builder.out.size() - begin, false});
+    }
+
+    bool append(const Plan& plan) {
+        switch (plan.is) {
+            case Plan::Is::elements: return builder.copy_selected(plan);
+            case Plan::Is::built: return builder.build(plan, plans.keys());
+            default: return append_list(plan.transformation);
+        }
+    }
+
+    bool append_list(const Transformation& list) {
+        uint64_t begin = builder.out.size();
+        if (!restructurer.restructure(list, builder.evaluator, builder.room(), builder.out)) builder.refuse_size();
+        if (builder.out.size() > begin || list.from() == no_entry) return true;
+        Evaluator::Item first;                           // nothing is left, or there was nothing to start from
+        builder.evaluator.enter(list.query());
+        builder.evaluator.prepare(list.from());
+        return builder.evaluator.first(list.from(), {}, first);
+    }
+
+    Rendered add(Payload payload) {
+        payloads.push_back(payload);
+        return {Rendered::Is::payload, static_cast<uint32_t>(payloads.size() - 1)};
+    }
+};
+
+Renderer::Renderer(RenderLimits limits, bool share) {
+    check_render_limits(limits);
+    impl_ = std::make_unique<Impl>(limits, share);
+}
+
+Renderer::~Renderer() = default;
+Renderer::Renderer(Renderer&&) noexcept = default;
+Renderer& Renderer::operator=(Renderer&&) noexcept = default;
+
+void Renderer::begin(const Document& document) {
+    Impl& r = *impl_;
+    r.document = &document;
+    ++r.documents;
+    r.payloads.clear();
+    r.refusals.clear();
+    if (r.builder.out.capacity() > buffer_bytes_max) std::string().swap(r.builder.out);
+    r.builder.begin(document);
+    r.restructurer.begin(document);
+}
+
+Rendered Renderer::render(std::string_view text, const Settings& settings) { return impl_->render(text, settings); }
+
+std::string_view Renderer::payload(uint32_t number) const {
+    const Impl::Payload& payload = impl_->payloads[number];
+    if (payload.original) return impl_->document->original;
+    return std::string_view(impl_->builder.out).substr(payload.begin, payload.size);
+}
+
+uint32_t Renderer::payloads() const { return static_cast<uint32_t>(impl_->payloads.size()); }
+
+const Failure& Renderer::refusal(uint32_t number) const { return impl_->refusals[number]; }
+
+Renderer::Work Renderer::work() const {
+    return {impl_->plans.parsed(), impl_->built, impl_->builder.bound, impl_->builder.reused};
+}
+
+}  // namespace treecast

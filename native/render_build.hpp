@@ -1,0 +1,154 @@
+// A plan and a document -> bytes. Private to the Renderer.
+//
+// How it works. Shapes are walked once, and what they stand for goes straight to the end of one buffer. A start tag stays open
+// until something other than an attribute comes, so that attribute items of the content still find their place in it. Whether
+// the item before was a value is kept beside: two values in a row get a space between (XQuery 3.9.1.3). Namespaces in force
+// are a stack; an element declares what it needs and has not got.
+//
+// What `for` and `where` bind is gathered first, as a flat array of tuples, sorted if asked for, and then walked.
+//
+// A constructor is looked up by (its key, the namespaces in force, the items of its variables) before it is built, where more
+// plans have it than have the whole that is being built: only then can another one come and ask for it.
+#pragma once
+
+#include "copy.hpp"
+#include "evaluate.hpp"
+#include "render.hpp"
+#include "render_memo.hpp"
+#include "render_plan.hpp"
+#include "scopes.hpp"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace treecast {
+
+class Builder {
+public:
+    using Item = Evaluator::Item;
+
+    Builder(const RenderLimits& limits, bool share) : limits_(limits), share_(share) {}
+
+    void begin(const Document& document);
+    void forget_keys();                  // numbers of keys have changed their meaning
+
+    // Both append to out; false where nothing is bound or selected. After a Failure `out` is to be cut() back.
+    bool build(const Plan& plan, const Keys& keys);
+    bool copy_selected(const Plan& plan);
+
+    // How many bytes this payload may still have.
+    uint64_t room() const;
+    [[noreturn]] void refuse_size() const;
+    void start();                        // a payload begins at the end of `out`
+    void cut();                          // back to where it began, and nothing that was made since is used again
+
+    std::string out;
+    Evaluator evaluator;
+    uint64_t bound = 0, reused = 0;      // how often
+
+private:
+    struct Tuples {
+        bool kept = false;               // in kept_, else in stack_
+        size_t begin = 0, count = 0;
+    };
+    struct SortKey {
+        const Clause* clause = nullptr;
+        bool none = false;
+        uint64_t count = 0;
+        uint32_t text = 0, text_end = 0; // an element's texts, or
+        std::string_view value;          // all there is
+    };
+
+    // render_build.cpp
+    void shape(uint32_t index);
+    void content(uint32_t first);
+    void element(uint32_t index, const Shape& shape);
+    void open_tag(const Shape& shape, const PartPlan& part);
+    void tag_attribute(uint32_t index, const Shape& attribute);
+    void close_tag() {
+        if (!tag_open_) return;
+        out += '>';
+        tag_open_ = false;
+    }
+    void computed_attribute(const Shape& shape);
+    void attribute_item(uint32_t attribute);
+    void open_attribute(std::string_view prefix, std::string_view local, std::string_view uri);
+    std::string_view prefix_for(std::string_view prefix, std::string_view uri);
+    bool takes_prefix(std::string_view prefix) const;
+    void refuse_attribute(const char* message, const char* hint) const;
+    void declare(std::string_view prefix, std::string_view uri);
+    void bind(std::string_view prefix, std::string_view uri, bool of_item);
+    void items(const Shape& shape);
+    void item(Item item);
+    void value(const Shape& shape);
+    void value_piece(const Shape& shape);
+    void characters(std::string_view text);
+    void string_of(Item item);
+    bool reuse(const PartPlan& part, uint64_t& hash);
+    void key_words(const PartPlan& part);
+    void ready();
+    void check_room(uint64_t bytes) const {
+        if (out.size() + bytes > end_max_) refuse_size();
+    }
+
+    // render_clauses.cpp
+    void flwr(uint32_t index, const Shape& shape);
+    Tuples tuples(const Shape& shape, const PartPlan& part);
+    void bind_clauses(uint32_t clause, uint32_t first);
+    void emit_tuple(uint32_t first);
+    void sort_tuples(uint32_t clauses, size_t begin, uint32_t width);
+    void set_variables(uint32_t clauses, const Item* tuple);
+    SortKey sort_key(const Clause& clause);
+    int compare(const SortKey& a, const SortKey& b) const;
+    void count_binding(uint64_t items);
+
+    const RenderLimits limits_;
+    const bool share_;
+    const Document* document_ = nullptr;
+    Scopes scopes_;
+
+    // of the payload
+    const Plan* plan_ = nullptr;
+    const Transformation* all_ = nullptr;
+    const Keys* keys_ = nullptr;
+    uint64_t begin_ = 0, end_max_ = 0;
+    uint64_t bindings_ = 0;
+    size_t tuples_ = 0;                  // of the clauses being bound
+    bool entered_ = false;               // the evaluator knows the plan's entries
+    bool bound_any_ = false, delivered_any_ = false;
+    uint32_t covered_ = 0;               // plans that have the innermost shape that is being made for reuse
+    std::array<Item, transformation_limits.variables_max> variables_;
+
+    // of the place in it
+    bool tag_open_ = false;
+    bool joins_ = false;                 // the item before was a value
+    bool in_value_ = false;              // of an attribute
+    uint32_t elements_ = 0;              // constructors round it
+    Slice source_;                       // of the query: where attributes come from
+    uint32_t open_shape_ = no_entry;     // the element whose tag is open
+    size_t open_force_ = 0;              // what was in force before it
+    struct Attribute {
+        std::string_view local, uri;
+    };
+    std::vector<Attribute> added_;       // to the open tag, beside those of its shape
+    NamespacesInForce in_force_;
+    std::vector<bool> of_items_;         // beside it: an attribute item has bound it, not the query
+    uint32_t force_ = 0;                 // number of that state
+    std::unordered_map<std::string, uint32_t> forces_;
+    std::deque<std::string> prefixes_;   // made up, because the ones asked for were taken
+
+    // of the document
+    Memo made_;                          // ranges of out
+    Memo bound_;                         // ranges of kept_
+    std::vector<Item> kept_, stack_;
+    std::vector<uint64_t> words_;
+    std::vector<std::vector<Item>> pool_;
+    size_t pool_used_ = 0;
+};
+
+}  // namespace treecast
