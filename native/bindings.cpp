@@ -42,5 +42,6 @@ NB_MODULE(_native, m) {
     bind_records(m);
     bind_xtrie(m);
     bind_render(m);
+    bind_deliver(m);
     bind_transformation(m);
 }

@@ -32,6 +32,7 @@ void bind_explain(nb::module_& m);    // bindings_explain.cpp
 void bind_records(nb::module_& m);    // bindings_records.cpp
 void bind_xtrie(nb::module_& m);      // bindings_xtrie.cpp
 void bind_render(nb::module_& m);     // bindings_render.cpp
+void bind_deliver(nb::module_& m);    // bindings_deliver.cpp
 void bind_transformation(nb::module_& m);   // bindings_transformation.cpp
 
 }  // namespace treecast

@@ -3,6 +3,7 @@
 #include "evaluate.hpp"
 #include "explain.hpp"
 #include "number.hpp"
+#include "transformation.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -21,7 +22,7 @@ Query read_query(std::string_view text, const Pairs& namespaces, bool ordered) {
     Query query;
     try {
         check_bindings(namespaces);
-        parse_query(text, namespaces, query);
+        parse_matching(text, namespaces, ordered, query);
         if (ordered) check_ordered(query);
     } catch (const Failure& failure) {
         raise(failure, text);
@@ -79,7 +80,9 @@ std::vector<std::vector<uint32_t>> judge(const std::vector<nb::bytes>& documents
 // The tuples that src/treecast/explain.py turns into its classes; field orders are the same there.
 class Teller {
 public:
-    Teller(const Document& document, const Query& query) : document_(document), query_(query), places_(document) {}
+    // `origins` are those of a transformation's matching part, `written` its text.
+    Teller(const Document& document, const Query& query, const std::vector<Origin>& origins, std::string_view written)
+        : document_(document), query_(query), origins_(origins), written_(written), places_(document) {}
 
     // (the branch, steps, miss)
     nb::tuple tell(const Explanation& explanation) const {
@@ -117,9 +120,19 @@ private:
         nb::list found;
         for (const Evaluator::Item& item : reason.items) found.append(place(item));
         std::string_view wanted = reason.wanting == no_entry ? std::string_view() : query_.uri(query_.step(reason.wanting));
-        return nb::make_tuple(text(query_.view(expr.source)), reason.holds, kinds[static_cast<int>(expr.kind)],
+        return nb::make_tuple(source(expr), reason.holds, kinds[static_cast<int>(expr.kind)],
                               nb::tuple(found), conditions(reason.parts), reason.position, reason.last,
                               reason.out_of_order, place(reason.other_namespace), text(wanted));
+    }
+
+    // A predicate as written: in a transformation, the condition that it came from.
+    nb::object source(const Expr& expr) const {
+        for (const Origin& origin : origins_) {
+            if (origin.matching.begin != expr.source.begin || origin.matching.size != expr.source.size) continue;
+            std::string_view found = written_.substr(origin.written.begin, origin.written.size);
+            return origin.negated ? nb::object(nb::str(("not(" + std::string(found) + ")").c_str())) : text(found);
+        }
+        return text(query_.view(expr.source));
     }
 
     // (kind, path, line, column, start, end, value, namespace, tag line, tag column) or None
@@ -164,18 +177,26 @@ private:
 
     const Document& document_;
     const Query& query_;
+    const std::vector<Origin>& origins_;
+    const std::string_view written_;
     Places places_;
 };
 
 nb::tuple explain(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered,
                   const Limits& limits, const EntityTexts* entities) {
     Query parsed = read_query(view(query), namespaces, ordered);
+    Matching matching;
+    if (is_transformation(view(query))) {
+        Transformation transformation;
+        parse_transformation(view(query), namespaces, transformation);
+        matching = matching_part(transformation, namespaces);
+    }
     Reader reader(limits, entities ? entities->texts : nullptr);
     const Document& read = reader.read(view(document));
     Evaluator evaluator;
     evaluator.begin(read);
     Explanation explanation = Explainer(evaluator).explain(parsed, ordered);
-    return Teller(read, parsed).tell(explanation);
+    return Teller(read, parsed, matching.origins, view(query)).tell(explanation);
 }
 
 nb::str source_text(const nb::bytes& document, const Limits& limits, const EntityTexts* entities) {

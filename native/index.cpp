@@ -1,5 +1,7 @@
 #include "index.hpp"
 
+#include "index_lease.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -34,17 +36,6 @@ size_t Batch::matches() const {
     for (const Chunk& chunk : chunks) total += chunk.slots.size();
     return total;
 }
-
-class Index::Lease {
-public:
-    explicit Lease(Index& index) : index_(index), matcher_(index.borrow()) {}
-    ~Lease() { index_.give_back(std::move(matcher_)); }
-    Matcher* operator->() { return matcher_.get(); }
-
-private:
-    Index& index_;
-    std::unique_ptr<Matcher> matcher_;
-};
 
 // The memory limit holds for all Matchers together: each gets an equal part.
 std::unique_ptr<Matcher> Index::borrow() {

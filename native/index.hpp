@@ -45,6 +45,26 @@ struct BatchOptions {
     bool timed = false;                // measure each document
 };
 
+// What subscribers get of some documents. Equal payloads of one document are there once.
+struct DeliveryBatch {
+    std::shared_ptr<const View> view;
+    size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
+    std::vector<int64_t> ends{0};          // deliveries up to each document
+    std::vector<int32_t> slots;            // by delivery, in the order of addition within a document
+    std::vector<int64_t> payloads;         // by delivery: the number of its payload; -1 - n where refusals[n] says why there is none
+    std::vector<int64_t> payload_ends{0};
+    std::string bytes;                     // of the payloads, one after the other
+    std::vector<Failure> refusals;
+    std::vector<Rejected> rejected;
+};
+
+struct DeliveryOptions {
+    bool report = false;                   // collect rejected documents instead of throwing the first
+    uint64_t bytes_max = ~0ull;            // begin no further document after so many bytes, counted once for each delivery
+    RenderLimits limits;
+    bool share = true;
+};
+
 class Index {
 public:
     // `engine` names a published engine; without one it is the machines of the Store.
@@ -55,6 +75,7 @@ public:
     // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
     std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out);
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
+    DeliveryBatch render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     void drop_caches();
 

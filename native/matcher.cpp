@@ -71,6 +71,7 @@ void Matcher::find_texts(const View& view, const Document& document) {
 
 void Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out) {
     const Document& document = reader_.read(bytes);
+    read_ = &document;
     try {
         if (view.published)
             run_published(view.published, document, out);
@@ -84,6 +85,28 @@ void Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& o
         adopt(view);
         throw;
     }
+}
+
+const Document& Matcher::match_to_render(const View& view, std::string_view bytes, Output<int32_t>& out) {
+    rendering_ = true;
+    try {
+        match(view, bytes, out);
+    } catch (...) {
+        rendering_ = false;
+        throw;
+    }
+    rendering_ = false;
+    return *read_;
+}
+
+Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {
+    auto same = [&](const RenderLimits& other) {
+        return limits.payload_bytes_max == other.payload_bytes_max && limits.bindings_max == other.bindings_max &&
+               limits.document_payload_bytes_max == other.document_payload_bytes_max;
+    };
+    if (!rendering_with_ || rendering_with_->share != share || !same(rendering_with_->limits))
+        rendering_with_.reset(new Rendering{limits, share, Renderer(limits, share)});
+    return rendering_with_->renderer;
 }
 
 void Matcher::run(const View& view, const Document& document, Output<int32_t>& out) {
@@ -144,7 +167,8 @@ void Matcher::emit_path(const View& view, const Document& document, uint32_t pat
             if (seen_[slot >> 6] & bit) return;
             seen_[slot >> 6] |= bit;
             seen_slots_.push_back(slot);
-            if (view.judged[slot] && !judge(view, document, slot)) return;
+            bool decided = rendering_ && is_transformation(view.text(slot));
+            if (view.judged[slot] && !decided && !judge(view, document, slot)) return;
         }
         *out.room(1) = static_cast<int32_t>(slot);
         out.added(1);

@@ -6,6 +6,7 @@
 #include "lazy.hpp"
 #include "output.hpp"
 #include "reader.hpp"
+#include "render.hpp"
 #include "store.hpp"
 #include "tree_run.hpp"
 
@@ -26,6 +27,11 @@ public:
     // Appends the slots of all subscriptions that the document satisfies, each once. Throws Failure for a bad document and
     // then appends nothing.
     void match(const View& view, std::string_view bytes, Output<int32_t>& out);
+
+    // The same for whoever renders what it finds: a transformation that has to be judged counts as satisfied, because building
+    // its payload judges it. Answers with the document, which stays until the next call.
+    const Document& match_to_render(const View& view, std::string_view bytes, Output<int32_t>& out);
+    Renderer& renderer(const RenderLimits& limits, bool share);
 
     void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
     uint64_t cache_bytes() const;
@@ -63,6 +69,10 @@ private:
     Evaluator evaluator_;                       // judges what patterns cannot say
     const Document* document_ = nullptr;        // the one it was told of
     Query query_;
+    const Document* read_ = nullptr;            // the last one
+    bool rendering_ = false;
+    struct Rendering { RenderLimits limits; bool share; Renderer renderer; };
+    std::unique_ptr<Rendering> rendering_with_; // made when it is first asked for
     // with a published engine: what it needs, and what it found
     std::weak_ptr<const PublishedEngine> published_;
     std::unique_ptr<PublishedEngine::Scratch> scratch_;

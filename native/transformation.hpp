@@ -156,9 +156,11 @@ bool is_transformation(std::string_view text);
 
 void parse_transformation(std::string_view text, const Bindings& bindings, Transformation& out);
 
-// A predicate of the matching part, and where it came from: the bytes of both texts.
+// A predicate of the matching part, and the condition that it came from or, if `negated`, the one whose opposite it is: the
+// bytes of both texts.
 struct Origin {
     Slice matching, written;
+    bool negated = false;
 };
 
 // The matching part: a path query that a document satisfies exactly where something is bound. Where constructors have bound

@@ -179,7 +179,7 @@ private:
         out_.text += '[';
         print(literal);
         out_.text += ']';
-        out_.origins.push_back({{begin, static_cast<uint32_t>(out_.text.size()) - begin}, query_.expr(literal.expr).source});
+        out_.origins.push_back({{begin, static_cast<uint32_t>(out_.text.size()) - begin}, query_.expr(literal.expr).source, literal.negated});
     }
 
     void print(const Literal& literal) {

@@ -13,7 +13,7 @@ from treecast.errors import (
     TreecastError,
 )
 from treecast.index import Index
-from treecast.model import Subscription
+from treecast.model import Delivery, Subscription
 from treecast.query import Query, parse
 from treecast.version import VERSION
 
@@ -21,6 +21,7 @@ __version__ = VERSION
 
 __all__ = [
     "AccessError",
+    "Delivery",
     "Document",
     "DocumentError",
     "Index",

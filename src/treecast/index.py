@@ -29,7 +29,7 @@ from treecast import _native, engines
 from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_entities
 from treecast.errors import DocumentError, QueryError, SnapshotError
 from treecast.explain import Explanation, explain
-from treecast.model import Deliver, Stats, Subscription
+from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
 from treecast.subscriptions import FIELDS, LISTED_MAX, add_reporting, addresses, all_refused, from_arrow, from_items
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ CACHE_BYTES_MAX = 256 << 20
 BATCH_DOCUMENTS_MAX = 4096
 BATCH_BYTES_MAX = 32 << 20
 BATCH_MATCHES_MAX = 4_000_000
+BATCH_PAYLOAD_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,23 @@ class Part:
     """What each document took, if that was asked for."""
 
 
+@dataclass(frozen=True)
+class RenderedPart:
+    """The deliveries of the first documents of a batch."""
+
+    deliveries: pa.ListArray
+    """One list per document that was done, of structs of subscription, payload, code and message; a refused delivery
+    has a code and a message instead of a payload."""
+    rejected: list[tuple[int, DocumentError]]
+    """The number of each rejected document and why, in their order."""
+
+
 class Index:
     """A live set of subscriptions.
 
     `namespaces` binds prefixes for all queries; a subscription may bind more, or bind them otherwise. `limits` and
     `entities` say which documents are accepted. `cache_bytes_max` bounds the lazily built machine, over all threads;
-    0 does without it.
+    0 does without it. `delivery_limits` bound what `render` gives.
     """
 
     def __init__(
@@ -71,6 +83,7 @@ class Index:
         limits: Limits | None = None,
         entities: EntityTexts = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
+        delivery_limits: DeliveryLimits | None = None,
     ) -> None:
         self.engine = engines.check(engine)
         if cache_bytes_max < 0:
@@ -82,6 +95,7 @@ class Index:
             self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine)
         )
         self._default_settings = self._settings(None, False, "document")
+        self._delivery_limits = delivery_limits or DeliveryLimits()
 
     # -- subscriptions
 
@@ -190,7 +204,12 @@ class Index:
 
         Namespaces come with the subscriptions, as `subscriptions()` gives them.
         """
-        index = Index(engine=engine or self.engine, limits=self._limits, entities=self._entities)
+        index = Index(
+            engine=engine or self.engine,
+            limits=self._limits,
+            entities=self._entities,
+            delivery_limits=self._delivery_limits,
+        )
         index.add_many(subscriptions)
         return index
 
@@ -279,6 +298,56 @@ class Index:
             taken = pa.Array.from_buffers(pa.int64(), matches.documents, [None, pa.py_buffer(matches.nanoseconds)])
         return Part(pa.ListArray.from_arrays(ends.cast(pa.int32()), ids), matches.rejected, taken)
 
+    # -- deliveries
+
+    def render(self, document: Bytes) -> list[Delivery]:
+        """What each subscriber gets of the document, in the order they were added: one delivery for each id of `match`.
+
+        Without a transformation that is the document as given, or with deliver="elements" what the query selects. A
+        payload that would go over a limit is a delivery that was refused, and says why.
+        """
+        found = _native.render_one(self._native, document, self._render_limits(), True)
+        return [Delivery(*delivery) for delivery in found]
+
+    def render_part(
+        self,
+        documents: Sequence[Bytes],
+        *,
+        report: bool,
+        bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
+        share: bool = True,
+    ) -> RenderedPart:
+        """As many of the documents as give about `bytes_max` bytes, at least one: for those who feed batches on.
+
+        The bytes of a payload count once for each delivery. With `share=False` nothing is built in common for several
+        subscribers; the answer is the same.
+        """
+        import pyarrow as pa
+
+        done, ends, ids, numbers, payload_ends, data, refusals, rejected = _native.render_part(
+            self._native, documents, report, bytes_max, self._render_limits(), share
+        )
+        offsets = pa.Array.from_buffers(pa.int64(), done + 1, [None, pa.py_buffer(ends)]).cast(pa.int32())
+        ends_of = pa.py_buffer(payload_ends)
+        payloads = pa.Array.from_buffers(
+            pa.large_binary(), len(payload_ends) // 8 - 1, [None, ends_of, pa.py_buffer(data)]
+        )
+        which = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(numbers)])
+        codes: Any = pa.nulls(len(ids), pa.string())
+        messages: Any = codes
+        if refusals:
+            errors = [None if number >= 0 else refusals[-1 - number] for number in which.to_pylist()]
+            which = pa.array([number if number >= 0 else None for number in which.to_pylist()], pa.int64())
+            codes = pa.array([error and error.code for error in errors], pa.string())
+            messages = pa.array([error and str(error) for error in errors], pa.string())
+        columns = [pa.array(ids, pa.string()), payloads.take(which), codes, messages]
+        rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
+        return RenderedPart(pa.ListArray.from_arrays(offsets, rows), rejected)
+
+    def _render_limits(self) -> _native.RenderLimits:
+        limits = self._delivery_limits
+        return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
+
     def explain(self, document: Bytes, id: str) -> Explanation:
         """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id."""
         found = self[id]
@@ -299,7 +368,7 @@ class Index:
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
         file share its memory.
         """
-        about = _About(self.engine, self._namespaces, self._limits, self._entities)
+        about = _About(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
         self._native.save(_file_name(path), json.dumps(asdict(about)).encode())
 
     @classmethod
@@ -325,6 +394,7 @@ class Index:
             limits=limits or saved.limits,
             entities=saved.entities if entities is None else entities,
             cache_bytes_max=cache_bytes_max,
+            delivery_limits=saved.delivery_limits,
         )
         if not index._native.load(_file_name(path), verify):
             warnings.warn(
@@ -367,6 +437,7 @@ class _About:
     namespaces: dict[str, str]
     limits: Limits
     entities: Any
+    delivery_limits: DeliveryLimits
 
 
 def _file_name(path: str | Path) -> bytes:
@@ -380,7 +451,8 @@ def _read_about(text: bytes) -> _About:
     try:
         about = json.loads(text)
         limits = Limits(**about.pop("limits"))
-        return _About(engines.check(about.pop("engine")), limits=limits, **about)
+        delivery_limits = DeliveryLimits(**about.pop("delivery_limits", {}))  # files of 0.1 have none
+        return _About(engines.check(about.pop("engine")), limits=limits, delivery_limits=delivery_limits, **about)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         message = "TC503 this saved index is damaged: its settings cannot be read"
         raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error

@@ -2,7 +2,7 @@
 
 The twin of tests/spark/test_kill.py.
 
-TREECAST_SEED chooses the first seed, to try a failure again; each run prints its own.
+TREECAST_SEED chooses the first seed, to try a failure again, and TREECAST_RUNS how many; each run prints its own seed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from nats_server import LEFT_OUT
 pytestmark = pytest.mark.long
 
 RUNS = 50
-KILLS = 4
+KILLS_MAX = 3
 
 
 def test_fifty_killed_streams_deliver_every_match_once(
     tmp_path: Path, nats_address: str | None, leave_out: Callable[[str], None]
 ) -> None:
     first = int(os.environ.get("TREECAST_SEED", "1000"))
+    runs = int(os.environ.get("TREECAST_RUNS", str(RUNS)))
     kills: Counter[str] = Counter()
     starts = 0
-    for seed in range(first, first + RUNS):
+    for seed in range(first, first + runs):
         print(f"seed {seed}", flush=True)
         trial = Trial(tmp_path / str(seed), seed, server=nats_address)
         try:
-            for _ in range(KILLS):
+            for _ in range(1 + seed % KILLS_MAX):
                 trial.kill_once()
             trial.finish()
         finally:
@@ -46,4 +47,4 @@ def test_fifty_killed_streams_deliver_every_match_once(
         shutil.rmtree(tmp_path / str(seed))
         kills += trial.kills
         starts += trial.starts
-    print(f"{RUNS} runs, {starts} starts, killed: {dict(kills)}")
+    print(f"{runs} runs, {starts} starts, killed: {dict(kills)}")
