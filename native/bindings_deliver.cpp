@@ -1,9 +1,10 @@
 // Deliveries for Python: what Index.render and Index.render_part are made of.
 #include "bindings.hpp"
 #include "bindings_buffers.hpp"
+#include "escape.hpp"
 #include "index.hpp"
 
-#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <vector>
@@ -69,6 +70,34 @@ nb::tuple render_part(Index& index, nb::sequence documents, bool report, uint64_
                           nb::bytes(batch.bytes.data(), batch.bytes.size()), refusals, rejected);
 }
 
+// What no way of building these payloads can do without: each byte is looked at, for characters to escape, and copied. Markup is
+// masked beforehand, as it would not be escaped.
+class CopyFloor {
+public:
+    explicit CopyFloor(const std::vector<nb::bytes>& payloads) {
+        for (const nb::bytes& payload : payloads) {
+            masked_.emplace_back(payload.c_str(), payload.size());
+            for (char& c : masked_.back())
+                if (c == '<' || c == '>' || c == '&') c = '.';
+        }
+    }
+    size_t run() {
+        size_t total = 0;
+        out_.clear();
+        for (const std::string& payload : masked_) {
+            if (out_.size() > 1u << 20) out_.clear();
+            size_t before = out_.size();
+            append_escaped_text(payload, out_);
+            total += out_.size() - before;
+        }
+        return total;
+    }
+
+private:
+    std::vector<std::string> masked_;
+    std::string out_;
+};
+
 }  // namespace
 
 void bind_deliver(nb::module_& m) {
@@ -76,6 +105,9 @@ void bind_deliver(nb::module_& m) {
         .def("__init__", [](RenderLimits* self, uint64_t payload, uint64_t document, uint64_t bindings) {
             new (self) RenderLimits{payload, document, bindings};
         }, nb::arg("payload_bytes_max"), nb::arg("document_payload_bytes_max"), nb::arg("bindings_max"));
+    nb::class_<CopyFloor>(m, "CopyFloor", "For measuring: the least that payloads of these bytes cost.")
+        .def(nb::init<const std::vector<nb::bytes>&>(), nb::arg("payloads"))
+        .def("run", &CopyFloor::run, "Bytes copied.");
     m.def("render_one", &render_one, nb::arg("index"), nb::arg("document"), nb::arg("limits"), nb::arg("share"),
           "(id, payload, error or None) of each delivery of one document.");
     m.def("render_part", &render_part, nb::arg("index"), nb::arg("documents"), nb::arg("report"), nb::arg("bytes_max"), nb::arg("limits"),
