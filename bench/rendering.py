@@ -1,8 +1,8 @@
 """What payloads cost: 100,000 transformations in 1,000 shapes, about 100 of which match each document.
 
-Rendering is the time of matching and building less the time of matching alone, in the same batches. The floor beside it is
-native too: it scans as many bytes as the payloads of all deliveries have for characters to escape, and copies them. Lines
-with sharing off build every payload for itself.
+Rendering is the time of matching and building less the time of matching alone, in the same batches. The floor beside it
+is native too: it scans as many bytes as the payloads of all deliveries have for characters to escape, and copies them.
+With sharing off every payload is built for itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treecast import Index, _native
 
 SHAPES = 1000
 CODES = 1000
-WORDS = "market report storm harbour council budget river <b>vote</b> &amp; price of tea in the north".split()
+WORDS = ("market", "report", "storm", "harbour", "council", "budget", "river", "<b>vote</b>", "&amp;", "price", "tea")
 
 
 def draw_documents(count: int, seed: int = 11) -> list[bytes]:

@@ -55,7 +55,11 @@ bool is_transformation(std::string_view text) {
     if (text[0] == '<') return true;
     if (text[0] == '(' || text[0] == '{') {               // of something that begins so
         size_t inside = text.find_first_not_of("({ \t\r\n");
-        return inside != std::string_view::npos && text[inside] != ':' && is_transformation(text.substr(inside));
+        if (inside == std::string_view::npos || text[inside] == ':') return false;
+        std::string_view rest = text.substr(inside);
+        for (std::string_view call : {"string", "count", "concat", "name", "attribute"})
+            if (rest.starts_with(call)) return true;
+        return rest[0] == '$' || rest[0] == '"' || rest[0] == '\'' || is_transformation(rest);
     }
     size_t size = text.find_first_of(" \t\r\n$(\"'<");
     if (size == std::string_view::npos) return false;
@@ -91,6 +95,9 @@ void TransformationParser::parse(std::string_view text) {
     bound_ = true;
     declare({}, Holds::message, no_entry);
     out_.root_ = read_expression();
+    // Braces round the whole say nothing; in canonical texts they tell a path that is built from one that is only matched.
+    while (out_.shapes_[out_.root_].kind == ShapeKind::enclosed && out_.shapes_[out_.root_].first != no_entry)
+        out_.root_ = out_.shapes_[out_.root_].first;
     scan_.skip_space();
     if (!scan_.ended()) check_end("the end of the query");
     find_variables(out_.root_);

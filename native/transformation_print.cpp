@@ -243,7 +243,7 @@ std::string Transformation::text() const {
     ShapePrinter printer(*this, false, out, nullptr);
     if (list_) printer.list();
     else printer.shape(root_);
-    return out;
+    return is_transformation(out) ? out : "{" + out + "}";
 }
 
 std::string Transformation::key() const {
