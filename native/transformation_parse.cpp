@@ -231,10 +231,12 @@ uint32_t TransformationParser::read_items() {
     items.paths = read_paths("an expression");
     Slice source = since(begin);
     Relation relation;
+    scan_.skip_space();
     uint32_t at = scan_.at;
     if (read_relation(relation))
         refuse("TC116", "a comparison is a condition, and conditions are not delivered", since(at),
                "write if ($n/a = 1) then … else …, or put it into 'where'");
+    scan_.at = source.end();
     return add_shape(items, source);
 }
 

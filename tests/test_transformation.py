@@ -93,7 +93,7 @@ READ = [
     # constructors
     (
         "for $n in $msg/a return <x> &#32;y<![CDATA[<z>]]>{{ }} <!--c--><?p q?>  </x>",
-        "for $n in $msg/a return <x>&#32;&#32;y&lt;z>{{ }}&#32;<!--c--><?p q?></x>",
+        "for $n in $msg/a return <x>&#32; y&lt;z>{{ }}&#32;<!--c--><?p q?></x>",
         "/a",
     ),
     (
