@@ -43,5 +43,6 @@ NB_MODULE(_native, m) {
     bind_xtrie(m);
     bind_render(m);
     bind_deliver(m);
+    bind_restructure(m);
     bind_transformation(m);
 }

@@ -33,6 +33,7 @@ void bind_records(nb::module_& m);    // bindings_records.cpp
 void bind_xtrie(nb::module_& m);      // bindings_xtrie.cpp
 void bind_render(nb::module_& m);     // bindings_render.cpp
 void bind_deliver(nb::module_& m);    // bindings_deliver.cpp
+void bind_restructure(nb::module_& m);   // bindings_restructure.cpp
 void bind_transformation(nb::module_& m);   // bindings_transformation.cpp
 
 }  // namespace treecast

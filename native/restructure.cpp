@@ -17,6 +17,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t states_max = 1u << 16;        // that are remembered, with or without their bytes
+constexpr size_t room_bytes = 256;             // for what a step puts in
 
 // What was read once is read again after every step, with a little more in its tags: limits have been checked.
 Limits no_limits() {
@@ -160,12 +161,18 @@ struct Restructurer::Impl {
         return *tree;
     }
 
+    std::string_view bytes_of(const State& state) const {
+        if (!state.whole) return state.bytes;
+        return document->source.substr(document->start[0], document->end[0] - document->start[0]);
+    }
+
     // Fills the state `to` with what a step leaves of the state `from`. False: more than size_max bytes.
     bool advance(const Transformation& list, const Change& change, uint32_t from, uint32_t to, uint64_t size_max) {
         ++steps_applied;
         bool whole = states[from].whole;
         size_t count = whole ? 1 : states[from].ends.size();
         State next;
+        if (change.kind != ChangeKind::keep) next.bytes.reserve(bytes_of(states[from]).size() + room_bytes);
         for (size_t number = 0; number < count; ++number) {
             ReadTree* tree = whole ? nullptr : &read(from, number);
             const Document& read = whole ? *document : *tree->document;
@@ -180,6 +187,7 @@ struct Restructurer::Impl {
             if (next.bytes.size() > before) next.ends.push_back(static_cast<uint32_t>(next.bytes.size()));
         }
         next.made = true;
+        if (next.bytes.capacity() / 2 > next.bytes.size()) next.bytes.shrink_to_fit();
         kept_bytes += next.bytes.size();
         states[to] = std::move(next);
         return true;
@@ -206,12 +214,7 @@ struct Restructurer::Impl {
             if (!advance(list, list.changes()[done - 1], from, line[done], size_max)) return false;
             if (states[line[done]].same_as == none) release(from);
         }
-        return deliver(states[resolved(line.back())], bytes_max, out);
-    }
-
-    bool deliver(const State& last, uint64_t bytes_max, std::string& out) {
-        std::string_view bytes = last.bytes;
-        if (last.whole) bytes = document->source.substr(document->start[0], document->end[0] - document->start[0]);
+        std::string_view bytes = bytes_of(states[resolved(line.back())]);
         if (bytes.size() > bytes_max) return false;
         out += bytes;
         return true;
