@@ -1,7 +1,8 @@
 """A million subscriptions on Spark, local[2]: drawn, partitioned by PEP, aggregated; one process beside it.
 
-CPU time is that of this process and all its descendants: the JVM and the Python workers. The bar is five minutes on two
-cores for PEP and aggregation together: 600 CPU seconds, and wall time beside it. Answers are compared.
+CPU time is that of this process and all its descendants: the JVM and the Python workers. The bar is five minutes, by
+the clock on the wall, for PEP and aggregation together. Answers are compared with those of one process. An aggregate of
+very few filters comes beside that of many, to show what is then forwarded in vain.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from bench.measure import Report, Seconds, finish, options_of, run
 from treecast import placement
-from treecast.measure.seconds import tree_clock
+from treecast.measure.seconds import clock, tree_clock
 from treecast.workload import DocumentSettings, QuerySettings, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Clock = Callable[[Callable[[], object]], Seconds]
+
 SHARDS = 200
 PARTITIONS = 8
-CORES = 2
+FEW = 5
 MINUTES = 5
 SHRINKAGE_MIN = 100
 ONE_DOCUMENT = DocumentSettings(bytes_target=1_500)
@@ -28,9 +31,9 @@ ONE_DOCUMENT = DocumentSettings(bytes_target=1_500)
 SIMILAR = QuerySettings(wildcard=0, descendant=0.05, predicates=1, depth_min=2, distinct=False)
 
 
-def timed(report: Report, name: str, action: Callable[[], Any]) -> tuple[Any, Seconds]:
+def timed(report: Report, name: str, action: Callable[[], Any], by: Clock = tree_clock) -> tuple[Any, Seconds]:
     kept: list[Any] = []
-    spent = tree_clock(lambda: kept.append(action()))
+    spent = by(lambda: kept.append(action()))
     report.add(name, f"{spent.wall:.1f}", "s (wall)", cpu=f"{spent.cpu:.1f} CPU s")
     return kept[0], spent
 
@@ -69,26 +72,38 @@ def measure(spark: SparkSession, directory: str, quick: bool, report: Report) ->
     )
     total = by_spark + aggregated
     bar = 60 * MINUTES
-    met = total.cpu < bar * CORES
+    met = total.wall < bar
     name = "pep and aggregate together"
     report.add(
         name, f"{total.wall:.1f}", "s (wall)", cpu=f"{total.cpu:.1f} CPU s", bar=f"< {bar} s on 2 cores", met=met
     )
-    shrinkage, vain = found.shrinkage, found.false_forwards
+    shrinkage = found.shrinkage
     report.add("shrinkage", f"{shrinkage:,.0f}", "to 1", bar=f">= {SHRINKAGE_MIN}", met=shrinkage >= SHRINKAGE_MIN)
-    report.add("false forwards", f"{vain:.1%}", f"of {found.documents} documents; precision {found.precision:.1%}")
+    report.add(
+        "false forwards",
+        f"{found.false_forwards:.1%}",
+        f"of {found.documents} documents; precision {found.precision:.1%}",
+    )
+    few, _ = timed(
+        report, f"aggregate on Spark, {FEW} filters", lambda: aggregate(given, documents=documents, filters_max=FEW)
+    )
+    report.add(
+        f"false forwards of {len(few.filters)} filters", f"{few.false_forwards:.1%}", f"precision {few.precision:.1%}"
+    )
     report.note(placed.describe())
+    report.note(few.describe())
     report.note(found.describe())
 
     from treecast.spark.sampling import drawn_documents
 
     table, sample = given.toArrow(), drawn_documents(documents)
     one = placement.Pep(SHARDS, documents=sample)
-    timed(report, "pep in one process", lambda: one.add_many(table))
+    timed(report, "pep in one process", lambda: one.add_many(table), clock)
     alone, _ = timed(
         report,
         "aggregate in one process",
         lambda: placement.aggregate(table, documents=sample, filters_max=count // 1000),
+        clock,
     )
     same = one.patterns == placed.patterns and one.describe() == placed.describe()
     report.add("the same patterns and sizes", str(same), "", bar="True", met=same)

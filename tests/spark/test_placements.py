@@ -159,6 +159,27 @@ def test_the_choice_is_made_and_told(
     assert [message.split(":")[1] for message in told] == [" data-sharing", " root-tag"], told
 
 
+def test_the_choice_looks_at_documents(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where there is no room for all; those of a stream cannot be looked at."""
+    index = treecast.Index()
+    index.add_many([(f"q{number}", f"//a[position() = {number}]") for number in range(200)])
+    monkeypatch.setattr(place, "worker_bytes", lambda given: 10_000)
+    rows = [("d", b"<a><a/></a>"), ("e", None), ("f", b"<a>")]
+    documents = spark.createDataFrame(rows, "key string, document binary")
+    stream = spark.readStream.format("rate").load().selectExpr("'<a/>' as document")
+    with caplog.at_level("INFO", "treecast"):
+        answer = match(documents, index, placement="auto", shards=40, on_error="report")
+        match(stream, index, placement="auto", shards=40)
+    good, bad = split(answer)
+    assert found(good.collect()) == {("d", "q1")}
+    assert sorted(row.key for row in bad.collect()) == ["e", "f"]
+    looked, guessed = (record.getMessage() for record in caplog.records)
+    assert "would still send a document to 39.0 of 40 shards" in looked
+    assert "without a sample of documents" in guessed
+
+
 def test_what_is_asked_wrongly_is_said(spark: SparkSession) -> None:
     index = treecast.Index()
     index.add("a", "/a")

@@ -24,7 +24,7 @@ from treecast import Index, sample
 from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
 from treecast.cli.subscription_files import read as read_subscriptions
-from treecast.spark import job
+from treecast.spark import job, place
 from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
 
 if TYPE_CHECKING:
@@ -97,6 +97,41 @@ def test_bad_documents_are_rows_and_the_rest_goes_on(
     said = capsys.readouterr().out
     assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in said
     assert "4<i>.xml" in check_page((results / "report.html").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("placement", ["root-tag", "pep", "auto"])
+def test_a_placement_changes_neither_matches_nor_accounts(
+    spark: SparkSession, tmp_path: Path, placement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_job(tmp_path)
+    (tmp_path / "docs" / "3.xml").write_text("<a><b></a>")
+    (tmp_path / "docs" / "4.xml").write_text("<unwanted/>")
+    (tmp_path / "docs" / "5.xml").write_text("")
+    monkeypatch.setattr(place, "worker_bytes", lambda given: 1)
+    path.write_text(f'placement = "{placement}"\nshards = 3\n{path.read_text()}')
+    assert main(["run", str(path), "--quiet"]) == 0
+    results = tmp_path / "results"
+    assert pairs(results / "matches") == MATCHES
+    bad = [(Path(row["file"]).name, row["error"]["code"]) for row in written(results / "matches") if row["error"]]
+    assert sorted(bad) == [("3.xml", "TC202"), ("5.xml", "TC209")]
+    told = json.loads((results / "run.json").read_text())
+    assert (told["documents"], told["matches"], told["refused"]) == (5, 4, 2)
+    assert told["bytes"] == sum(file.stat().st_size for file in (tmp_path / "docs").iterdir())
+    shown = check_page((results / "report.html").read_text("utf-8"))
+    assert (": the index takes" if placement == "auto" else placement) in shown
+
+
+def test_a_stream_with_a_placement(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_job(tmp_path, source='stream = true\ntrigger = "available-now"')
+    path.write_text(f'placement = "hierarchical"\nshards = 2\n{path.read_text()}')
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert pairs(tmp_path / "results" / "matches") == MATCHES
+    (tmp_path / "s.csv").write_text("id,query\nany,/a\nnew,//d\n")
+    (tmp_path / "docs" / "3.xml").write_text("<a><d/></a>")
+    assert main(["run", str(path), "--quiet"]) == 0
+    assert pairs(tmp_path / "results" / "matches") == sorted([*MATCHES, ("3.xml", "any"), ("3.xml", "new")])
+    told = json.loads((tmp_path / "results" / "run.json").read_text())
+    assert (told["documents"], told["matches"]) == (1, 2)
 
 
 def test_the_pipeline_of_the_guide(spark: SparkSession, tmp_path: Path) -> None:

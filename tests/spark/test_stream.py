@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecast import Index, PipelineError
-from treecast.spark import documents, match_stream
+from treecast.placement import Hierarchical
+from treecast.spark import documents, match_stream, place, ship
 from treecast.spark.batches import BatchDirectories
 from treecast.spark.rates import StreamRates
 from treecast.spark.stream import Batch, supplier_of, when_changed
@@ -219,3 +220,64 @@ def test_files_that_change_while_they_are_read_are_read_again(tmp_path: Path) ->
     (path / "_temporary").mkdir()
     with pytest.raises(PipelineError, match=r"TC754 .* is being written"):
         supply()
+
+
+def generation(number: int) -> dict[str, str]:
+    """A set of subscriptions that has much in common with the one before: some come, some change, some go."""
+    queries = {f"s{n}": f'/d[@k = "{n % 5}"]//x{n % 7}' for n in range(number * 5, 40 + number * 5)}
+    queries |= {f"c{n}": f"/d/x{(n + number) % 9}" for n in range(6)}
+    return queries | {"all": "//*", f"e{number}": "/e"}
+
+
+@pytest.mark.parametrize("name", ["pep", "root-tag", "a Hierarchical", "auto", "auto, short of room"])
+def test_placements_follow_the_set(
+    spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The matches of each batch are those of one index, whatever the placement, as the set changes between batches."""
+    texts = [f"<d k='{n % 5}'><x{n}/><y><x{n + 2}/></y></d>" for n in range(2)]
+    put(tmp_path / "docs", **{f"d{n}": text for n, text in enumerate([*texts, "<e/>"])})
+    path = subscribe(tmp_path, **generation(0))
+    if name == "auto, short of room":
+        monkeypatch.setattr(place, "worker_bytes", lambda given: 1)
+    placement: Any = {"a Hierarchical": Hierarchical(3), "auto, short of room": "auto"}.get(name, name)
+    batches: list[Batch] = []
+    before = set(ship._asked_by)
+    shipped: list[int] = []
+
+    def after(rows: DataFrame, batch: Batch) -> None:
+        batches.append(batch)
+        askers = {file: {str(one) for one in askers} for file, askers in ship._asked_by.items() if file not in before}
+        shipped.append(sum(any(one.startswith("placed-") for one in each) for each in askers.values()))
+        subscribe(tmp_path, **generation(len(batches)))
+
+    with caplog.at_level("INFO", "treecast"):
+        run(spark, tmp_path, path, after=[after], placement=placement, shards=3)
+    assert [batch.number for batch in batches] == [0, 1, 2]
+    by_batch: dict[int, list[tuple[str, str]]] = {number: [] for number in range(3)}
+    for document, subscription, number in found(spark, tmp_path):
+        by_batch[number].append((document, subscription))
+    seen = set()
+    for number, rows in by_batch.items():
+        index = Index()
+        index.add_many(list(generation(number).items()))
+        (document,) = {document for document, _ in rows}
+        content = (tmp_path / "docs" / f"{document}.xml").read_bytes()
+        assert sorted(rows) == sorted((document, id) for id in index.match(content))
+        seen.add(document)
+    assert len(seen) == 3
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("placement: ")]
+    assert len(told) == name.startswith("auto")
+    # Three shards, one that is empty and a router: what older sets had is gone.
+    assert all(count <= 5 for count in shipped)
+    assert (max(shipped) > 0) == (name != "auto")
+
+
+def test_a_placement_of_a_stream_is_empty_at_first(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "docs", one="<a/>")
+    placement = Hierarchical(2)
+    placement.add("x", "/x")
+    with pytest.raises(PipelineError, match="TC709 the placement has 1 subscriptions already"):
+        run(spark, tmp_path, subscribe(tmp_path, a="/a"), placement=placement)
+    with pytest.raises(ValueError, match="placement must be"):
+        run(spark, tmp_path, subscribe(tmp_path, a="/a"), placement="random")
+    assert not (tmp_path / "checkpoint").exists()

@@ -210,7 +210,7 @@ def _format(reader: _Reader, value: object) -> str:
 
 # Table -> key -> what makes a value of it. "" is the top of the file; [spark] holds whatever Spark knows.
 KEYS: dict[str, dict[str, Callable[[_Reader, Any], Any]]] = {
-    "": {"name": _text, "master": _text, "placement": _text},
+    "": {"name": _text, "master": _text, "placement": _text, "shards": _number},
     "source": {
         "path": _places,
         "pattern": _text,

@@ -93,9 +93,8 @@ def rows_of(table: pa.Table) -> tuple[pa.Table, int]:
     return rows, whole - rows.num_rows
 
 
-def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, Changes]:
-    """Make the index hold what is wanted, and mark in it what the index refused; `before` is what it held."""
-    import pyarrow as pa
+def compare(before: pa.Table, wanted: pa.Table) -> tuple[pa.Array, pa.Array, pa.Table]:
+    """For each wanted row its place before, null if it is new, and whether it was the same; and the rows that go."""
     import pyarrow.compute as pc
 
     places = pc.index_in(wanted.column("id"), value_set=before.column("id"))
@@ -104,6 +103,16 @@ def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, C
     for field in FIELDS[1:]:
         same = pc.and_(same, pc.fill_null(pc.equal(wanted.column(field), old.column(field)), False))
     gone = before.filter(pc.invert(pc.is_in(before.column("id"), value_set=wanted.column("id"))))
+    return places, same, gone
+
+
+def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, Changes]:
+    """Make the index hold what is wanted, and mark in it what the index refused; `before` is what it held."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    places, same, gone = compare(before, wanted)
+    old = before.take(places)
     held = pc.invert(pc.fill_null(old.column("refused"), True))  # is in the index now
     other = pc.invert(same)
     for id in gone.filter(pc.invert(gone.column("refused"))).column("id").to_pylist():

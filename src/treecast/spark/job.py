@@ -31,10 +31,12 @@ from treecast.report.figures import Figures, Moment, RefusedDocument, SlowDocume
 from treecast.spark import session
 from treecast.spark.batches import remove
 from treecast.spark.documents import documents
-from treecast.spark.match import ERROR_TYPE, profile, split, subscription_table
+from treecast.spark.match import ERROR_TYPE, profiled, split, subscription_table
 from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline, is_elsewhere
+from treecast.spark.place import Placed, Shipped
+from treecast.spark.sampling import first_documents
 from treecast.spark.sinks import write_directories
-from treecast.spark.stream import Batch, start
+from treecast.spark.stream import Batch, shipping, start
 from treecast.spark.versions import Version
 
 if TYPE_CHECKING:
@@ -98,10 +100,11 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, suppl
     `tell` is called a few times a second. KeyboardInterrupt ends a batch without a result, and a stream with what it
     has done.
     """
+    placed = Placed(pipeline.placement, pipeline.shards, pipeline.cache_bytes_max)
     if pipeline.source.stream:
-        account = _stream(spark, pipeline, index, tell, supply)
+        account = _stream(spark, pipeline, index, placed, tell, supply)
     else:
-        account = _batch(spark, pipeline, index, tell)
+        account = _batch(spark, pipeline, index, placed, tell)
     figures = Figures(
         title=pipeline.name,
         began=time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(time.time() - account.progress.seconds)),
@@ -114,7 +117,9 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, suppl
         subscriptions=len(index),
         moments=tuple(account.moments),
         slowest=tuple(account.slowest),
-        settings=pipeline.describe(),
+        settings=tuple(
+            (name, placed.why or text if name == "placement" else text) for name, text in pipeline.describe()
+        ),
     )
     # A stream that was ended before its first batch has written nothing that could tell what its columns are.
     reader = spark.read.schema(ROW_TYPE) if pipeline.source.stream else spark.read
@@ -124,6 +129,11 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, suppl
         _write_directories(written, pipeline, len(index))
     tell(replace(account.progress, stage="counting the matches of each subscription"))
     return _with_details(written, figures)
+
+
+def _settings(pipeline: Pipeline, placed: Placed) -> tuple[tuple[str, str], ...]:
+    """Those of the pipeline; of a placement that was chosen, which and why."""
+    return tuple((name, placed.why or text if name == "placement" else text) for name, text in pipeline.describe())
 
 
 @contextmanager
@@ -183,13 +193,14 @@ def _read(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     return documents(spark, list(pipeline.source.path), **_source_options(pipeline))
 
 
-def _plan(read: DataFrame, pipeline: Pipeline, index: Index | Path, observed: Any) -> DataFrame:
+def _plan(
+    read: DataFrame, pipeline: Pipeline, index: Index | Path, shipped: Shipped | None, observed: Any
+) -> DataFrame:
     """The rows to be written: file, offset, ordinal, and a subscription or an error."""
     from pyspark.sql import functions
 
-    session = read.sparkSession
-    matched = profile("document", index, error="error", session=session, cache_bytes_max=pipeline.cache_bytes_max)
-    found = read.select("file", "offset", "ordinal", matched.alias("found")).observe(observed, *_metrics())
+    given = read.select("file", "offset", "ordinal", "document", "error")
+    found = profiled(given, index, shipped, pipeline.cache_bytes_max).observe(observed, *_metrics())
     wanted = functions.col("found.error").isNotNull() | (functions.size("found.matches") > 0)
     return found.filter(wanted).select(
         "file",
@@ -223,22 +234,23 @@ def _metrics() -> list[Column]:
         count.alias("matches"),
     )
     return [
-        functions.count(functions.lit(1)).alias("documents"),
+        functions.count_if("first").alias("documents"),
         functions.sum(count).alias("matches"),
         functions.count("found.error").alias("errors"),
-        functions.sum("found.bytes").alias("bytes"),
+        functions.sum(functions.when(functions.col("first"), functions.col("found.bytes"))).alias("bytes"),
         functions.sum("found.nanoseconds").alias("nanoseconds"),
         functions.max_by(document, functions.col("found.nanoseconds"), SLOWEST_SHOWN).alias("slowest"),
     ]
 
 
 def _slow(rows: list[Row] | None) -> list[SlowDocument]:
-    found = [
-        SlowDocument(_name(row["file"], row["ordinal"]), row["nanoseconds"], row["bytes"] or 0, row["matches"])
-        for row in rows or []
-        if row["nanoseconds"]
-    ]
-    return sorted(found, key=lambda one: -one.nanoseconds)[:SLOWEST_SHOWN]
+    """Each document once: where it goes to several shards, as it was where it took longest."""
+    found: dict[str, SlowDocument] = {}
+    for row in sorted(rows or [], key=lambda row: row["nanoseconds"] or 0):
+        if row["nanoseconds"]:
+            name = _name(row["file"], row["ordinal"])
+            found[name] = SlowDocument(name, row["nanoseconds"], row["bytes"] or 0, row["matches"])
+    return sorted(found.values(), key=lambda one: -one.nanoseconds)[:SLOWEST_SHOWN]
 
 
 def _name(file: str | None, ordinal: int | None) -> str:
@@ -248,14 +260,16 @@ def _name(file: str | None, ordinal: int | None) -> str:
 # -- batch
 
 
-def _batch(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell) -> _Account:
+def _batch(spark: SparkSession, pipeline: Pipeline, index: Index, placed: Placed, tell: Tell) -> _Account:
     from pyspark import InheritableThread
     from pyspark.sql import Observation
 
     account, began = _Account(), time.monotonic()
     observation = Observation(f"treecast-{uuid.uuid4().hex}")
     target = _Target(pipeline.sinks.matches_path, overwrite=pipeline.sinks.overwrite)
-    rows = _plan(_read(spark, pipeline), pipeline, index, observation)
+    read = _read(spark, pipeline)
+    shipped = None if placed.everywhere else placed.ship(spark, index, lambda: first_documents(read))
+    rows = _plan(read, pipeline, index, shipped, observation)
     failed: list[BaseException] = []
     done = threading.Event()
 
@@ -365,8 +379,9 @@ class _Meter:
         return [executions.apply(place).executionId() for place in range(executions.size() - 1, -1, -1)[:8]]
 
     def _count(self) -> tuple[int, int]:
-        """(documents, rows) so far, of all tasks."""
-        found = {"ArrowEvalPython": 0, "Generate": 0}
+        """(documents, rows) so far, of all tasks. Where documents are routed first, both operators are there twice: the
+        lower ones see documents, the upper ones matches."""
+        found: dict[str, list[int]] = {"ArrowEvalPython": [0], "Generate": [0]}
         values = self._store.executionMetrics(self._execution)
         operators = self._store.planGraph(self._execution).allNodes()
         for operator in (operators.apply(place) for place in range(operators.size())):
@@ -375,8 +390,8 @@ class _Meter:
             for metric in (metrics.apply(place) for place in range(metrics.size() if name in found else 0)):
                 value = values.get(metric.accumulatorId())
                 if metric.name() == "number of output rows" and value.isDefined():
-                    found[name] = int(value.get().replace(",", ""))
-        return found["ArrowEvalPython"], found["Generate"]
+                    found.setdefault(name, []).append(int(value.get().replace(",", "")))
+        return found["ArrowEvalPython"][-1], found["Generate"][1 if len(found["Generate"]) > 1 else 0]
 
 
 class _Target:
@@ -421,17 +436,21 @@ def _write_directories(written: DataFrame, pipeline: Pipeline, subscriptions: in
 # -- streaming
 
 
-def _stream(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, supply: Supply | None) -> _Account:
+def _stream(
+    spark: SparkSession, pipeline: Pipeline, index: Index, placed: Placed, tell: Tell, supply: Supply | None
+) -> _Account:
     """A directory a batch; the subscriptions are looked at before each (`treecast.spark.stream`)."""
     from pyspark.sql import Observation
 
     account, began = _Account(), time.monotonic()
     under_way: list[Any] = []
     ended: list[dict[str, Any]] = []
+    ship = shipping(placed)
 
     def plan(read: DataFrame, version: Version, number: int) -> DataFrame:
+        shipped = ship(read, version, lambda: first_documents(read))
         under_way[:] = [Observation(f"treecast-{number}-{uuid.uuid4().hex}")]
-        return _plan(read, pipeline, version.path, under_way[0])
+        return _plan(read, pipeline, version.path, shipped, under_way[0])
 
     def after(rows: DataFrame, batch: Batch) -> None:
         if under_way:  # else it was written before, and is only noted as done now
@@ -449,6 +468,7 @@ def _stream(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, s
         checkpoint=_checkpoint(pipeline),
         trigger=every,
         after=[after],
+        close=placed.close,
         namespaces=pipeline.subscriptions.namespaces,
         limits=pipeline.limits,
         entities=pipeline.source.entities,

@@ -24,6 +24,7 @@ from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.placement import Placement
 from treecast.spark import place
 from treecast.spark.carry import carried
+from treecast.spark.sampling import first_documents
 from treecast.spark.ship import ship
 from treecast.subscriptions import FIELDS, LISTED_MAX
 
@@ -70,27 +71,58 @@ def match(
 
     `placement` says where subscriptions are held: "data-sharing" is all of them in every worker, and shuffles nothing;
     the others divide them over `shards` (as many as shuffle partitions, unless given), for an index that is too large
-    for that; "auto" chooses, and says why in the log: see docs/guide/placements.md. A `Placement` made with a sample of
-    the documents knows them better than one by name. The answer is the same.
+    for that; "auto" chooses, and says why in the log: see docs/guide/placements.md. Where the index is too large for a
+    worker, it looks at the first documents for that, unless they are a stream. A `Placement` made with a sample of the
+    documents knows them better than one by name. The answer is the same.
     """
-    place.check(placement)
-    form = _form(on_error)
-    fields = _fields(documents)
-    name = _document_field(fields)
-    given_errors = _given_errors(fields, on_error)
+    placed = place.Placed(placement, shards, cache_bytes_max)
+    name, _ = document_columns(documents, on_error)
     index = _index(subscriptions, on_refused, namespaces, limits, entities)
-    session = documents.sparkSession
-    chosen: Placement | None = None
-    if placement != "data-sharing":
+    shipped: place.Shipped | None = None
+    if not placed.everywhere:
         index = index if isinstance(index, Index) else Index.load(index)
-        chosen = place.make(placement, session, shards, index, cache_bytes_max)
-    if chosen is None or chosen.name == "data-sharing" or not isinstance(index, Index):
-        function = _function(session, index, form, cache_bytes_max)
-        found = documents.withColumn(_FOUND, function(*[documents[column] for column in (name, *given_errors)]))
+        session = documents.sparkSession
+        shipped = placed.ship(session, index, lambda: () if documents.isStreaming else first_documents(documents, name))
+    return matched(documents, index, shipped, on_error, cache_bytes_max)
+
+
+def matched(
+    documents: DataFrame,
+    index: Index | str | Path,
+    shipped: place.Shipped | None,
+    on_error: str,
+    cache_bytes_max: int,
+) -> DataFrame:
+    """The rows of `match`, of an index that every worker holds or of the shards that were shipped."""
+    form = _form(on_error)
+    name, given_errors = document_columns(documents, on_error)
+    columns = [name, *given_errors]
+    if shipped is None:
+        function = _function(documents.sparkSession, index, form, cache_bytes_max)
+        found = documents.withColumn(_FOUND, function(*[documents[column] for column in columns]))
     else:
-        shipped = place.ship_shards(session, chosen, index, cache_bytes_max)
-        found = _placed(documents, [name, *given_errors], shipped, form)
-    return _exploded(found.drop(name, *given_errors), form)
+        found = _placed(documents, columns, shipped, form).drop(_PLACE)
+    return _exploded(found.drop(*columns), form)
+
+
+def profiled(
+    documents: DataFrame, index: Index | Path, shipped: place.Shipped | None, cache_bytes_max: int
+) -> DataFrame:
+    """For jobs that keep accounts: without `document` and `error`, with `found` and `first`.
+
+    `found` is a struct of `matches`, `error`, `nanoseconds` (reading and matching) and `bytes`; bad documents never
+    raise. Where subscriptions are divided, a document has a row for each shard that must see it, at least one, and
+    `first` is true in one of them, which alone tells an error.
+    """
+    from pyspark.sql import functions
+
+    columns = ["document", "error"]
+    if shipped is not None:
+        rows = _placed(documents, columns, shipped, "profile").drop(*columns)
+        return rows.withColumnRenamed(_FOUND, "found").withColumn("first", functions.col(_PLACE) == 0).drop(_PLACE)
+    function = _function(documents.sparkSession, index, "profile", cache_bytes_max)
+    found = function(*[documents[column] for column in columns])
+    return documents.withColumns({"found": found, "first": functions.lit(True)}).drop(*columns)
 
 
 def matches(
@@ -108,24 +140,6 @@ def matches(
     """
     index = _index(subscriptions, "raise", None, None, None)
     return _function(_session(session), index, _form(on_error), cache_bytes_max)(document)
-
-
-def profile(
-    document: Column | str,
-    subscriptions: Subscriptions,
-    *,
-    error: Column | str | None = None,
-    session: SparkSession | None = None,
-    cache_bytes_max: int = CACHE_BYTES_MAX,
-) -> Column:
-    """One struct per document: `matches`, `error`, `nanoseconds` (reading and matching) and `bytes`.
-
-    For jobs that keep accounts: bad documents never raise. `error` is what the source said of documents that it could
-    not read.
-    """
-    index = _index(subscriptions, "raise", None, None, None)
-    function = _function(_session(session), index, "profile", cache_bytes_max)
-    return function(document) if error is None else function(document, error)
 
 
 def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -149,6 +163,12 @@ def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = 
 
 
 # -- documents
+
+
+def document_columns(documents: DataFrame, on_error: str) -> tuple[str, list[str]]:
+    """The name of the document column, and of the column of errors that the source has, if any."""
+    fields = _fields(documents)
+    return _document_field(fields), _given_errors(fields, on_error)
 
 
 def _fields(documents: DataFrame) -> dict[str, str]:
@@ -203,14 +223,15 @@ def _placed(documents: DataFrame, columns: list[str], shipped: place.Shipped, fo
     """The documents where their shards are, with what was found: one row per document and shard."""
     from pyspark.sql import functions
 
-    route = _arrow_function("route", (shipped.router, shipped.router_ticket), "array<int>")
+    travelling = (shipped.router, shipped.router_ticket, shipped.shards, form)
+    route = _arrow_function("route", travelling, "array<int>")
     routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
     # As in _exploded: what comes out of a plain column would be asked for again by filters above.
     array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
     rows = routed.select("*", functions.posexplode(array).alias(_PLACE, _SHARD)).drop(_ROUTE)
     rows = rows.repartitionById(shipped.shards, functions.col(_SHARD))
     find = _arrow_function("run_placed", (shipped.tickets, form), _TYPES[form])
-    return rows.withColumn(_FOUND, find(_SHARD, _PLACE, *[rows[column] for column in columns])).drop(_SHARD, _PLACE)
+    return rows.withColumn(_FOUND, find(_SHARD, _PLACE, *[rows[column] for column in columns])).drop(_SHARD)
 
 
 def _exploded(found: DataFrame, form: str) -> DataFrame:

@@ -25,9 +25,9 @@ from pathlib import Path
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX
+from treecast.spark.place import NAMES, SHARDS_MAX
 from treecast.spark.sinks import DIRECTORIES_MAX
 
-PLACEMENTS = ("data-sharing",)  # of the main job; treecast.spark.match has more
 AVAILABLE_NOW = "available-now"
 MASTER = "local[*,3]"  # all cores; a task that failed, say because its worker was killed, is tried three times
 _INTERVAL = re.compile(r"\d+ (second|minute|hour)s?")
@@ -128,15 +128,23 @@ class Pipeline:
     sinks: Sinks = Sinks()
     name: str = "treecast"
     master: str = MASTER
-    placement: str = PLACEMENTS[0]
+    placement: str = NAMES[0]
+    shards: int | None = None
+    """Of a placement that divides subscriptions; as many as shuffle partitions where it is not set."""
     limits: Limits = field(default_factory=Limits)
     cache_bytes_max: int = CACHE_BYTES_MAX
     spark: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.placement not in PLACEMENTS:
-            problem = f"{self.placement!r} is not built; there is {', '.join(PLACEMENTS)}"
-            raise refuse("placement", problem, f'write placement = "{PLACEMENTS[0]}", or leave it out', code="TC734")
+        if self.placement not in NAMES:
+            problem = f"{self.placement!r} is no placement; there are {', '.join(NAMES)}"
+            raise refuse("placement", problem, f'write placement = "{NAMES[0]}", or leave it out', code="TC734")
+        if self.shards is not None and self.placement == NAMES[0]:
+            raise refuse(
+                "shards", f"{NAMES[0]} has none", "name a placement that divides subscriptions, or leave it out"
+            )
+        if self.shards is not None and not 1 <= self.shards <= SHARDS_MAX:
+            raise refuse("shards", f"{self.shards} cannot be", f"write a number from 1 to {SHARDS_MAX}")
         if self.sinks.by_subscription and self.source.stream and self.source.trigger != AVAILABLE_NOW:
             hint = f'set source.trigger = "{AVAILABLE_NOW}", or call treecast.spark.sinks.stream_directories yourself'
             raise refuse("sinks.by_subscription", "it is written at the end, and this stream has none", hint)
@@ -160,6 +168,7 @@ class Pipeline:
             ("sinks.matches", sinks.matches_path),
             ("sinks.by_subscription", sinks.by_subscription_path if sinks.by_subscription else None),
             ("placement", self.placement),
+            ("shards", self.shards),
             ("master", self.master),
         ]
         told += [(f"limits.{name}", f"{value:,}") for name, value in vars(limits).items()]

@@ -6,8 +6,8 @@ shuffle, once per shard that must see it, with all the columns beside it: that p
 for a worker, and only there (docs/guide/placements.md).
 
 The first shard of a document is its *reporter*: where the document turns out to be bad, that row alone says so. A
-document that no shard wants is read by the router, or, if that does not read whole documents, by shard 0: no bad one
-goes unseen.
+document that no shard wants is read by the router, or, if that does not read whole documents, by one of the shards: no
+bad one goes unseen.
 
 Codes: TC709 a placement of other subscriptions.
 """
@@ -17,17 +17,22 @@ from __future__ import annotations
 import logging
 import pickle
 import re
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from treecast.document import Bytes
 from treecast.errors import PipelineError
 from treecast.index import Index
-from treecast.placement import ByFilters, DataSharing, FilterSharing, Hierarchical, Pep, Placement, RootTag
+from treecast.placement import ByFilters, DataSharing, FilterSharing, Hierarchical, Pep, Placement, RootTag, Router
 from treecast.placement.auto import WORKER_BYTES_MAX, choose, index_bytes
-from treecast.spark.ship import ship
+from treecast.spark.changes import compare, rows_of
+from treecast.spark.ship import give_back, ship
+from treecast.spark.worker import Ticket
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 MAKERS: dict[str, Callable[[int], Placement]] = {
@@ -65,28 +70,136 @@ def check(placement: object) -> None:
         raise TypeError(f"placement is a name or a Placement, not {type(placement).__name__}")
 
 
-def make(
-    placement: str | Placement, session: SparkSession, shards: int | None, index: Index, cache_bytes_max: int
-) -> Placement:
-    """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions."""
-    if not isinstance(placement, str):
-        if shards is not None and shards != placement.shards:
+class Placed:
+    """A placement as it is asked for, and what of it is on the executors. It follows a set that changes.
+
+    The second set and those after it are compared with the one before: what is new, changed or gone is added to the
+    placement and removed from it, and only shards that this concerns are made anew.
+    """
+
+    def __init__(self, placement: str | Placement, shards: int | None, cache_bytes_max: int) -> None:
+        check(placement)
+        if not isinstance(placement, str) and shards is not None and shards != placement.shards:
             raise ValueError(f"the placement has {placement.shards} shards already, not {shards}")
-        return placement
-    if shards is None:
-        shards = min(SHARDS_MAX, int(session.conf.get("spark.sql.shuffle.partitions") or 1))
-    if not 1 <= shards <= SHARDS_MAX:
-        raise ValueError(f"shards must be from 1 to {SHARDS_MAX}, not {shards}")
-    if placement != "auto":
-        return MAKERS[placement](shards)
-    choice = choose(
-        index.subscriptions(),
-        shards,
-        index_bytes=index_bytes(index, cache_bytes_max),
-        worker_bytes_max=worker_bytes(session.conf.get("spark.executor.pyspark.memory", "") or ""),
-    )
-    logging.getLogger("treecast").info("placement: %s", choice.why)
-    return choice.placement
+        if shards is not None and not 1 <= shards <= SHARDS_MAX:
+            raise ValueError(f"shards must be from 1 to {SHARDS_MAX}, not {shards}")
+        self.why = ""
+        """Of "auto": why it chose what it chose."""
+        self._given, self._shards, self._cache_bytes_max = placement, shards, cache_bytes_max
+        self._name = f"placed-{uuid.uuid4().hex}"  # who asks for what is shipped
+        self._placement: Placement | None = None if isinstance(placement, str) else placement
+        self._rows: pa.Table | None = None  # the set that is placed, as treecast.spark.changes writes it
+        self._tickets: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        self._filters: tuple[Mapping[int, str], tuple[Any, ...]] | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether each worker is to hold all subscriptions, whatever they are."""
+        return self._given == "data-sharing"
+
+    def check_empty(self) -> None:
+        """Raise where it is a placement with subscriptions: those of a stream are not known yet."""
+        if self._placement is not None and len(self._placement):
+            raise PipelineError(
+                f"the placement has {len(self._placement)} subscriptions already",
+                code="TC709",
+                hint="give a stream an empty one: it takes the subscriptions that hold",
+            )
+
+    def ship(
+        self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]], *, lasting: bool = True
+    ) -> Shipped | None:
+        """Divide the subscriptions of an index, and make each part available to all executors.
+
+        None: each worker is to hold all of them. `sample` gives documents to those who choose by them. What is not
+        `lasting` is taken back when the next set is shipped.
+        """
+        placement = self._chosen(session, index, sample)
+        if placement.name == "data-sharing":
+            return None
+        table = index.subscriptions()
+        touched = None if lasting else self._follow(placement, table)
+        if not len(placement):
+            placement.add_many(table)
+        parts = divide(placement, table.column("id").to_pylist())
+        asker = None if lasting else self._name
+        for holders, rows in parts.items():
+            if touched is None or holders in touched or holders not in self._tickets:
+                self._tickets[holders] = self._shipped(session, index.part(table.take(rows)), asker)
+        tickets: list[tuple[Any, ...]] = [()] * placement.shards
+        for holders in parts:
+            for shard in holders:
+                tickets[shard] = self._tickets[holders]
+        if not all(tickets):  # a shard that holds nothing: any document that comes there is only read
+            empty = self._shipped(session, index.part([]), asker)
+            tickets = [ticket or empty for ticket in tickets]
+        router, router_ticket = self._router(session, placement.router(), index, asker)
+        if not lasting:
+            used = {*tickets, *([router_ticket] if router_ticket else [])}
+            give_back(session, self._name, {Ticket(*ticket).file for ticket in used})
+        return Shipped(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
+
+    def close(self) -> None:
+        """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""
+        self._placement, self._rows = None, None
+
+    def _chosen(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
+        """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions.
+
+        What "auto" chose stays, but for data-sharing that has no more room.
+        """
+        if self._placement is not None and (self._given != "auto" or self._placement.name != "data-sharing"):
+            return self._placement
+        shards = self._shards or min(SHARDS_MAX, int(session.conf.get("spark.sql.shuffle.partitions") or 1))
+        if self._given != "auto":
+            assert isinstance(self._given, str)
+            self._placement = MAKERS[self._given](shards)
+            return self._placement
+        needed = index_bytes(index, self._cache_bytes_max)
+        room = worker_bytes(session.conf.get("spark.executor.pyspark.memory", "") or "")
+        if self._placement is not None and needed <= room:
+            return self._placement
+        documents = () if needed <= room else sample()
+        choice = choose(index.subscriptions(), shards, index_bytes=needed, worker_bytes_max=room, documents=documents)
+        logging.getLogger("treecast").info("placement: %s", choice.why)
+        self._placement, self.why, self._rows = choice.placement, choice.why, None
+        return self._placement
+
+    def _follow(self, placement: Placement, table: pa.Table) -> set[tuple[int, ...]] | None:
+        """Make the placement hold this set; the answer is the holders of what is new or gone, None for all."""
+        import pyarrow.compute as pc
+
+        now, _ = rows_of(table)
+        before, self._rows = self._rows, now
+        if before is None:
+            return None
+        places, same, gone = compare(before, now)
+        other = pc.invert(same)
+        changed = pc.and_(other, pc.is_valid(places))
+        leaving = [*gone.column("id").to_pylist(), *now.filter(changed).column("id").to_pylist()]
+        touched = {placement.remove(id) for id in leaving}
+        coming = table.filter(other)
+        placement.add_many(coming)
+        touched |= {placement.holders(id) for id in coming.column("id").to_pylist()}
+        if isinstance(placement, Pep) and placement.worn:
+            placement.renew(table)
+            return None
+        return touched
+
+    def _router(
+        self, session: SparkSession, router: Router, index: Index, asker: object
+    ) -> tuple[Router, tuple[Any, ...] | None]:
+        """The router without its index, which travels by itself."""
+        if not isinstance(router, ByFilters):
+            return router, None
+        if self._filters is None or self._filters[0] != router.filters:
+            # Made anew: which documents are accepted is a setting of the index.
+            filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
+            self._filters = dict(router.filters), self._shipped(session, filters, asker)
+        return router.unbound(), self._filters[1]
+
+    def _shipped(self, session: SparkSession, index: Index, asker: object) -> tuple[Any, ...]:
+        return tuple(ship(session, index, cache_bytes_max=self._cache_bytes_max, asker=asker))
 
 
 def worker_bytes(given: str) -> int:
@@ -96,30 +209,6 @@ def worker_bytes(given: str) -> int:
         return WORKER_BYTES_MAX
     # A number without a unit is in mebibytes.
     return int(found[1]) << {"k": 10, "": 20, "m": 20, "g": 30, "t": 40}[found[2]]
-
-
-def ship_shards(session: SparkSession, placement: Placement, index: Index, cache_bytes_max: int) -> Shipped:
-    """Divide the subscriptions of an index by the placement, and make each part available to all executors."""
-    table = index.subscriptions()
-    if not len(placement):
-        placement.add_many(table)
-    parts = divide(placement, table.column("id").to_pylist())
-    tickets: list[tuple[Any, ...]] = [()] * placement.shards
-    for holders, rows in parts.items():
-        ticket = tuple(ship(session, index.part(table.take(rows)), cache_bytes_max=cache_bytes_max))
-        for shard in holders:
-            tickets[shard] = ticket
-    router = placement.router()
-    router_ticket = None
-    if isinstance(router, ByFilters):
-        # Made anew: which documents are accepted is a setting of the index.
-        filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
-        router_ticket = tuple(ship(session, filters, cache_bytes_max=cache_bytes_max))
-        router = router.unbound()
-    if not all(tickets):  # a shard that holds nothing: any document that comes there is only read
-        empty = tuple(ship(session, index.part([]), cache_bytes_max=cache_bytes_max))
-        tickets = [ticket or empty for ticket in tickets]
-    return Shipped(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
 
 
 def divide(placement: Placement, ids: Sequence[str]) -> dict[tuple[int, ...], list[int]]:

@@ -13,6 +13,7 @@ import hashlib
 import shutil
 import tempfile
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +27,25 @@ if TYPE_CHECKING:
 
 _shipped: set[tuple[str, str]] = set()
 _saved_files: dict[tuple[str, int, int, int], Path] = {}  # a file as it was when we looked -> ours of the same content
-_asked_by: dict[str, set[object]] = {}  # the name of one of ours -> the files that it was made of, None for an index
+_asked_by: dict[str, set[object]] = {}  # the name of one of ours -> the files it was made of, or who asked for it
 SAVED_FILES_MAX = 64
 _directory: Path | None = None
 
 
-def ship(session: SparkSession, source: Index | str | Path, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> Ticket:
-    """Make the index available to all executors of the session, and say how a worker finds it."""
+def ship(
+    session: SparkSession,
+    source: Index | str | Path,
+    *,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+    asker: object = None,
+) -> Ticket:
+    """Make the index available to all executors of the session, and say how a worker finds it.
+
+    An `asker` may give it back (`give_back`) once nobody needs it; what is shipped without one stays.
+    """
     if cache_bytes_max < 0:
         raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
-    file = _saved(source)
+    file = _saved(source, asker)
     size = file.stat().st_size
     key = (_session_key(session), file.name)
     if key not in _shipped:
@@ -52,16 +62,25 @@ def withdraw(session: SparkSession, source: Path) -> None:
     """
     known = [key for key in _saved_files if key[0] == str(source.absolute())]
     for key in known:
-        file = _saved_files.pop(key)
-        askers = _asked_by.get(file.name, set())
-        askers.discard(key)
-        if askers:
-            continue
-        _asked_by.pop(file.name, None)
-        _shipped.difference_update({shipped for shipped in _shipped if shipped[1] == file.name})
-        if not hasattr(session, "session_id"):
-            _forget(session, file.name)
-        file.unlink(missing_ok=True)
+        _let_go(session, _saved_files.pop(key).name, key)
+
+
+def give_back(session: SparkSession, asker: object, kept: Collection[str] = ()) -> None:
+    """Take back what was shipped for this asker, but for the files in `kept`, on the same terms."""
+    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in kept]:
+        _let_go(session, name, asker)
+
+
+def _let_go(session: SparkSession, name: str, asker: object) -> None:
+    askers = _asked_by.get(name, set())
+    askers.discard(asker)
+    if askers:
+        return
+    _asked_by.pop(name, None)
+    _shipped.difference_update({shipped for shipped in _shipped if shipped[1] == name})
+    if not hasattr(session, "session_id"):
+        _forget(session, name)
+    (_own_directory() / name).unlink(missing_ok=True)
 
 
 def _forget(session: SparkSession, name: str) -> None:
@@ -78,10 +97,10 @@ def _forget(session: SparkSession, name: str) -> None:
     Path(SparkFiles.getRootDirectory(), name).unlink(missing_ok=True)
 
 
-def _saved(source: Index | str | Path) -> Path:
+def _saved(source: Index | str | Path, asker: object) -> Path:
     """A file of this process with the content of the index, named after it."""
     directory = _own_directory()
-    key = None
+    key: tuple[str, int, int, int] | None = None
     if not isinstance(source, Index):
         path = Path(source).absolute()
         about = path.stat()
@@ -100,7 +119,7 @@ def _saved(source: Index | str | Path) -> Path:
     with new.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     file = new.replace(directory / f"treecast-{digest[:32]}.tcx")
-    _asked_by.setdefault(file.name, set()).add(key)
+    _asked_by.setdefault(file.name, set()).add(asker if key is None else key)
     if key is not None:
         _saved_files[key] = file
         while len(_saved_files) > SAVED_FILES_MAX:

@@ -31,12 +31,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from treecast.document import EntityTexts, Limits
+from treecast.document import Bytes, EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.placement import Placement
 from treecast.spark.batches import COLUMN, BatchDirectories
-from treecast.spark.match import match, subscription_table
+from treecast.spark.match import document_columns, matched, subscription_table
 from treecast.spark.pipeline import is_elsewhere
+from treecast.spark.place import Placed, Shipped
+from treecast.spark.sampling import first_documents
 from treecast.spark.ship import withdraw
 from treecast.spark.versions import VERSIONS_MAX, Version, Versions
 
@@ -70,6 +73,8 @@ def match_stream(
     output: str | Path,
     *,
     checkpoint: str | Path,
+    placement: str | Placement = "data-sharing",
+    shards: int | None = None,
     trigger: Mapping[str, Any] | None = None,
     after: Sequence[After] = (),
     namespaces: Mapping[str, str] | None = None,
@@ -89,11 +94,18 @@ def match_stream(
     The rows are those of `match(…, on_error="report")` and `batch`. `checkpoint` is a directory of this machine, or
     mounted; `trigger` has the arguments of Spark's `trigger`, such as `{"availableNow": True}`. The functions in
     `after` get the rows of a batch, read from the output, and the `Batch`: at least once each.
+
+    `placement` and `shards` are those of `match`; a placement follows the changes of the set. "auto" looks at documents
+    of the first batch, where it needs to. A `Placement` has to be empty: it takes the subscriptions that hold.
     """
     supplier = supplier_of(subscriptions, documents.sparkSession)
+    placed = Placed(placement, shards, cache_bytes_max)
+    ship = shipping(placed)
+    name_of_document, _ = document_columns(documents, "report")
 
     def plan(frame: DataFrame, version: Version, batch: int) -> DataFrame:
-        return match(frame, version.path, on_error="report", cache_bytes_max=cache_bytes_max)
+        shipped = ship(frame, version, lambda: first_documents(frame, name_of_document))
+        return matched(frame, version.path, shipped, "report", cache_bytes_max)
 
     return start(
         documents,
@@ -105,10 +117,27 @@ def match_stream(
         after=after,
         versions_max=versions_max,
         name=name,
+        close=placed.close,
         namespaces=namespaces,
         limits=limits,
         entities=entities,
     )
+
+
+def shipping(placed: Placed) -> Callable[[DataFrame, Version, Callable[[], Sequence[Bytes]]], Shipped | None]:
+    """A function that brings the shards of a version to the executors, for a batch: see `Placed.ship`."""
+    placed.check_empty()
+    last: list[tuple[str, Shipped | None]] = []
+
+    def ship(frame: DataFrame, version: Version, sample: Callable[[], Sequence[Bytes]]) -> Shipped | None:
+        if placed.everywhere:
+            return None
+        if not last or last[0][0] != version.content:
+            shipped = placed.ship(frame.sparkSession, Index.load(version.path), sample, lasting=False)
+            last[:] = [(version.content, shipped)]
+        return last[0][1]
+
+    return ship
 
 
 def start(
@@ -122,9 +151,13 @@ def start(
     after: Sequence[After] = (),
     versions_max: int = VERSIONS_MAX,
     name: str | None = None,
+    close: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> StreamingQuery:
-    """The same with a plan of your own: from the documents of a batch and a version to the rows to be written."""
+    """The same with a plan of your own: from the documents of a batch and a version to the rows to be written.
+
+    `close` is called when the query has ended, to let go of what the plan holds.
+    """
     spark = documents.sparkSession
     _check(documents, spark, str(checkpoint))
     place = Path(checkpoint).absolute()
@@ -158,17 +191,18 @@ def start(
     if trigger:
         writer = writer.trigger(**trigger)
     query = writer.start()
-    threading.Thread(target=_close_behind, args=(query, versions), daemon=True, name="treecast-stream").start()
+    threading.Thread(target=_close_behind, args=(query, versions, close), daemon=True, name="treecast-stream").start()
     return query
 
 
-def _close_behind(query: StreamingQuery, versions: Versions) -> None:
+def _close_behind(query: StreamingQuery, versions: Versions, close: Callable[[], None]) -> None:
     try:
         query.awaitTermination()
     except Exception as error:  # told to whoever waits for the query
         log.debug("the stream has ended: %s", type(error).__name__)
     finally:
         versions.close()
+        close()
 
 
 def _check(documents: DataFrame, spark: SparkSession, checkpoint: str) -> None:

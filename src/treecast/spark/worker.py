@@ -26,6 +26,7 @@ from treecast.document import arrow_views
 from treecast.errors import DocumentError, PipelineError, SnapshotError, TreecastError
 from treecast.index import Index, Part
 from treecast.placement import ByFilters, Router
+from treecast.placement.router import spread
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
@@ -74,12 +75,16 @@ def _run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator
         yield from _match(index, documents, errors, form)
 
 
-def route(batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None) -> Iterator[pa.Array]:
+def route(
+    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, shards: int, form: str
+) -> Iterator[pa.Array]:
     """For each document the shards that must see it, the reporter first: see `treecast.spark.place`."""
-    return _hiding_frames(_route(batches, pickled, ticket))
+    return _hiding_frames(_route(batches, pickled, ticket, shards, form))
 
 
-def _route(batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None) -> Iterator[pa.Array]:
+def _route(
+    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, count: int, form: str
+) -> Iterator[pa.Array]:
     import pyarrow as pa
 
     router: Router = pickle.loads(pickled)
@@ -88,11 +93,15 @@ def _route(batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | Non
         router = router.bound(index_of(Ticket(*ticket)))
     for batch in batches:
         documents, errors = batch if isinstance(batch, tuple) else (batch, None)
-        routes = router.route(document_views(documents))
+        views = document_views(documents)
+        routes = router.route(views)
         for row in _lacking(documents, errors):
             routes[row] = None
-        unwanted = () if router.reads else (0,)
-        yield pa.array([(0,) if shards is None else shards or unwanted for shards in routes], pa.list_(pa.int32()))
+        for row, shards in enumerate(routes):
+            # One that nobody wants is read by any shard, if nobody has read it yet or it has to be accounted for.
+            if shards is None or (not shards and (form == "profile" or not router.reads)):
+                routes[row] = (spread(views[row], count),)
+        yield pa.array(routes, pa.list_(pa.int32()))
 
 
 def run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
