@@ -20,6 +20,7 @@ from population import (
     valued_table,
 )
 
+from treecast import Index
 from treecast.placement import Pep, violations
 from treecast.spark import aggregate, generate_queries, pep
 from treecast.workload import Schema
@@ -49,8 +50,6 @@ def test_pep_of_a_million(spark: SparkSession, tmp_path: Path) -> None:
     one = Pep(SHARDS, documents=documents[:100])
     one.add_many(table)
     check_same_pep(found, one, table.column("id").to_pylist())
-    from treecast import Index
-
     index = Index()
     index.add_many(table)
     assert violations(found, documents, [index.match(document) for document in documents]) == []
