@@ -170,13 +170,13 @@ def test_the_choice_looks_at_documents(
     documents = spark.createDataFrame(rows, "key string, document binary")
     stream = spark.readStream.format("rate").load().selectExpr("'<a/>' as document")
     with caplog.at_level("INFO", "treecast"):
-        answer = match(documents, index, placement="auto", shards=40, on_error="report")
-        match(stream, index, placement="auto", shards=40)
+        answer = match(documents, index, placement="auto", shards=12, on_error="report")
+        match(stream, index, placement="auto", shards=12)
     good, bad = split(answer)
     assert found(good.collect()) == {("d", "q1")}
     assert sorted(row.key for row in bad.collect()) == ["e", "f"]
     looked, guessed = (record.getMessage() for record in caplog.records)
-    assert "would still send a document to 39.0 of 40 shards" in looked
+    assert "would still send a document to 12.0 of 12 shards" in looked
     assert "without a sample of documents" in guessed
 
 
