@@ -93,7 +93,13 @@ def measure(spark: SparkSession, directory: str, quick: bool, report: Report) ->
     report.note(placed.describe())
     report.note(few.describe())
     report.note(found.describe())
+    compare(report, given, documents, placed, found)
 
+
+def compare(
+    report: Report, given: DataFrame, documents: DataFrame, placed: placement.Pep, found: placement.Aggregate
+) -> None:
+    """What one process needs for the same, and whether it says the same."""
     from treecast.spark.sampling import drawn_documents
 
     table, sample = given.toArrow(), drawn_documents(documents)
@@ -102,7 +108,7 @@ def measure(spark: SparkSession, directory: str, quick: bool, report: Report) ->
     alone, _ = timed(
         report,
         "aggregate in one process",
-        lambda: placement.aggregate(table, documents=sample, filters_max=count // 1000),
+        lambda: placement.aggregate(table, documents=sample, filters_max=table.num_rows // 1000),
         clock,
     )
     same = one.patterns == placed.patterns and one.describe() == placed.describe()
