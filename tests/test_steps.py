@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-from drawing_steps import ENTITIES, restructure, restructure_counting, run_round
-from lxml import etree
+from random import Random
 
-from treecast import QueryError, _native
+import pytest
+from drawing import Vocabulary
+from drawing_steps import (
+    ENTITIES,
+    DocumentDrawer,
+    ListDrawer,
+    accepted,
+    restructure,
+    restructure_counting,
+    run_round,
+)
+from lxml import etree
+from step_judge import StepList, select
+
+from treecast import Index, QueryError, _native
 
 CASES = [
     # drop: elements with all that is in them, attributes with the white space before, texts
@@ -218,3 +230,31 @@ def test_drawn_lists_equal_the_judge(part: int) -> None:
         pairs, filled = pairs + drawn, filled + left
     assert pairs == 600
     assert filled > 200
+
+
+def test_an_index_delivers_what_the_steps_leave() -> None:
+    """Every list without `from`, and of the others those that have a tree to start from."""
+    delivered = 0
+    for number in range(60):
+        random = Random(f"delivered/{number}")
+        document = DocumentDrawer(random, namespaces=True).document().encode()
+        words = Vocabulary.tiny(random, namespaces=True)
+        lists = {f"s{place}": steps for place in range(5) if accepted(steps := ListDrawer(random, words).steps())}
+        index = Index()
+        for name, steps in lists.items():
+            index.add(name, steps.text, namespaces=dict(steps.namespaces))
+        deliveries = index.render(document)
+        root = etree.fromstring(document)
+        starts = {name for name, steps in lists.items() if not steps.start or started(root, steps)}
+        assert [delivery.subscription for delivery in deliveries] == [name for name in lists if name in starts]
+        for delivery in deliveries:
+            steps = lists[delivery.subscription]
+            (payload,) = restructure(document, steps.text, namespaces=steps.namespaces)
+            expected = (payload, None) if isinstance(payload, bytes) else (b"", payload.code)
+            assert (delivery.payload, delivery.refused and delivery.refused.code) == expected
+        delivered += len(deliveries)
+    assert delivered > 150
+
+
+def started(root: etree._Element, steps: StepList) -> bool:
+    return bool(select(root, steps.start_judge, steps.judge_namespaces))
