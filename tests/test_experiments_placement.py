@@ -84,7 +84,9 @@ def real_rows(gain: float, filter_cost: float, fan_out: float = 2.0) -> list[Row
 
     def run(strategy: str, count: int, speed: float, fan: float) -> Row:
         reached = router_model.Performance(speed, 1e6 / speed, 1e6 / speed, count)
-        return xtrie_routers.table_row(200_000, XTRIE, strategy, fan, count, reached, 7_000, 1.0, "executors", 9.0)
+        theory = paper_cost(100_000 if strategy == FILTER else 200_000)
+        labels = (200_000, XTRIE, strategy, fan, count)
+        return xtrie_routers.table_row(*labels, reached, 7_000, 1.0, "executors", theory, 9.0)
 
     each = 1e6 / paper_cost(200_000)
     return [run(DATA, 1, each, 1), run(DATA, 2, each * gain, 1), run(FILTER, 2, 2e6 / (fan_out * filter_cost), fan_out)]
@@ -171,6 +173,7 @@ def test_what_spark_takes_is_left_out_of_real_runs(monkeypatch: pytest.MonkeyPat
         (DATA, 1, 1_000, 1_000),
         (FILTER, 2, 300, 3_333),
     ]
+    assert [row["expected_us"] for row in rows] == [100, 60]
     assert [row["wall_speed"] for row in rows] == [500, 2_000] and session.problems == []
     assert any("Spark itself takes 400 µs" in note for note in session.notes)
 

@@ -36,7 +36,7 @@ SparkSession: TypeAlias = Any
 
 MEMORY_MB = 900
 EXECUTORS_MAX = 8
-PASSES = 2
+PASSES = 4
 STOP_SECONDS = 600
 TASK_FILE, FIGURES_FILE, OUTPUT_FILE = "task.json", "figures.json", "output.txt"
 

@@ -34,7 +34,7 @@ QUERIES_MIN = 100_000
 FEW = 5  # times that an element comes: "a small amount of repetition"
 ROUTED, MATCHED, FORMULA = "PEP, routed", "PEP, satisfied", "1-(1-1/K)^(M·r)"
 RANDOM_ROUTED, RANDOM = "random, routed", "random, satisfied"
-LATER = (10, 20)
+SHOWN = (1, FEW, 10, 20)  # of the second population
 HELD = 0.05
 
 
@@ -223,7 +223,14 @@ def _at_random(rows: Sequence[Row], more: Sequence[Row], short: str) -> Finding:
         f"{_percent(value(rows, 'share', partitioning=RANDOM_ROUTED, repetition=1))} from the beginning",
         f"with up to {FEW} occurrences, satisfied: agree from 90 %, differs below 50 %",
         at_least(None if short else share, agree=0.9, differs=0.5),
-        short or f"how soon depends on the number of values, which the paper does not give: here {VALUES} a pattern",
+        short
+        or f"how soon depends on the number of values, which the paper does not give: here {VALUES} a pattern. With "
+        f"{MORE_VALUES:,} of them it is "
+        + ", ".join(
+            f"{_percent(row['share'])} at {row['repetition']}"
+            for row in pick(more, partitioning=RANDOM)
+            if row["repetition"] in SHOWN
+        ),
     )
 
 

@@ -41,6 +41,7 @@ HEADINGS = {
     "speed": "messages/s",
     "read_us": "read µs",
     "top_us": "root tag µs",
+    "expected_us": "model µs",
     "wall_speed": "by the wall",
 }
 

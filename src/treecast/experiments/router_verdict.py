@@ -56,8 +56,9 @@ def _linear(rows: Sequence[Row], short: str) -> Finding:
         f"time ({figure(one, 0)} and {figure(all, 0)} messages a second)"
         if gain
         else "no real runs",
-        "real runs, in CPU time: agree if each further executor adds at least 0.8 of the first, differs below 0.6",
-        at_least(None if short or gain is None else gain / factor, agree=0.8, differs=0.6),
+        "real runs, in CPU time: agree if the gain is within 1.25 of the number of executors either way, differs "
+        "beyond 1.5 either way",
+        between(None if short or gain is None else gain / factor, 0.8, 1.25, slack=1.2),
         short or ("in the model it is so by construction" if gain else "there were no real runs"),
     )
 
@@ -227,14 +228,11 @@ def _simulation(rows: Sequence[Row], short: str) -> Finding:
     for row in pick(rows, source="executors"):
         if row["strategy"] == DATA or row["routers"] < 2:
             continue
-        base = value(rows, "speed", source="executors", strategy=DATA, routers=row["routers"])
-        model = pick(rows, source="model", engine=XTRIE, routers=row["routers"])
-        shared, divided = (value(model, strategy=name) for name in (DATA, FILTER))
-        if not base or not shared or not divided:
+        base = pick(rows, source="executors", strategy=DATA, routers=row["routers"])
+        if not base:
             continue
-        real = row["speed"] / base
-        # Each router that a message reaches holds its share of the filters, whichever strategy divided them.
-        expected = shared / (divided * row["fan_out"] / row["routers"]) / row["routers"]
+        real = row["speed"] / base[0]["speed"]
+        expected = base[0]["expected_us"] / (row["expected_us"] * row["fan_out"])
         seen.append(f"{row['strategy']} (fan-out {row['fan_out']:.2f}) {times(real)}, expected {times(expected)}")
         worst.append(max(real / expected, expected / real))
     return Finding(

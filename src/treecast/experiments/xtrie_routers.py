@@ -31,11 +31,11 @@ ENDS = (1, 5)  # of fan-outs, where it is not about XTrie
 CLUSTERS = (25, 30)  # between those that are measured: there the hierarchy begins
 FILTERS_MIN = 5  # of a router
 SHARDS = 3  # of a filter-sharing cluster that are measured; the others are alike
-LEAVES_MIN = 5  # with fewer a leaf holds most of all filters
+LEAVES_MIN = 2
 ABSOLUTE = 1.5  # so many are drawn for each absolute one that is wanted
 PLACED_ROUTERS = 100
 EXECUTOR_FILTERS_MIN = 20_000  # with fewer, a real run would show Spark alone
-EXECUTOR_MESSAGES = 1_000
+EXECUTOR_MESSAGES = 500
 
 
 @dataclass
@@ -187,6 +187,7 @@ def table_row(
     read: float,
     top: float,
     source: str = "model",
+    expected_us: float | None = None,
     wall: float = 0.0,
 ) -> Row:
     """What a cluster reaches, in the columns of the table."""
@@ -199,6 +200,7 @@ def table_row(
         "routers": routers,
         "leaves": reached.leaves,
         "us": reached.router_us,
+        "expected_us": reached.router_us if expected_us is None else expected_us,
         "speed": reached.speed,
         "latency_us": reached.latency_us,
         "read_us": read,
@@ -251,8 +253,8 @@ def _executed(session: Session, queries: int) -> list[Row]:
                     f"{run.engine}, {run.strategy} on {run.executors} executors finds other matches than one index in "
                     f"{run.wrong} of {len(documents)} messages"
                 )
-        held = len(filters) if ours.strategy == DATA else len(filters) / ours.executors
-        own = ours.fan_out * costs[OURS].whole()(held)
+        own, theory = (_one_costs(costs[engine], ours, len(filters)) for engine in (OURS, XTRIE))
+        own *= ours.fan_out
         spark = max(0.0, ours.cpu_us - own)
         session.note(
             f"{ours.strategy} on {ours.executors} executors: Spark itself takes {spark:,.0f} µs of CPU a message, "
@@ -261,13 +263,17 @@ def _executed(session: Session, queries: int) -> list[Row]:
         total = max(theirs.cpu_us - spark, 1e-3)  # of all executors that the message reaches
         each = total / theirs.fan_out
         reached = Performance(theirs.executors / total * 1e6, each, each, theirs.executors)
-        read = costs[XTRIE].read
-        wall = 1e6 / theirs.wall_us
-        rows.append(
-            table_row(len(filters), XTRIE, theirs.strategy, theirs.fan_out, theirs.executors, reached, read, top,
-                 "executors", wall)
-        )  # fmt: skip
+        reading, wall = costs[XTRIE].read, 1e6 / theirs.wall_us
+        labels = (len(filters), XTRIE, theirs.strategy, theirs.fan_out, theirs.executors)
+        rows.append(table_row(*labels, reached, reading, top, "executors", theory, wall))
     return rows
+
+
+def _one_costs(cost: Costs, run: executors.Run, filters: int) -> float:
+    """What the model says that a message costs one executor that it reaches."""
+    if run.strategy == DATA:
+        return cost.whole()(filters)
+    return (cost.leaves() if run.strategy == HIERARCHICAL else cost.whole())(filters / run.executors)
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
@@ -317,7 +323,7 @@ EXPERIMENT = Experiment(
     "µs/doc is what a message costs a router, measured; the rest is the model, but for the runs on executors",
     columns=(
         *("queries", "engine", "source", "strategy", "fan_out", "routers", "leaves", "us", "speed", "latency_us"),
-        *("read_us", "top_us", "wall_speed"),
+        *("read_us", "top_us", "expected_us", "wall_speed"),
     ),
     full=Sizes((200_000,), 100, values=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000), passes=5, cell_seconds=1.0),
     quick=Sizes((4_000,), 20, values=(1, 2, 5, 10, 20, 50, 100, 200), passes=2, cell_seconds=0.2),
