@@ -34,7 +34,7 @@ struct Renderer::Impl {
         Rendered rendered;
     };
 
-    Impl(const RenderLimits& limits, bool share_) : share(share_), builder(limits, share_), restructurer(share_) {}
+    Impl(const RenderLimits& limits, bool share_) : share(share_), builder(limits, share_, plans.names()), restructurer(share_) {}
 
     const bool share;
     PlanCache plans;

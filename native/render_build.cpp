@@ -1,16 +1,14 @@
 #include "render_build.hpp"
 
-#include "escape.hpp"
-
 #include <algorithm>
-#include <charconv>
+#include <utility>
 
 namespace treecast {
 
 namespace {
 
 constexpr size_t forces_max = 4096;
-constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was made outside any `for`
+constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was made
 
 }  // namespace
 
@@ -18,10 +16,9 @@ void Builder::begin(const Document& document) {
     document_ = &document;
     evaluator.begin(document);
     scopes_.begin(document);
+    names_.begin(*document.names);
     out.clear();
-    made_.clear();
-    bound_.clear();
-    kept_.clear();
+    forget_keys();
     if (forces_.size() > forces_max) forces_.clear();
 }
 
@@ -39,7 +36,7 @@ void Builder::start() {
     entered_ = bound_any_ = delivered_any_ = tag_open_ = joins_ = in_value_ = false;
     in_force_.clear();
     force_ = 0;
-    prefixes_.clear();
+    if (!prefixes_.empty()) prefixes_.clear();
     stack_.clear();
     pool_used_ = 0;
 }
@@ -85,12 +82,12 @@ bool Builder::build(const Plan& plan, const Keys& keys) {
     all_ = &plan.transformation;
     keys_ = &keys;
     covered_ = keys.uses(plan.key);
-    shape(all_->root());
+    run(0);
     check_room(0);
     return plan.binds ? bound_any_ : delivered_any_;
 }
 
-// Nothing is prepared for plans whose bytes are all there.
+// Nothing is prepared for plans that need no answers.
 void Builder::ready() {
     if (entered_) return;
     entered_ = true;
@@ -99,108 +96,71 @@ void Builder::ready() {
     for (uint32_t condition : plan_->conditions) evaluator.prepare_condition(condition);
 }
 
-void Builder::shape(uint32_t index) {
-    const Shape& shape = all_->shape(index);
-    switch (shape.kind) {
-        case ShapeKind::sequence:
-            all_->each_shape(shape.first, [&](uint32_t child, const Shape&) { this->shape(child); });
+void Builder::run(uint32_t at) {
+    const Op& op = plan_->ops[at];
+    switch (op.kind) {
+        case OpKind::sequence: run_all(at + 1, op.end); break;
+        case OpKind::flwr: flwr(at); break;
+        case OpKind::element: element(at); break;
+        case OpKind::attribute: computed_attribute(at); break;
+        case OpKind::tag_attribute: tag_attribute(at); break;
+        case OpKind::text:
+        case OpKind::markup:
+            escaped(plan_->literal(op.literal));
+            joins_ = false;
             break;
-        case ShapeKind::enclosed:
-            if (shape.first != no_entry) this->shape(shape.first);
-            break;
-        case ShapeKind::choice:
+        case OpKind::items: items(op); break;
+        case OpKind::choice: {
             ready();
-            this->shape(evaluator.holds(shape.condition, variables_) ? shape.first : shape.other);
-            break;
-        case ShapeKind::flwr: flwr(index, shape); break;
-        case ShapeKind::element: element(index, shape); break;
-        case ShapeKind::attribute: computed_attribute(shape); break;
-        case ShapeKind::text:
-            if (!in_value_) close_tag();
-            out += plan_->literal(plan_->parts[index].opening);
-            joins_ = false;
-            break;
-        case ShapeKind::items: items(shape); break;
-        case ShapeKind::value:
-        case ShapeKind::string_of:
-        case ShapeKind::count:
-        case ShapeKind::concat:
-        case ShapeKind::name_of: value(shape); break;
-        case ShapeKind::comment:
-        case ShapeKind::instruction: {
-            close_tag();
-            bool comment = shape.kind == ShapeKind::comment;
-            ((out += comment ? "<!--" : "<?") += all_->view(shape.text)) += comment ? "-->" : "?>";
-            joins_ = false;
+            uint32_t then = at + 1;
+            run(evaluator.holds(op.entry, variables_) ? then : plan_->ops[then].end);
             break;
         }
+        default: value(at);
     }
 }
 
 // Of a constructor: values of one part are never joined with those of the next.
-void Builder::content(uint32_t first) {
-    for (uint32_t at = first; at != no_entry; at = all_->shape(at).next) {
+void Builder::content(uint32_t at, uint32_t end) {
+    for (; at < end; at = plan_->ops[at].end) {
         joins_ = false;
-        shape(at);
+        run(at);
     }
     joins_ = false;
 }
 
-// --- elements
-
-void Builder::element(uint32_t index, const Shape& shape) {
-    const PartPlan& part = plan_->parts[index];
+void Builder::element(uint32_t at) {
+    const Op& op = plan_->ops[at];
     close_tag();
-    check_room(part.opening.size);
-    uint64_t hash = 0;
-    uint32_t covered = covered_;
-    bool shared = share_ && part.key != no_entry && keys_->uses(part.key) > covered;
-    uint8_t flags = static_cast<uint8_t>(bound_any_ * made_bound | delivered_any_ * made_delivered);
-    if (shared) {
-        if (reuse(part, hash)) return;
-        covered_ = keys_->uses(part.key);
-        bound_any_ = delivered_any_ = false;
+    check_room(op.literal.size);
+    if (!share_ || op.key == no_entry || keys_->uses(op.key) <= covered_) {
+        element_itself(at);
+        return;
     }
-    uint64_t begin = out.size();
-    size_t in_force = in_force_.size();
-    uint32_t force = force_;
-    open_force_ = in_force;
-    open_tag(shape, part);
-    tag_open_ = true;
-    open_shape_ = index;
-    added_.clear();
-    ++elements_;
-    content(shape.first);
-    --elements_;
-    if (tag_open_) {
-        out += "/>";
-        tag_open_ = false;
-    } else {
-        out += plan_->literal(part.closing);
-    }
-    if (in_force_.size() != in_force) {
-        in_force_.cut(in_force);
-        force_ = force;
-    }
-    if (!shared) return;
+    uint64_t hash = 0, begin = out.size();
+    if (reuse(op, hash)) return;
+    uint32_t covered = std::exchange(covered_, keys_->uses(op.key));
+    bool bound_before = std::exchange(bound_any_, false), delivered_before = std::exchange(delivered_any_, false);
+    element_itself(at);
     covered_ = covered;
-    auto made = static_cast<uint8_t>(bound_any_ * made_bound | delivered_any_ * made_delivered);
-    bound_any_ = (made | flags) & made_bound;
-    delivered_any_ = (made | flags) & made_delivered;
-    key_words(part);             // once more: making it has used them
-    made_.keep(words_, hash, {begin, out.size() - begin, made});
+    auto flags = static_cast<uint8_t>(bound_any_ * made_bound | delivered_any_ * made_delivered);
+    bound_any_ |= bound_before;
+    delivered_any_ |= delivered_before;
+    key_words(op);               // once more: what is in it has used them
+    made_.keep(words_, hash, {begin, out.size() - begin, flags});
 }
 
-void Builder::key_words(const PartPlan& part) {
-    words_.assign({part.key, force_});
-    for (uint32_t i = part.outer; i < part.outer_end; ++i) {
-        Item item = variables_[plan_->outer[i]];
+void Builder::key_words(const Op& op) {
+    words_.clear();
+    words_.push_back(static_cast<uint64_t>(op.key) << 32 | force_);
+    for (uint32_t i = op.first; i < op.first + op.count; ++i) {
+        Item item = variables_[plan_->variables[i]];
         words_.push_back(static_cast<uint64_t>(item.kind) << 32 | item.index);
     }
 }
 
-bool Builder::reuse(const PartPlan& part, uint64_t& hash) {
-    key_words(part);
+bool Builder::reuse(const Op& op, uint64_t& hash) {
+    key_words(op);
     const Memo::Made* made = made_.find(words_, hash);
     if (!made) return false;
     check_room(made->size);
@@ -212,25 +172,55 @@ bool Builder::reuse(const PartPlan& part, uint64_t& hash) {
     return true;
 }
 
-void Builder::open_tag(const Shape& shape, const PartPlan& part) {
-    out += plan_->literal(part.opening);
-    if (!part.plain || in_force_.size()) {
-        for (uint32_t at = shape.declarations; at != no_entry; at = all_->declared(at).next)
-            declare(all_->view(all_->declared(at).prefix), all_->view(all_->declared(at).uri));
+void Builder::element_itself(uint32_t at) {
+    const Op& op = plan_->ops[at];
+    size_t in_force = in_force_.size();
+    uint32_t force = force_;
+    uint32_t inside = open_tag(at);
+    tag_open_ = true;
+    open_shape_ = op.shape;
+    open_force_ = in_force;
+    added_.clear();
+    ++elements_;
+    content(inside, op.end);
+    --elements_;
+    if (tag_open_) {
+        out += "/>";
+        tag_open_ = false;
+    } else {
+        out += "</";
+        out += plan_->literal(op.literal).substr(1);
+        out += '>';
+    }
+    if (in_force_.size() == in_force) return;
+    in_force_.cut(in_force);
+    force_ = force;
+}
+
+// Returns where the content begins.
+uint32_t Builder::open_tag(uint32_t at) {
+    const Op& op = plan_->ops[at];
+    out += plan_->literal(op.literal);
+    if (!op.plain || in_force_.size()) {
+        const Shape& shape = all_->shape(op.shape);
+        for (uint32_t each = shape.declarations; each != no_entry; each = all_->declared(each).next)
+            declare(all_->view(all_->declared(each).prefix), all_->view(all_->declared(each).uri));
         declare(all_->view(shape.name.prefix), all_->view(shape.name.uri));
         all_->each_shape(shape.other, [&](uint32_t, const Shape& attribute) {
             if (attribute.name.prefix.size) declare(all_->view(attribute.name.prefix), all_->view(attribute.name.uri));
         });
     }
-    all_->each_shape(shape.other, [&](uint32_t index, const Shape& attribute) { tag_attribute(index, attribute); });
+    uint32_t inside = at + 1;
+    for (; inside < op.end && plan_->ops[inside].kind == OpKind::tag_attribute; inside = plan_->ops[inside].end) tag_attribute(inside);
+    return inside;
 }
 
-void Builder::tag_attribute(uint32_t index, const Shape& attribute) {
-    const PartPlan& part = plan_->parts[index];
-    out += plan_->literal(part.opening);
-    if (part.constant) return;
+void Builder::tag_attribute(uint32_t at) {
+    const Op& op = plan_->ops[at];
+    out += plan_->literal(op.literal);
+    if (op.constant) return;
     in_value_ = true;
-    content(attribute.first);
+    content(at + 1, op.end);
     in_value_ = false;
     out += '"';
 }
@@ -248,189 +238,6 @@ void Builder::bind(std::string_view prefix, std::string_view uri, bool of_item) 
     std::string state(reinterpret_cast<const char*>(&force_), sizeof(force_));
     ((state += prefix) += '\0') += uri;
     force_ = forces_.try_emplace(std::move(state), static_cast<uint32_t>(forces_.size() + 1)).first->second;
-}
-
-// --- attributes that come with the content
-
-void Builder::computed_attribute(const Shape& shape) {
-    source_ = shape.source;
-    open_attribute(all_->view(shape.name.prefix), all_->view(shape.name.local), all_->view(shape.name.uri));
-    in_value_ = true;
-    content(shape.first);
-    in_value_ = false;
-    out += '"';
-}
-
-void Builder::attribute_item(uint32_t attribute) {
-    uint32_t name = document_->attribute_name[attribute];
-    std::string_view prefix;
-    if (document_->names->uri_id(name)) {
-        std::string_view qname = attribute_qname(*document_, attribute);
-        prefix = qname.substr(0, qname.find(':'));
-    }
-    open_attribute(prefix, document_->names->local(name), document_->names->uri(name));
-    append_escaped_attribute(document_->value(document_->attribute_value[attribute]), out);
-    out += '"';
-    joins_ = false;
-}
-
-void Builder::open_attribute(std::string_view prefix, std::string_view local, std::string_view uri) {
-    if (!tag_open_) {
-        if (!elements_) refuse_attribute("an attribute stands outside any element", "put it into a constructor, or write string(…)");
-        refuse_attribute("an attribute comes after the content of its element", "put attributes first");
-    }
-    const Shape& element = all_->shape(open_shape_);
-    bool twice = std::any_of(added_.begin(), added_.end(), [&](const Attribute& a) { return a.local == local && a.uri == uri; });
-    all_->each_shape(element.other, [&](uint32_t, const Shape& attribute) {
-        twice = twice || (all_->view(attribute.name.local) == local && all_->view(attribute.name.uri) == uri);
-    });
-    if (twice) refuse_attribute("an element gets two attributes of one name", "leave one of them out");
-    if (!prefix.empty()) prefix = prefix_for(prefix, uri);
-    added_.push_back({local, uri});
-    out += ' ';
-    if (!prefix.empty()) (out += prefix) += ':';
-    (out += local) += "=\"";
-}
-
-// The prefix asked for, declared if need be. Where a constructor has bound it to another namespace, or an attribute before this
-// one, it gets a number, which counts the attributes, as Saxon's do.
-std::string_view Builder::prefix_for(std::string_view prefix, std::string_view uri) {
-    if (in_force_.uri(prefix) == uri) return prefix;
-    if (takes_prefix(prefix)) {
-        size_t number = added_.size() + 1;
-        all_->each_shape(all_->shape(open_shape_).other, [&](uint32_t, const Shape&) { ++number; });
-        std::string made;
-        do made = std::string(prefix) + "_" + std::to_string(number++);
-        while (!in_force_.uri(made).empty());
-        prefixes_.push_back(std::move(made));
-        prefix = prefixes_.back();
-    }
-    append_declaration({prefix, uri}, out);
-    bind(prefix, uri, true);
-    return prefix;
-}
-
-// What attribute items have bound further out does not count: it is no part of the query.
-bool Builder::takes_prefix(std::string_view prefix) const {
-    auto bindings = in_force_.bindings();
-    for (size_t i = 0; i < bindings.size(); ++i)
-        if (bindings[i].prefix == prefix && (i >= open_force_ || !of_items_[i])) return true;
-    return false;
-}
-
-void Builder::refuse_attribute(const char* message, const char* hint) const {
-    Failure failure(Family::query, "TC119", message, source_.begin);
-    failure.length = source_.size;
-    failure.hint = hint;
-    throw failure;
-}
-
-// --- items and values
-
-void Builder::items(const Shape& shape) {
-    source_ = shape.source;
-    const PathEntry& path = all_->query().path(shape.paths);
-    if (path.first == no_entry && path.next == no_entry) {
-        delivered_any_ = true;
-        item(path.absolute ? Item{} : variables_[path.variable]);
-        return;
-    }
-    ready();
-    if (pool_used_ == pool_.size()) pool_.emplace_back();
-    size_t at = pool_used_++;
-    evaluator.select(shape.paths, variables_, pool_[at]);
-    if (!pool_[at].empty()) delivered_any_ = true;
-    for (const Item& found : pool_[at]) item(found);
-    --pool_used_;
-}
-
-void Builder::item(Item item) {
-    if (in_value_) {
-        if (joins_) out += ' ';
-        string_of(item);
-        joins_ = true;
-        return;
-    }
-    joins_ = false;
-    switch (item.kind) {
-        case StepKind::element:
-            close_tag();
-            check_room(item.index == none ? document_->source.size() : document_->end[item.index] - document_->start[item.index]);
-            if (item.index == none) copy_document(*document_, scopes_, in_force_, out);
-            else copy_element(*document_, scopes_, item.index, in_force_, out);
-            break;
-        case StepKind::attribute: attribute_item(item.index); break;
-        case StepKind::text: characters(document_->value(document_->text[item.index])); break;
-    }
-}
-
-void Builder::value(const Shape& shape) {
-    if (joins_) {
-        if (!in_value_) close_tag();
-        out += ' ';
-    }
-    value_piece(shape);
-    joins_ = true;
-}
-
-void Builder::value_piece(const Shape& shape) {
-    switch (shape.kind) {
-        case ShapeKind::value: characters(all_->view(shape.text)); break;
-        case ShapeKind::items: {
-            ready();
-            Item found;
-            if (!evaluator.first(shape.paths, variables_, found)) break;
-            delivered_any_ = true;
-            string_of(found);
-            break;
-        }
-        case ShapeKind::name_of: {
-            ready();
-            Item found;
-            if (!evaluator.first(shape.paths, variables_, found)) break;
-            delivered_any_ = true;
-            if (found.index == none || found.kind == StepKind::text) break;
-            characters(found.kind == StepKind::element ? element_qname(*document_, found.index) : attribute_qname(*document_, found.index));
-            break;
-        }
-        case ShapeKind::count: {
-            ready();
-            if (pool_used_ == pool_.size()) pool_.emplace_back();
-            std::vector<Item>& found = pool_[pool_used_];
-            evaluator.select(shape.paths, variables_, found);
-            if (!found.empty()) delivered_any_ = true;
-            char digits[24];
-            auto end = std::to_chars(digits, digits + sizeof digits, found.size()).ptr;
-            characters({digits, static_cast<size_t>(end - digits)});
-            break;
-        }
-        default:                         // string(), concat(): of each argument
-            all_->each_shape(shape.first, [&](uint32_t, const Shape& argument) { value_piece(argument); });
-    }
-}
-
-void Builder::characters(std::string_view text) {
-    if (text.empty()) return;
-    check_room(text.size());
-    if (in_value_) {
-        append_escaped_attribute(text, out);
-    } else {
-        close_tag();
-        append_escaped_text(text, out);
-    }
-}
-
-void Builder::string_of(Item item) {
-    const Document& d = *document_;
-    if (item.kind == StepKind::attribute) {
-        characters(d.value(d.attribute_value[item.index]));
-    } else if (item.kind == StepKind::text) {
-        characters(d.value(d.text[item.index]));
-    } else {
-        auto text = item.index == none ? 0 : d.text_begin[item.index];
-        auto end = item.index == none ? static_cast<uint32_t>(d.text.size()) : d.text_end[item.index];
-        for (; text < end; ++text) characters(d.value(d.text[text]));
-    }
 }
 
 }  // namespace treecast

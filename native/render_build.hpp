@@ -1,6 +1,6 @@
 // A plan and a document -> bytes. Private to the Renderer.
 //
-// How it works. Shapes are walked once, and what they stand for goes straight to the end of one buffer. A start tag stays open
+// How it works. The program is walked once, and what it stands for goes straight to the end of one buffer. A start tag stays open
 // until something other than an attribute comes, so that attribute items of the content still find their place in it. Whether
 // the item before was a value is kept beside: two values in a row get a space between (XQuery 3.9.1.3). Namespaces in force
 // are a stack; an element declares what it needs and has not got.
@@ -32,7 +32,7 @@ class Builder {
 public:
     using Item = Evaluator::Item;
 
-    Builder(const RenderLimits& limits, bool share) : limits_(limits), share_(share) {}
+    Builder(const RenderLimits& limits, bool share, PathNames& names) : limits_(limits), share_(share), names_(names) {}
 
     void begin(const Document& document);
     void forget_keys();                  // numbers of keys have changed their meaning
@@ -65,50 +65,65 @@ private:
     };
 
     // render_build.cpp
-    void shape(uint32_t index);
-    void content(uint32_t first);
-    void element(uint32_t index, const Shape& shape);
-    void open_tag(const Shape& shape, const PartPlan& part);
-    void tag_attribute(uint32_t index, const Shape& attribute);
+    void run(uint32_t at);
+    void run_all(uint32_t at, uint32_t end) {
+        for (; at < end; at = plan_->ops[at].end) run(at);
+    }
+    void content(uint32_t at, uint32_t end);
+    void element(uint32_t at);
+    void element_itself(uint32_t at);
+    uint32_t open_tag(uint32_t at);
+    void tag_attribute(uint32_t at);
     void close_tag() {
         if (!tag_open_) return;
         out += '>';
         tag_open_ = false;
     }
-    void computed_attribute(const Shape& shape);
-    void attribute_item(uint32_t attribute);
-    void open_attribute(std::string_view prefix, std::string_view local, std::string_view uri);
-    std::string_view prefix_for(std::string_view prefix, std::string_view uri);
-    bool takes_prefix(std::string_view prefix) const;
-    void refuse_attribute(const char* message, const char* hint) const;
     void declare(std::string_view prefix, std::string_view uri);
     void bind(std::string_view prefix, std::string_view uri, bool of_item);
-    void items(const Shape& shape);
-    void item(Item item);
-    void value(const Shape& shape);
-    void value_piece(const Shape& shape);
-    void characters(std::string_view text);
-    void string_of(Item item);
-    bool reuse(const PartPlan& part, uint64_t& hash);
-    void key_words(const PartPlan& part);
+    void key_words(const Op& op);
+    bool reuse(const Op& op, uint64_t& hash);
     void ready();
     void check_room(uint64_t bytes) const {
         if (out.size() + bytes > end_max_) refuse_size();
     }
 
+    // render_items.cpp
+    void computed_attribute(uint32_t at);
+    void attribute_item(uint32_t attribute);
+    void open_attribute(std::string_view prefix, std::string_view local, std::string_view uri);
+    std::string_view prefix_for(std::string_view prefix, std::string_view uri);
+    bool takes_prefix(std::string_view prefix) const;
+    [[noreturn]] void refuse_attribute(const char* message, const char* hint) const;
+    void items(const Op& op);
+    void item(Item item);
+    void value(uint32_t at);
+    void value_piece(uint32_t at);
+    bool first_of(const Op& op, Item& found);
+    void escaped(std::string_view text);
+    void characters(std::string_view text);
+    void string_of(Item item);
+    // Calls visit(item) for what a direct path leads to, in document order, until it returns true.
+    template <class Visit> bool walk(const DirectStep* step, const DirectStep* end, Item from, Visit&& visit);
+    template <class Visit> bool walk_path(const Op& op, Visit&& visit);
+    Item start_of(const Op& op) const {
+        uint32_t variable = plan_->steps[op.first].name;
+        return variable == no_entry ? Item{} : variables_[variable];
+    }
+
     // render_clauses.cpp
-    void flwr(uint32_t index, const Shape& shape);
-    Tuples tuples(const Shape& shape, const PartPlan& part);
-    void bind_clauses(uint32_t clause, uint32_t first);
-    void emit_tuple(uint32_t first);
-    void sort_tuples(uint32_t clauses, size_t begin, uint32_t width);
-    void set_variables(uint32_t clauses, const Item* tuple);
+    void flwr(uint32_t at);
+    Tuples tuples(const Op& op);
+    void bind_clauses(uint32_t clause, const Op& op);
+    void sort_tuples(const Op& op, size_t begin);
+    void set_variables(const Op& op, const Item* tuple);
     SortKey sort_key(const Clause& clause);
     int compare(const SortKey& a, const SortKey& b) const;
     void count_binding(uint64_t items);
 
     const RenderLimits limits_;
     const bool share_;
+    PathNames& names_;
     const Document* document_ = nullptr;
     Scopes scopes_;
 
@@ -129,8 +144,8 @@ private:
     bool joins_ = false;                 // the item before was a value
     bool in_value_ = false;              // of an attribute
     uint32_t elements_ = 0;              // constructors round it
-    Slice source_;                       // of the query: where attributes come from
-    uint32_t open_shape_ = no_entry;     // the element whose tag is open
+    const Op* source_op_ = nullptr;      // where attributes come from
+    uint32_t open_shape_ = no_entry;     // of the element whose tag is open
     size_t open_force_ = 0;              // what was in force before it
     struct Attribute {
         std::string_view local, uri;

@@ -10,44 +10,43 @@ namespace {
 constexpr size_t kept_items_max = 1u << 21;      // 16 MiB
 }
 
-void Builder::flwr(uint32_t index, const Shape& shape) {
-    const PartPlan& part = plan_->parts[index];
+void Builder::flwr(uint32_t at) {
+    const Op& op = plan_->ops[at];
     size_t stack = stack_.size();
-    Tuples found = tuples(shape, part);
-    if (found.count && part.each) bound_any_ = true;
+    Tuples found = tuples(op);
+    if (found.count && op.binds) bound_any_ = true;
     for (size_t i = 0; i < found.count; ++i) {
         // What is made meanwhile may move both arrays.
-        set_variables(shape.clauses, (found.kept ? kept_ : stack_).data() + found.begin + i * part.width);
-        this->shape(shape.first);
+        set_variables(op, (found.kept ? kept_ : stack_).data() + found.begin + i * op.count);
+        run(at + 1);
     }
     stack_.resize(stack);
 }
 
-Builder::Tuples Builder::tuples(const Shape& shape, const PartPlan& part) {
-    bool shared = share_ && part.clauses_key != no_entry;
+Builder::Tuples Builder::tuples(const Op& op) {
+    bool shared = share_ && op.key != no_entry;
     uint64_t hash = 0;
     if (shared) {
-        words_.assign({part.clauses_key});
+        words_.assign(1, op.key);
         if (const Memo::Made* made = bound_.find(words_, hash)) return {true, made->begin, made->size};
     }
     ready();
     ++bound;
     size_t begin = stack_.size();
     tuples_ = 0;
-    bind_clauses(shape.clauses, shape.clauses);
+    bind_clauses(all_->shape(op.shape).clauses, op);
     size_t count = tuples_;
-    sort_tuples(shape.clauses, begin, part.width);
-    if (!shared || kept_.size() + count * part.width > kept_items_max) return {false, begin, count};
-    Memo::Made made{kept_.size(), count};
+    sort_tuples(op, begin);
+    if (!shared || kept_.size() + count * op.count > kept_items_max) return {false, begin, count};
+    Memo::Made made{kept_.size(), count, 0};
     kept_.insert(kept_.end(), stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
     stack_.resize(begin);
-    words_.assign({part.clauses_key});
     bound_.keep(words_, hash, made);
     return {true, made.begin, made.size};
 }
 
-// Depth first through the clauses from this one on; `first` is where they begin.
-void Builder::bind_clauses(uint32_t at, uint32_t first) {
+// Depth first through the clauses from this one on.
+void Builder::bind_clauses(uint32_t at, const Op& op) {
     while (at != no_entry) {
         const Clause& clause = all_->clause(at);
         if (clause.kind == ClauseKind::where && !evaluator.holds(clause.condition, variables_)) return;
@@ -55,7 +54,8 @@ void Builder::bind_clauses(uint32_t at, uint32_t first) {
         at = clause.next;
     }
     if (at == no_entry) {
-        emit_tuple(first);
+        ++tuples_;
+        for (uint32_t i = 0; i < op.count; ++i) stack_.push_back(variables_[plan_->variables[op.first + i]]);
         return;
     }
     const Clause& clause = all_->clause(at);
@@ -65,22 +65,13 @@ void Builder::bind_clauses(uint32_t at, uint32_t first) {
     count_binding(pool_[level].size());
     for (size_t i = 0; i < pool_[level].size(); ++i) {
         variables_[clause.variable] = pool_[level][i];
-        bind_clauses(clause.next, first);
+        bind_clauses(clause.next, op);
     }
     --pool_used_;
 }
 
-void Builder::emit_tuple(uint32_t first) {
-    ++tuples_;
-    all_->each_clause(first, [&](uint32_t, const Clause& clause) {
-        if (clause.kind == ClauseKind::each && clause.variable != no_entry) stack_.push_back(variables_[clause.variable]);
-    });
-}
-
-void Builder::set_variables(uint32_t clauses, const Item* tuple) {
-    all_->each_clause(clauses, [&](uint32_t, const Clause& clause) {
-        if (clause.kind == ClauseKind::each && clause.variable != no_entry) variables_[clause.variable] = *tuple++;
-    });
+void Builder::set_variables(const Op& op, const Item* tuple) {
+    for (uint32_t i = 0; i < op.count; ++i) variables_[plan_->variables[op.first + i]] = tuple[i];
 }
 
 void Builder::count_binding(uint64_t items) {
@@ -95,14 +86,15 @@ void Builder::count_binding(uint64_t items) {
 
 // --- order by
 
-void Builder::sort_tuples(uint32_t clauses, size_t begin, uint32_t width) {
+void Builder::sort_tuples(const Op& op, size_t begin) {
+    uint32_t clauses = all_->shape(op.shape).clauses, width = op.count;
     size_t keys_each = 0;
     all_->each_clause(clauses, [&](uint32_t, const Clause& clause) { keys_each += clause.kind == ClauseKind::order; });
     if (!keys_each || !width || tuples_ < 2) return;
     std::vector<SortKey> keys;
     keys.reserve(keys_each * tuples_);
     for (size_t i = 0; i < tuples_; ++i) {
-        set_variables(clauses, stack_.data() + begin + i * width);
+        set_variables(op, stack_.data() + begin + i * width);
         all_->each_clause(clauses, [&](uint32_t, const Clause& clause) {
             if (clause.kind == ClauseKind::order) keys.push_back(sort_key(clause));
         });

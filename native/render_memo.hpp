@@ -9,7 +9,8 @@
 
 namespace treecast {
 
-// Words -> a range of something that the owner keeps. Forgets everything at once; past `entries_max` it keeps nothing new.
+// Words -> a range of something that the owner keeps. Forgets everything at once, at no cost; past `entries_max` it keeps
+// nothing new.
 class Memo {
 public:
     struct Made {
@@ -19,21 +20,29 @@ public:
 
     const Made* find(std::span<const uint64_t> words, uint64_t& hash) const {
         hash = hash_of(words);
-        uint32_t found = slots_.find(hash, [&](uint32_t other) { return same(other, words); });
-        return found == IdSlots::empty ? nullptr : &entries_[found].made;
+        for (size_t at = hash & mask(); slots_[at].stamp == stamp_; at = (at + 1) & mask())
+            if (same(slots_[at].entry, hash, words)) return &entries_[slots_[at].entry].made;
+        return nullptr;
     }
     void keep(std::span<const uint64_t> words, uint64_t hash, Made made) {
         if (entries_.size() >= entries_max) return;
         auto number = static_cast<uint32_t>(entries_.size());
         entries_.push_back({hash, static_cast<uint32_t>(words_.size()), static_cast<uint32_t>(words.size()), made});
         words_.insert(words_.end(), words.begin(), words.end());
-        slots_.add(hash, number, [&](uint32_t earlier) { return entries_[earlier].hash; });
+        if (entries_.size() * 2 > slots_.size()) {
+            slots_.assign(slots_.size() * 2, Slot());
+            for (uint32_t earlier = 0; earlier < number; ++earlier) place(earlier);
+        }
+        place(number);
     }
     void clear() {
         if (entries_.empty()) return;
         entries_.clear();
         words_.clear();
-        slots_.reset();
+        if (++stamp_ == 0) {
+            slots_.assign(slots_.size(), Slot());
+            stamp_ = 1;
+        }
     }
 
 private:
@@ -49,17 +58,28 @@ private:
         for (uint64_t word : words) hash = hash_words(seeds, hash, word);
         return hash;
     }
-    bool same(uint32_t number, std::span<const uint64_t> words) const {
+    bool same(uint32_t number, uint64_t hash, std::span<const uint64_t> words) const {
         const Entry& entry = entries_[number];
-        if (entry.count != words.size()) return false;
+        if (entry.hash != hash || entry.count != words.size()) return false;
         for (size_t i = 0; i < words.size(); ++i)
             if (words_[entry.words + i] != words[i]) return false;
         return true;
     }
 
+    size_t mask() const { return slots_.size() - 1; }
+    void place(uint32_t number) {
+        size_t at = entries_[number].hash & mask();
+        while (slots_[at].stamp == stamp_) at = (at + 1) & mask();
+        slots_[at] = {stamp_, number};
+    }
+
+    struct Slot {
+        uint32_t stamp = 0, entry = 0;
+    };
     std::vector<Entry> entries_;
     std::vector<uint64_t> words_;
-    IdSlots slots_;
+    std::vector<Slot> slots_ = std::vector<Slot>(64);
+    uint32_t stamp_ = 1;
 };
 
 }  // namespace treecast

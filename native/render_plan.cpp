@@ -1,157 +1,200 @@
+// Transformation -> Plan.
 #include "render_plan.hpp"
 
 #include "escape.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace treecast {
 
 namespace {
 
 constexpr size_t key_bytes_max = 4096;           // longer ones are not shared
-constexpr uint64_t keys_bytes_max = 64ull << 20;
 
 class Planner {
 public:
-    Planner(Plan& plan, Keys& keys) : plan_(plan), all_(plan.transformation), keys_(keys) {}
+    Planner(Plan& plan, Keys& keys, PathNames& names)
+        : plan_(plan), all_(plan.transformation), query_(plan.transformation.query()), keys_(keys), names_(names) {}
 
-    void plan_built() {
-        part(all_.root());
-        auto once = [](std::vector<uint32_t>& entries) {
-            std::sort(entries.begin(), entries.end());
-            entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
-        };
-        once(plan_.paths);
-        once(plan_.conditions);
+    void plan() {
+        shape(all_.root());
+        for (auto* entries : {&plan_.paths, &plan_.conditions}) {
+            std::sort(entries->begin(), entries->end());
+            entries->erase(std::unique(entries->begin(), entries->end()), entries->end());
+        }
     }
 
 private:
-    PartPlan& at(uint32_t index) {
-        if (index >= plan_.parts.size()) plan_.parts.resize(index + 1);
-        return plan_.parts[index];
-    }
-
-    void parts(uint32_t first) {
-        all_.each_shape(first, [&](uint32_t index, const Shape&) { part(index); });
-    }
-
-    void part(uint32_t index) {
-        if (index == no_entry) return;
-        const Shape& shape = all_.shape(index);
-        if (std::exchange(at(index).planned, true)) return;
-        if (shape.paths != no_entry) plan_.paths.push_back(shape.paths);
-        if (shape.condition != no_entry) plan_.conditions.push_back(shape.condition);
-        switch (shape.kind) {
-            case ShapeKind::text: at(index).opening = escaped(all_.view(shape.text), false); break;
-            case ShapeKind::element: element(index, shape); break;
-            case ShapeKind::flwr: flwr(index, shape); break;
-            case ShapeKind::choice:
-                part(shape.first);
-                part(shape.other);
-                return;
-            case ShapeKind::attribute:
-                at(index).opening = attribute_name(shape.name);
-                break;
-            default: break;
+    // What is added until it goes away is in the op.
+    class Opened {
+    public:
+        Opened(Planner& planner, OpKind kind, uint32_t shape) : planner_(planner), at_(planner.plan_.ops.size()) {
+            planner.plan_.ops.push_back({});
+            op().kind = kind;
+            op().shape = shape;
         }
-        parts(shape.first);
+        ~Opened() { op().end = static_cast<uint32_t>(planner_.plan_.ops.size()); }
+        Opened(const Opened&) = delete;
+        Opened& operator=(const Opened&) = delete;
+        Op& op() { return planner_.plan_.ops[at_]; }     // moves when others are added
+
+    private:
+        Planner& planner_;
+        size_t at_;
+    };
+
+    void shapes(uint32_t first) {
+        all_.each_shape(first, [&](uint32_t index, const Shape&) { shape(index); });
     }
+
+    void shape(uint32_t index) {
+        const Shape& shape = all_.shape(index);
+        switch (shape.kind) {
+            case ShapeKind::enclosed:
+            case ShapeKind::sequence: {
+                Opened opened(*this, OpKind::sequence, index);
+                shapes(shape.first);
+                break;
+            }
+            case ShapeKind::flwr: flwr(index, shape); break;
+            case ShapeKind::element: element(index, shape); break;
+            case ShapeKind::attribute: {
+                Opened opened(*this, OpKind::attribute, index);
+                value_parts(shape.first);
+                break;
+            }
+            case ShapeKind::text: Opened(*this, OpKind::text, index).op().literal = escaped(all_.view(shape.text)); break;
+            case ShapeKind::comment:
+            case ShapeKind::instruction: markup(index, shape); break;
+            case ShapeKind::choice: {
+                Opened opened(*this, OpKind::choice, index);
+                opened.op().entry = shape.condition;
+                plan_.conditions.push_back(shape.condition);
+                this->shape(shape.first);
+                this->shape(shape.other);
+                break;
+            }
+            case ShapeKind::items: {
+                Opened opened(*this, OpKind::items, index);
+                paths(opened.op(), shape.paths);
+                break;
+            }
+            default: value(index, shape);
+        }
+    }
+
+    // A literal or a function; of paths, in functions, the first item's string.
+    void value(uint32_t index, const Shape& shape) {
+        OpKind kind = shape.kind == ShapeKind::value     ? OpKind::value
+                      : shape.kind == ShapeKind::items   ? OpKind::string_of
+                      : shape.kind == ShapeKind::count   ? OpKind::count
+                      : shape.kind == ShapeKind::name_of ? OpKind::name_of
+                                                         : OpKind::joined;
+        Opened opened(*this, kind, index);
+        if (kind == OpKind::value) opened.op().literal = escaped(all_.view(shape.text));
+        if (shape.paths != no_entry) paths(opened.op(), shape.paths);
+        all_.each_shape(shape.first, [&](uint32_t argument, const Shape& given) { value(argument, given); });
+    }
+
+    void markup(uint32_t index, const Shape& shape) {
+        bool comment = shape.kind == ShapeKind::comment;
+        size_t begin = plan_.storage.size();
+        ((plan_.storage += comment ? "<!--" : "<?") += all_.view(shape.text)) += comment ? "-->" : "?>";
+        Opened(*this, OpKind::markup, index).op().literal = since(begin);
+    }
+
+    // -- literals
 
     Slice since(size_t begin) const {
-        return {static_cast<uint32_t>(begin), static_cast<uint32_t>(plan_.literals.size() - begin)};
+        return {static_cast<uint32_t>(begin), static_cast<uint32_t>(plan_.storage.size() - begin)};
     }
-    Slice escaped(std::string_view text, bool in_attribute) {
-        size_t begin = plan_.literals.size();
-        if (in_attribute) append_escaped_attribute(text, plan_.literals);
-        else append_escaped_text(text, plan_.literals);
+    Slice escaped(std::string_view text) {
+        size_t begin = plan_.storage.size();
+        if (in_value_) append_escaped_attribute(text, plan_.storage);
+        else append_escaped_text(text, plan_.storage);
         return since(begin);
     }
     void name(const Name& name) {
-        if (name.prefix.size) (plan_.literals += all_.view(name.prefix)) += ':';
-        plan_.literals += all_.view(name.local);
+        if (name.prefix.size) (plan_.storage += all_.view(name.prefix)) += ':';
+        plan_.storage += all_.view(name.local);
     }
-    Slice attribute_name(const Name& of) {
-        size_t begin = plan_.literals.size();
-        plan_.literals += ' ';
-        name(of);
-        plan_.literals += "=\"";
-        return since(begin);
-    }
+
+    // -- constructors
 
     void element(uint32_t index, const Shape& shape) {
-        size_t begin = plan_.literals.size();
-        plan_.literals += '<';
+        Opened opened(*this, OpKind::element, index);
+        size_t begin = plan_.storage.size();
+        plan_.storage += '<';
         name(shape.name);
-        at(index).opening = since(begin);
-        begin = plan_.literals.size();
-        plan_.literals += "</";
-        name(shape.name);
-        plan_.literals += '>';
-        at(index).closing = since(begin);
+        opened.op().literal = since(begin);
         bool plain = !shape.name.prefix.size && !shape.name.uri.size && shape.declarations == no_entry;
-        all_.each_shape(shape.other, [&](uint32_t other, const Shape& attribute) {
-            plain = plain && !attribute.name.prefix.size;
-            attribute_of_tag(other, attribute);
-        });
-        at(index).plain = plain;
-        if (shape.first != no_entry || shape.other != no_entry) share(index, shape);
+        all_.each_shape(shape.other, [&](uint32_t, const Shape& attribute) { plain = plain && !attribute.name.prefix.size; });
+        opened.op().plain = plain;
+        if (shape.first != no_entry || shape.other != no_entry) share(opened.op(), index, shape);
+        all_.each_shape(shape.other, [&](uint32_t other, const Shape& attribute) { tag_attribute(other, attribute); });
+        shapes(shape.first);
     }
 
-    void attribute_of_tag(uint32_t index, const Shape& attribute) {
-        if (std::exchange(at(index).planned, true)) return;
+    void tag_attribute(uint32_t index, const Shape& attribute) {
+        Opened opened(*this, OpKind::tag_attribute, index);
         bool constant = true;
         all_.each_shape(attribute.first, [&](uint32_t, const Shape& part) { constant = constant && part.kind == ShapeKind::text; });
-        Slice opening = attribute_name(attribute.name);
+        size_t begin = plan_.storage.size();
+        plan_.storage += ' ';
+        name(attribute.name);
+        plan_.storage += "=\"";
         if (constant) {
             all_.each_shape(attribute.first, [&](uint32_t, const Shape& part) {
-                append_escaped_attribute(all_.view(part.text), plan_.literals);
+                append_escaped_attribute(all_.view(part.text), plan_.storage);
             });
-            plan_.literals += '"';
-            opening = since(opening.begin);
+            plan_.storage += '"';
         }
-        at(index).constant = constant;
-        at(index).opening = opening;
-        if (constant) return;
-        all_.each_shape(attribute.first, [&](uint32_t other, const Shape& part) {
-            if (part.kind == ShapeKind::text) at(other).opening = escaped(all_.view(part.text), true);
-            else this->part(other);
-        });
+        opened.op().literal = since(begin);
+        opened.op().constant = constant;
+        if (!constant) value_parts(attribute.first);
     }
 
-    void flwr(uint32_t index, const Shape& shape) {
-        uint32_t width = 0;
-        bool each = false;
-        all_.each_clause(shape.clauses, [&](uint32_t, const Clause& clause) {
-            if (clause.paths != no_entry) plan_.paths.push_back(clause.paths);
-            if (clause.condition != no_entry) plan_.conditions.push_back(clause.condition);
-            each = each || clause.kind == ClauseKind::each;
-            width += clause.kind == ClauseKind::each && clause.variable != no_entry;
-        });
-        at(index).each = each;
-        at(index).width = width;
-        plan_.binds = plan_.binds || each;
-        std::vector<uint32_t> order;
-        std::string key = clauses_key(shape.clauses, order);
-        if (order.size() == width && key.size() <= key_bytes_max) at(index).clauses_key = keys_.use(key);
+    void value_parts(uint32_t first) {
+        in_value_ = true;
+        shapes(first);
+        in_value_ = false;
     }
 
-    void share(uint32_t index, const Shape& shape) {
+    void share(Op& op, uint32_t index, const Shape& shape) {
         std::vector<uint32_t> order;
         std::string key("s");
         key += all_.shape_key(index, order);
         if (key.size() > key_bytes_max) return;
-        PartPlan& part = at(index);
-        part.key = keys_.use(key);
-        part.outer = static_cast<uint32_t>(plan_.outer.size());
+        op.key = keys_.use(key);
+        op.first = static_cast<uint32_t>(plan_.variables.size());
         for (uint32_t variable : order)
-            if (shape.variables >> variable & 1) plan_.outer.push_back(variable);
-        part.outer_end = static_cast<uint32_t>(plan_.outer.size());
+            if (shape.variables >> variable & 1) plan_.variables.push_back(variable);
+        op.count = static_cast<uint32_t>(plan_.variables.size()) - op.first;
+    }
+
+    // -- clauses
+
+    void flwr(uint32_t index, const Shape& shape) {
+        Opened opened(*this, OpKind::flwr, index);
+        Op& op = opened.op();
+        op.first = static_cast<uint32_t>(plan_.variables.size());
+        all_.each_clause(shape.clauses, [&](uint32_t, const Clause& clause) {
+            if (clause.paths != no_entry) plan_.paths.push_back(clause.paths);
+            if (clause.condition != no_entry) plan_.conditions.push_back(clause.condition);
+            if (clause.kind != ClauseKind::each) return;
+            op.binds = plan_.binds = true;
+            if (clause.variable != no_entry) plan_.variables.push_back(clause.variable);
+        });
+        op.count = static_cast<uint32_t>(plan_.variables.size()) - op.first;
+        std::vector<uint32_t> order;
+        std::string key = clauses_key(shape.clauses, order);
+        if (order.size() == op.count && key.size() <= key_bytes_max) op.key = keys_.use(key);
+        this->shape(shape.first);
     }
 
     // `order` gets the variables that the clauses bind and mention, in this order.
     std::string clauses_key(uint32_t first, std::vector<uint32_t>& order) {
-        std::string key = "c";
+        std::string key("c");
         all_.each_clause(first, [&](uint32_t, const Clause& clause) {
             switch (clause.kind) {
                 case ClauseKind::each:
@@ -173,131 +216,85 @@ private:
     }
 
     void condition_key(uint32_t index, std::vector<uint32_t>& order, std::string& key) {
-        const Query& query = all_.query();
-        const Expr& expr = query.expr(index);
+        const Expr& expr = query_.expr(index);
         key += static_cast<char>('A' + static_cast<int>(expr.kind));
         switch (expr.kind) {
             case ExprKind::conjunction:
             case ExprKind::disjunction:
             case ExprKind::negation:
                 key += '(';
-                query.each_expr(expr.first, [&](uint32_t operand, const Expr&) { condition_key(operand, order, key); });
+                query_.each_expr(expr.first, [&](uint32_t operand, const Expr&) { condition_key(operand, order, key); });
                 key += ')';
                 break;
             default:
                 key += all_.paths_key(expr.first, order);
                 if (expr.value == no_entry) break;
-                const Value& value = query.value(expr.value);
+                const Value& value = query_.value(expr.value);
                 key += static_cast<char>('0' + static_cast<int>(expr.relation));
                 if (value.is_number) key += value.negative ? "-n" : "n";
-                ((key += std::to_string(value.text.size)) += ':') += query.view(value.text);
+                ((key += std::to_string(value.text.size)) += ':') += query_.view(value.text);
         }
+    }
+
+    // -- paths
+
+    void paths(Op& op, uint32_t first) {
+        op.entry = first;
+        if (!direct(op, query_.path(first))) plan_.paths.push_back(first);
+    }
+
+    // Down by name, without predicates: nothing that the evaluator would do better.
+    bool direct(Op& op, const PathEntry& path) {
+        if (path.next != no_entry) return false;
+        for (uint32_t at = path.first; at != no_entry; at = query_.step(at).next) {
+            const Step& step = query_.step(at);
+            bool down = step.axis == Axis::child || (step.axis == Axis::attribute && step.kind == StepKind::attribute);
+            if (!down || step.gap || step.predicates != no_entry) return false;
+            if (step.kind != StepKind::text && step.test != Test::any && step.test != Test::name) return false;
+        }
+        op.first = static_cast<uint32_t>(plan_.steps.size());
+        plan_.steps.push_back({path.variable, StepKind::element, false});
+        query_.each_step(path.first, [&](uint32_t, const Step& step) {
+            bool any = step.kind == StepKind::text || step.test == Test::any;
+            plan_.steps.push_back({any ? no_entry : names_.number(query_.uri(step), query_.view(step.local)), step.kind, any});
+        });
+        op.count = static_cast<uint32_t>(plan_.steps.size()) - op.first - 1;
+        return true;
     }
 
     Plan& plan_;
     const Transformation& all_;
+    const Query& query_;
     Keys& keys_;
+    PathNames& names_;
+    bool in_value_ = false;
 };
-
-uint64_t hash_of(std::string_view text, const Settings& settings) {
-    uint64_t hash = hash_bytes(text, settings.deliver * 2u + settings.ordered);
-    for (const auto& [prefix, uri] : settings.bindings) hash = hash_bytes(uri, hash_bytes(prefix, hash));
-    return hash;
-}
 
 }  // namespace
 
-uint32_t Keys::use(std::string_view key) {
-    uint64_t hash = hash_bytes(key);
-    uint32_t found = slots_.find(hash, [&](uint32_t other) { return keys_[other] == key; });
-    if (found == IdSlots::empty) {
-        found = size();
-        keys_.push_back(strings_.keep(key));
-        uses_.push_back(0);
-        slots_.add(hash, found, [&](uint32_t earlier) { return hash_bytes(keys_[earlier]); });
-    }
-    ++uses_[found];
-    return found;
-}
-
-void Keys::clear() {
-    strings_.reset();
-    keys_.clear();
-    uses_.clear();
-    slots_.reset();
-}
-
-std::unique_ptr<Plan> make_plan(std::string_view text, const Settings& settings, Keys& keys) {
+std::unique_ptr<Plan> make_plan(std::string_view text, const Settings& settings, Keys& keys, PathNames& names) {
     auto plan = std::make_unique<Plan>();
-    plan->text = text;
+    plan->storage = text;
+    plan->text_size = static_cast<uint32_t>(text.size());
     plan->settings = settings;
-    std::string key;
+    std::string key(1, 'd');
     if (is_transformation(text)) {
         parse_transformation(text, settings.bindings, plan->transformation);
         plan->is = plan->transformation.is_list() ? Plan::Is::list : Plan::Is::built;
-        (key = "t") += plan->transformation.key();
-    } else if (settings.deliver == 0) {
-        key = "d";
-    } else {
+        key[0] = 't';
+        key += plan->transformation.key();
+    } else if (settings.deliver) {
         parse_query(text, settings.bindings, plan->query);
         plan->is = Plan::Is::elements;
-        (key = settings.ordered ? "o" : "q") += plan->query.key();
+        key[0] = settings.ordered ? 'o' : 'q';
+        key += plan->query.key();
     }
     plan->key = keys.use(key);
-    if (plan->is == Plan::Is::built) Planner(*plan, keys).plan_built();
-    constexpr uint64_t tree_bytes_per_byte = 16;         // entries of a Query, by the text they came from
-    plan->bytes = sizeof(Plan) + text.size() * (2 + tree_bytes_per_byte) + plan->parts.size() * (sizeof(PartPlan) + sizeof(Shape)) +
-                  plan->literals.size();
+    if (plan->is == Plan::Is::built) Planner(*plan, keys, names).plan();
+    constexpr uint64_t tree_bytes_per_byte = 24;         // entries of the syntax tree, by the text they came from
+    plan->bytes = sizeof(Plan) + text.size() * tree_bytes_per_byte + plan->storage.capacity() + plan->ops.capacity() * sizeof(Op) +
+                  plan->steps.capacity() * sizeof(DirectStep);
     return plan;
-}
-
-const Plan& PlanCache::find(std::string_view text, const Settings& settings) {
-    uint64_t hash = hash_of(text, settings);
-    if (Plan* found = look_up(young_, hash, text, settings)) return *found;
-    if (keys_.bytes() > keys_bytes_max) {
-        drop(young_);
-        drop(old_);
-        keys_.clear();
-        ++generation_;
-    }
-    auto [first, last] = old_.plans.equal_range(hash);
-    for (; first != last; ++first) {
-        if (first->second->text != text || !(first->second->settings == settings)) continue;
-        std::unique_ptr<Plan> plan = std::move(first->second);
-        old_.plans.erase(first);
-        old_.bytes -= plan->bytes;
-        return keep(hash, std::move(plan));
-    }
-    ++parsed_;
-    return keep(hash, make_plan(text, settings, keys_));
-}
-
-Plan* PlanCache::look_up(Generation& generation, uint64_t hash, std::string_view text, const Settings& settings) {
-    auto [first, last] = generation.plans.equal_range(hash);
-    for (; first != last; ++first)
-        if (first->second->text == text && first->second->settings == settings) return first->second.get();
-    return nullptr;
-}
-
-const Plan& PlanCache::keep(uint64_t hash, std::unique_ptr<Plan> plan) {
-    if (young_.bytes + plan->bytes > bytes_max_ / 2) {
-        drop(old_);
-        std::swap(young_, old_);
-    }
-    young_.bytes += plan->bytes;
-    return *young_.plans.emplace(hash, std::move(plan))->second;
-}
-
-void PlanCache::drop(Generation& generation) {
-    for (const auto& [hash, plan] : generation.plans) {
-        keys_.leave(plan->key);
-        for (const PartPlan& part : plan->parts) {
-            if (part.key != no_entry) keys_.leave(part.key);
-            if (part.clauses_key != no_entry) keys_.leave(part.clauses_key);
-        }
-    }
-    generation.plans.clear();
-    generation.bytes = 0;
 }
 
 }  // namespace treecast

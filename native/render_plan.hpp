@@ -1,4 +1,9 @@
 // Subscriptions as the Renderer knows them: read once, with everything worked out that no document changes.
+//
+// A transformation becomes a flat program: the shapes in the order in which they are written, each followed by what is in it.
+// Literals are escaped, tags spelt. Paths that only go down by name are steps that the Builder walks itself; all others
+// are the evaluator's. PERF: a document meets many plans, each a few times, so what counts is how much memory a plan touches
+// (bench/rendering.py).
 #pragma once
 
 #include "seeded_hash.hpp"
@@ -9,12 +14,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace treecast {
 
-// Keys as numbers, and how many plans use each.
+// Strings as numbers, and how many plans use each.
 class Keys {
 public:
     uint32_t use(std::string_view key);
@@ -31,40 +36,95 @@ private:
     IdSlots slots_;
 };
 
-// What is known of one Shape of a transformation. Slices are of Plan::literals, ranges of Plan::outer.
-struct PartPlan {
-    uint32_t key = no_entry;              // element: shared with the same shape of other plans
-    uint32_t outer = 0, outer_end = 0;    // the variables that go with the key, in its order
-    uint32_t clauses_key = no_entry;      // flwr that depends on no variable around it: of what it binds
-    uint32_t width = 0;                   // flwr: variables it binds
-    bool each = false;                    // flwr: it binds something, be it the document
-    bool plain = false;                   // element: neither it nor its attributes have namespaces, and it declares none
-    bool constant = false;                // attribute of a start tag: `opening` is all of it
-    bool planned = false;                 // what a let holds may stand in several places
-    Slice opening;                        // element: <name; attribute: ` name="` or all of it; text: itself, escaped
-    Slice closing;                        // element: </name>
+// The expanded names in direct paths, numbered for all plans, so that a document resolves each once.
+class PathNames {
+public:
+    uint32_t number(std::string_view uri, std::string_view local) { return table_.intern(uri, local); }
+    void begin(const NameTable& names);
+    // The document's number of the name, `none` where it has none.
+    uint32_t resolve(uint32_t number) {
+        if (number >= resolved_.size()) resolved_.resize(table_.size());
+        Resolved& known = resolved_[number];
+        if (known.stamp != stamp_) known = {stamp_, names_->find(table_.uri(number), table_.local(number))};
+        return known.name;
+    }
+    uint64_t bytes() const { return table_.bytes(); }
+    void clear();
+
+private:
+    struct Resolved {
+        uint64_t stamp = 0;
+        uint32_t name = none;
+    };
+    NameTable table_;
+    const NameTable* names_ = nullptr;
+    uint64_t generation_ = 0, names_known_ = 0, stamp_ = 0;
+    std::vector<Resolved> resolved_;
+};
+
+enum class OpKind : uint8_t {
+    sequence,       // what is in it, one after the other
+    element,        // a constructor: first the attributes of its tag
+    tag_attribute,
+    attribute,      // computed
+    text,           // of a constructor
+    markup,         // a comment or an instruction
+    value,          // a literal
+    items,          // what paths select
+    string_of,      // of paths: the first item
+    count,
+    name_of,
+    joined,         // string(), concat(): one value of what is in it
+    choice,
+    flwr,
+};
+
+// Slices are of Plan::storage.
+struct Op {
+    OpKind kind = OpKind::sequence;
+    bool plain = false;              // element: neither it nor its attributes have namespaces, and it declares none
+    bool constant = false;           // tag_attribute: `literal` is all of it
+    bool binds = false;              // flwr: it has a `for`
+    uint32_t end = 0;                // behind what is in it
+    uint32_t shape = no_entry;
+    Slice literal;                   // escaped: <name; ` name="`, or all of it; text, markup and values
+    uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice
+    uint32_t key = no_entry;         // element: shared with the same shape of others. flwr that depends on no variable round it:
+                                     // of what it binds
+    uint32_t first = no_entry;       // element, flwr: its variables in Plan::variables. paths: where in Plan::steps, if direct
+    uint32_t count = 0;              // of these
+};
+
+// A step of a direct path: the children, attributes or child texts of that name. Before the first stands the variable.
+struct DirectStep {
+    uint32_t name = no_entry;        // PathNames; or the variable's number, no_entry: the document
+    StepKind kind = StepKind::element;
+    bool any = false;
 };
 
 struct Plan {
     enum class Is : uint8_t { document, elements, built, list };
     Is is = Is::document;
-    std::string text;
+    bool binds = false;              // built: there is a `for`, so that only bindings make a delivery
+    uint32_t key = no_entry;         // equal for plans that give equal payloads
+    uint32_t text_size = 0;
+    std::string storage;             // the text, then literals
     Settings settings;
-    uint32_t key = no_entry;              // equal for plans that give equal payloads
-    Query query;                          // elements
-    Transformation transformation;        // built, list
-    bool binds = false;                   // built: there is a `for`, so that only bindings make a delivery
-    std::vector<PartPlan> parts;          // by Shape
-    std::vector<uint32_t> outer;
-    std::vector<uint32_t> paths, conditions;   // entries that are asked for
-    std::string literals;
-    uint64_t bytes = 0;                   // of memory, roughly
+    std::vector<Op> ops;
+    std::vector<DirectStep> steps;
+    std::vector<uint32_t> variables;
+    Query query;                     // elements
+    Transformation transformation;   // built, list
+    std::vector<uint32_t> paths, conditions;   // that the evaluator is asked for
+    uint64_t hash = 0;
+    uint64_t bytes = 0;              // of memory, roughly
 
-    std::string_view literal(Slice slice) const { return {literals.data() + slice.begin, slice.size}; }
+    std::string_view text() const { return std::string_view(storage).substr(0, text_size); }
+    std::string_view literal(Slice slice) const { return {storage.data() + slice.begin, slice.size}; }
 };
 
 // Throws Failure where the text cannot be read.
-std::unique_ptr<Plan> make_plan(std::string_view text, const Settings& settings, Keys& keys);
+std::unique_ptr<Plan> make_plan(std::string_view text, const Settings& settings, Keys& keys, PathNames& names);
 
 // Plans by text and settings. Two generations: when the young one is full the old one is dropped, and what is asked for
 // becomes young again, so what is in use stays.
@@ -74,21 +134,40 @@ public:
     // The plan lives until the next call.
     const Plan& find(std::string_view text, const Settings& settings);
     const Keys& keys() const { return keys_; }
+    PathNames& names() { return names_; }
     uint64_t parsed() const { return parsed_; }
     // Numbers of keys change their meaning when this does.
     uint64_t generation() const { return generation_; }
 
 private:
-    struct Generation {
-        std::unordered_multimap<uint64_t, std::unique_ptr<Plan>> plans;
+    // Open addressing by hash; nothing is deleted but all at once, and plans that were taken out leave their slot behind.
+    class Generation {
+    public:
+        Generation() : slots_(64) {}
+        std::unique_ptr<Plan>* find(uint64_t hash, std::string_view text, const Settings& settings);
+        void add(std::unique_ptr<Plan> plan);
+        template <class Visit> void each(Visit&& visit) const {
+            for (const Slot& slot : slots_)
+                if (slot.plan) visit(*slot.plan);
+        }
         uint64_t bytes = 0;
+
+    private:
+        struct Slot {
+            uint64_t hash = 0;
+            bool used = false;
+            std::unique_ptr<Plan> plan;
+        };
+        void place(uint64_t hash, std::unique_ptr<Plan> plan);
+        std::vector<Slot> slots_;
+        size_t used_ = 0;
     };
-    static Plan* look_up(Generation& generation, uint64_t hash, std::string_view text, const Settings& settings);
-    const Plan& keep(uint64_t hash, std::unique_ptr<Plan> plan);
+    const Plan& keep(std::unique_ptr<Plan> plan);
     void drop(Generation& generation);
 
     const uint64_t bytes_max_;
     Keys keys_;
+    PathNames names_;
     Generation young_, old_;
     uint64_t parsed_ = 0, generation_ = 0;
 };

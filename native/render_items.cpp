@@ -1,0 +1,256 @@
+// Items and values into the output: paths walked, elements copied, strings escaped, attributes put into the open tag.
+#include "escape.hpp"
+#include "render_build.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace treecast {
+
+// --- direct paths
+
+template <class Visit>
+bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Visit&& visit) {
+    if (step == end) return visit(from);
+    if (from.kind != StepKind::element) return false;
+    const Document& d = *document_;
+    uint32_t context = from.index, name = step->any ? none : names_.resolve(step->name);
+    if (!step->any && name == none) return false;
+    auto last = static_cast<uint32_t>(context == none ? d.elements() : context + d.size[context]);
+    switch (step->kind) {
+        case StepKind::element:
+            for (uint32_t at = context == none ? 0 : context + 1; at < last; at += d.size[at])
+                if ((step->any || d.name[at] == name) && walk(step + 1, end, {StepKind::element, at}, visit)) return true;
+            return false;
+        case StepKind::attribute: {
+            if (context == none) return false;
+            auto behind = static_cast<uint32_t>(d.attribute_end(context));
+            for (uint32_t at = d.attribute_begin[context]; at < behind; ++at)
+                if ((step->any || d.attribute_name[at] == name) && visit(Item{StepKind::attribute, at})) return true;
+            return false;
+        }
+        case StepKind::text:
+            if (context == none) return false;
+            for (uint32_t at = d.text_begin[context]; at < d.text_end[context];) {
+                uint32_t parent = d.text_parent[at];
+                if (parent == context && visit(Item{StepKind::text, at})) return true;
+                // Of a text further down, all that its parent holds is further down too.
+                at = parent == context ? at + 1 : d.text_end[parent];
+            }
+            return false;
+    }
+    return false;
+}
+
+template <class Visit>
+bool Builder::walk_path(const Op& op, Visit&& visit) {
+    const DirectStep* steps = plan_->steps.data() + op.first + 1;
+    return walk(steps, steps + op.count, start_of(op), visit);
+}
+
+void Builder::items(const Op& op) {
+    source_op_ = &op;
+    if (op.first != no_entry) {
+        walk_path(op, [&](Item found) {
+            delivered_any_ = true;
+            item(found);
+            return false;
+        });
+        return;
+    }
+    ready();
+    if (pool_used_ == pool_.size()) pool_.emplace_back();
+    size_t at = pool_used_++;
+    evaluator.select(op.entry, variables_, pool_[at]);
+    if (!pool_[at].empty()) delivered_any_ = true;
+    for (const Item& found : pool_[at]) item(found);
+    --pool_used_;
+}
+
+bool Builder::first_of(const Op& op, Item& found) {
+    bool any;
+    if (op.first != no_entry) {
+        any = walk_path(op, [&](Item item) {
+            found = item;
+            return true;
+        });
+    } else {
+        ready();
+        any = evaluator.first(op.entry, variables_, found);
+    }
+    delivered_any_ |= any;
+    return any;
+}
+
+void Builder::item(Item item) {
+    if (in_value_) {
+        if (joins_) out += ' ';
+        string_of(item);
+        joins_ = true;
+        return;
+    }
+    joins_ = false;
+    switch (item.kind) {
+        case StepKind::element:
+            close_tag();
+            check_room(item.index == none ? document_->source.size() : document_->end[item.index] - document_->start[item.index]);
+            if (item.index == none) copy_document(*document_, scopes_, in_force_, out);
+            else copy_element(*document_, scopes_, item.index, in_force_, out);
+            break;
+        case StepKind::attribute: attribute_item(item.index); break;
+        case StepKind::text: characters(document_->value(document_->text[item.index])); break;
+    }
+}
+
+// --- values
+
+void Builder::value(uint32_t at) {
+    if (joins_) escaped(" ");
+    value_piece(at);
+    joins_ = true;
+}
+
+void Builder::value_piece(uint32_t at) {
+    const Op& op = plan_->ops[at];
+    Item found;
+    switch (op.kind) {
+        case OpKind::value: escaped(plan_->literal(op.literal)); break;
+        case OpKind::string_of:
+            if (first_of(op, found)) string_of(found);
+            break;
+        case OpKind::name_of:
+            if (!first_of(op, found) || found.index == none || found.kind == StepKind::text) break;
+            characters(found.kind == StepKind::element ? element_qname(*document_, found.index)
+                                                       : attribute_qname(*document_, found.index));
+            break;
+        case OpKind::count: {
+            uint64_t count = 0;
+            if (op.first != no_entry) {
+                walk_path(op, [&](Item) {
+                    ++count;
+                    return false;
+                });
+            } else {
+                ready();
+                if (pool_used_ == pool_.size()) pool_.emplace_back();
+                evaluator.select(op.entry, variables_, pool_[pool_used_]);
+                count = pool_[pool_used_].size();
+            }
+            delivered_any_ |= count > 0;
+            char digits[24];
+            escaped({digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, count).ptr - digits)});
+            break;
+        }
+        default:
+            for (uint32_t part = at + 1; part < op.end; part = plan_->ops[part].end) value_piece(part);
+    }
+}
+
+// What is escaped already.
+void Builder::escaped(std::string_view text) {
+    if (text.empty()) return;
+    check_room(text.size());
+    if (!in_value_) close_tag();
+    out += text;
+}
+
+void Builder::characters(std::string_view text) {
+    if (text.empty()) return;
+    check_room(text.size());
+    if (in_value_) {
+        append_escaped_attribute(text, out);
+    } else {
+        close_tag();
+        append_escaped_text(text, out);
+    }
+}
+
+void Builder::string_of(Item item) {
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) {
+        characters(d.value(d.attribute_value[item.index]));
+    } else if (item.kind == StepKind::text) {
+        characters(d.value(d.text[item.index]));
+    } else {
+        auto text = item.index == none ? 0 : d.text_begin[item.index];
+        auto end = item.index == none ? static_cast<uint32_t>(d.text.size()) : d.text_end[item.index];
+        for (; text < end; ++text) characters(d.value(d.text[text]));
+    }
+}
+
+// --- attributes that come with the content
+
+void Builder::computed_attribute(uint32_t at) {
+    const Op& op = plan_->ops[at];
+    source_op_ = &op;
+    const Name& name = all_->shape(op.shape).name;
+    open_attribute(all_->view(name.prefix), all_->view(name.local), all_->view(name.uri));
+    in_value_ = true;
+    content(at + 1, op.end);
+    in_value_ = false;
+    out += '"';
+}
+
+void Builder::attribute_item(uint32_t attribute) {
+    uint32_t name = document_->attribute_name[attribute];
+    std::string_view prefix;
+    if (document_->names->uri_id(name)) {
+        std::string_view qname = attribute_qname(*document_, attribute);
+        prefix = qname.substr(0, qname.find(':'));
+    }
+    open_attribute(prefix, document_->names->local(name), document_->names->uri(name));
+    append_escaped_attribute(document_->value(document_->attribute_value[attribute]), out);
+    out += '"';
+    check_room(0);
+}
+
+void Builder::open_attribute(std::string_view prefix, std::string_view local, std::string_view uri) {
+    if (!elements_) refuse_attribute("an attribute stands outside any element", "put it into a constructor, or write string(…)");
+    if (!tag_open_) refuse_attribute("an attribute comes after the content of its element", "put attributes first");
+    bool twice = std::any_of(added_.begin(), added_.end(), [&](const Attribute& a) { return a.local == local && a.uri == uri; });
+    all_->each_shape(all_->shape(open_shape_).other, [&](uint32_t, const Shape& attribute) {
+        twice = twice || (all_->view(attribute.name.local) == local && all_->view(attribute.name.uri) == uri);
+    });
+    if (twice) refuse_attribute("an element gets two attributes of one name", "leave one of them out");
+    if (!prefix.empty()) prefix = prefix_for(prefix, uri);
+    added_.push_back({local, uri});
+    out += ' ';
+    if (!prefix.empty()) (out += prefix) += ':';
+    (out += local) += "=\"";
+}
+
+// The prefix asked for, declared if need be. Where a constructor has bound it to another namespace, or an attribute before this
+// one, it gets a number, which counts the attributes, as Saxon's do.
+std::string_view Builder::prefix_for(std::string_view prefix, std::string_view uri) {
+    if (in_force_.uri(prefix) == uri) return prefix;
+    if (takes_prefix(prefix)) {
+        size_t number = added_.size() + 1;
+        all_->each_shape(all_->shape(open_shape_).other, [&](uint32_t, const Shape&) { ++number; });
+        std::string made;
+        do made = std::string(prefix) + "_" + std::to_string(number++);
+        while (!in_force_.uri(made).empty());
+        prefixes_.push_back(std::move(made));
+        prefix = prefixes_.back();
+    }
+    append_declaration({prefix, uri}, out);
+    bind(prefix, uri, true);
+    return prefix;
+}
+
+// What attribute items have bound further out does not count: it is no part of the query.
+bool Builder::takes_prefix(std::string_view prefix) const {
+    auto bindings = in_force_.bindings();
+    for (size_t i = 0; i < bindings.size(); ++i)
+        if (bindings[i].prefix == prefix && (i >= open_force_ || !of_items_[i])) return true;
+    return false;
+}
+
+void Builder::refuse_attribute(const char* message, const char* hint) const {
+    Slice source = all_->shape(source_op_->shape).source;
+    Failure failure(Family::query, "TC119", message, source.begin);
+    failure.length = source.size;
+    failure.hint = hint;
+    throw failure;
+}
+
+}  // namespace treecast
