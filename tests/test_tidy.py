@@ -32,6 +32,7 @@ ROOMS: dict[str, set[str]] = {
     "query": {"errors", "model", "_native"},
     "subscriptions": {"errors", "model"},
     "engines": CORE,
+    "transform": CORE,
     "explain": {"errors", "model", "document", "_native"},
     "index": CORE | {"engines", "explain", "subscriptions"},
     "placement": CORE | {"subscriptions", "index"},

@@ -132,7 +132,7 @@ def _of_list(subscription: Subscription, tree: StepList) -> Demand:
     start = tree.start
     needs, unprojected = _needs(lambda: needs_of_paths(start))
     kept, _ = _needs(lambda: needs_of_paths(start, whole=True))
-    lead = (Change("keep", start, None),) if kept and not mixed(kept) else ()
+    lead = (Change("keep", tuple(need.kept() for need in kept), None),) if kept and not mixed(kept) else ()
     series, unmoved = _written((*lead, *inside(tree)[0]), inside(tree)[1])
     return Demand(subscription, needs, unprojected, series, len(lead) if series else 0, unmoved)
 

@@ -33,14 +33,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from treecast.errors import LimitError
 from treecast.model import Subscription
 from treecast.query import Transformation
 from treecast.query.shapes import Change
-from treecast.query.tree import And, Condition, Or, Path
+from treecast.query.tree import Condition, Path
 from treecast.transform.demand import Demand, Early, early_of
 from treecast.transform.needs import Need, mixed
 
@@ -74,6 +74,7 @@ class _Place:
 class _Kept:
     """Of one path: how many alternatives there are, each with its count, and how many a condition is in."""
 
+    need: Need
     count: int = 0
     alternatives: Counter[frozenset[Condition]] = field(default_factory=Counter)
     conditions: Counter[Condition] = field(default_factory=Counter)
@@ -135,11 +136,13 @@ class Link:
         return self._done
 
     def add(self, key: Hashable, demand: Demand) -> bool:
-        """Add a demand; whether the early form is another one now."""
+        """Add a demand; whether the link before has to hear of it: of another `early`, or of the first demand."""
         if key in self._demands:
             raise ValueError(f"{key!r} is behind this link already")
+        before = self._told()
         self._enter(key, demand)
-        return self._renew()
+        self._renew()
+        return self._told() != before
 
     def _enter(self, key: Hashable, demand: Demand) -> None:
         self._demands[key] = demand
@@ -154,18 +157,19 @@ class Link:
         for need in demand.needs:
             self._depths.setdefault((need.depth, need.monotone), {})[key] = need
             for alternative in need.alternatives:
-                self._kept.setdefault(need.path, _Kept()).update(alternative, 1)
+                self._kept.setdefault(need.path, _Kept(need)).update(alternative, 1)
 
     def remove(self, key: Hashable) -> bool:
-        """Remove a demand; whether the early form is another one now. KeyError where it is not there."""
+        """Remove a demand; whether the link before has to hear of it. KeyError where it is not there."""
+        before = self._told()
         demand = self._demands.pop(key)
         place = self._series[demand.empty]
         place.count -= 1
         for change in demand.series:
-            before, place = place, place.after[change]
+            above, place = place, place.after[change]
             place.count -= 1
             if not place.count:
-                del before.after[change]
+                del above.after[change]
         place.ends.pop(key, None)
         self._unprojected.pop(key, None)
         for need in demand.needs:
@@ -177,14 +181,15 @@ class Link:
                 self._kept[need.path].update(alternative, -1)
                 if not self._kept[need.path].count:
                     del self._kept[need.path]
-        return self._renew()
+        self._renew()
+        return self._told() != before
 
     def replace(self, key: Hashable, demand: Demand) -> bool:
-        """Put another demand in the place of one; whether the early form is another one now."""
-        before = self._early
+        """Put another demand in the place of one; whether the link before has to hear of it."""
+        before = self._told()
         self.remove(key)
         self.add(key, demand)
-        return self._early != before
+        return self._told() != before
 
     def demand(self) -> Demand:
         """This link as a demand of the link before it."""
@@ -205,21 +210,23 @@ class Link:
         twin._renew()
         return twin
 
-    def _renew(self) -> bool:
-        before = self._early
+    def _told(self) -> tuple[bool, Early | None]:
+        """What the link before knows of this one."""
+        return bool(self._demands), self._early if isinstance(self._early, Early) else None
+
+    def _renew(self) -> None:
         self._done = 0
         series, restructuring = self._shared_series()
         for size in range(len(series), 0, -1):
             early = _checked(early_of(series[:size], self._series[True].count > 0))
             if early:
                 self._done, self._early = size, early
-                return early != before
+                return
         kept, projection = self._shared_needs()
         if kept:
             self._early = kept
         else:
             self._early = Nothing(projection, restructuring) if self._demands else _EMPTY
-        return self._early != before
 
     def _shared_series(self) -> tuple[tuple[Change, ...], str]:
         """The steps with which all series begin, and why there are none."""
@@ -255,22 +262,7 @@ class Link:
 
     def _paths(self, conditions: bool) -> Iterator[Path]:
         for path, kept in self._kept.items():
-            alternatives = kept.shortest(self.alternatives_max)
-            if conditions and frozenset() not in alternatives:
-                *above, last = path.steps
-                yield replace(path, steps=(*above, replace(last, predicates=(_disjunction(alternatives),))))
-            else:
-                yield path
-
-
-def _disjunction(alternatives: list[frozenset[Condition]]) -> Condition:
-    operands = sorted((_conjunction(alternative) for alternative in alternatives), key=repr)
-    return operands[0] if len(operands) == 1 else Or(tuple(operands))
-
-
-def _conjunction(conditions: frozenset[Condition]) -> Condition:
-    operands = sorted(conditions, key=repr)
-    return operands[0] if len(operands) == 1 else And(tuple(operands))
+            yield kept.need.kept(kept.shortest(self.alternatives_max)) if conditions else path
 
 
 def _checked(early: Early) -> Early | None:

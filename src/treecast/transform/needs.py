@@ -6,7 +6,8 @@ elements round them, bare: with their names and attributes, without their other 
 document, if
 
 1. P selects the same elements again: the predicates of the steps above the last read names and attributes only
-   (`own`), and no step counts positions, since the elements beside may be gone;
+   (`own`), and no step counts positions, since the elements beside may be gone. Where they do, what is kept whole is
+   the element that the condition is about, or the one round those that are counted, and C says what has to be in it;
 2. of the elements that it binds, those that pass `where` are whole, so that `where`, `order by` and `return` see what
    they saw: no path of theirs is absolute;
 3. no other element passes that did not before. A bare one may: where one binding lies inside another, the outer one
@@ -45,7 +46,7 @@ from treecast.query.shapes import (
     StringOf,
     Where,
 )
-from treecast.query.tree import Condition, Exists, Or, Path, Step
+from treecast.query.tree import And, Condition, Exists, Or, Path, Step
 from treecast.transform.reading import conjuncts, counting, leaves, monotone, monotone_path, own, paths_in, unbound
 
 
@@ -63,6 +64,16 @@ class Need:
     monotone: bool
     """Whether a bare element cannot be taken for one of them."""
 
+    def kept(self, alternatives: Iterable[frozenset[Condition]] | None = None) -> Path:
+        """The path with its alternatives, or these, as one condition; an empty one is always true."""
+        chosen = list(self.alternatives if alternatives is None else alternatives)
+        if frozenset() in chosen:
+            return self.path
+        *above, last = self.path.steps
+        operands = sorted((_conjunction(alternative) for alternative in chosen), key=repr)
+        condition = operands[0] if len(operands) == 1 else Or(tuple(operands))
+        return replace(self.path, steps=(*above, replace(last, predicates=(condition,))))
+
     @property
     def depth(self) -> int | None:
         """Of all that the path selects, the root being 1; None where it may differ."""
@@ -72,6 +83,11 @@ class Need:
                 return None
             depth += step.axis == "child"
         return depth
+
+
+def _conjunction(conditions: frozenset[Condition]) -> Condition:
+    operands = sorted(conditions, key=repr)
+    return operands[0] if len(operands) == 1 else And(tuple(operands))
 
 
 def mixed(needs: Iterable[Need]) -> Need | None:
@@ -96,16 +112,9 @@ def needs_of_paths(
 
 
 def _need(path: Path, given: tuple[Condition, ...], steady: bool, whole: bool) -> Need:
-    steps = _owners(_with(path.steps, given))
+    steps, lifted = _lifted(_owners(_with(path.steps, given)))
     *above, last = steps
-    for step in above:
-        if any(counting(predicate) for predicate in step.predicates):
-            raise UnsharedError("counts positions on its path, which a projection would change")
-        if not all(own(predicate) for predicate in step.predicates):
-            raise UnsharedError("has a condition above what it binds that reads more than attributes")
-    if any(counting(predicate) for predicate in last.predicates):
-        raise UnsharedError("counts positions on its path, which a projection would change")
-    if leaves(last.predicates):
+    if leaves(tuple(step.predicates for step in steps)):
         raise UnsharedError("has a condition that looks outside of what it binds")
     required = frozenset(part for predicate in last.predicates for part in conjuncts(predicate))
     steady = steady and all(monotone(condition) for condition in required)
@@ -113,8 +122,28 @@ def _need(path: Path, given: tuple[Condition, ...], steady: bool, whole: bool) -
     need = Need(bare, tuple(_alternatives(required)), steady)
     anything = len(steps) == 1 and last.gap and last.uri is None and last.local is None and not required
     if not whole and (need.depth == 1 or anything):
-        raise UnsharedError("binds the root element, which is the whole document")
+        raise UnsharedError(lifted or "binds the root element, which is the whole document")
     return need
+
+
+def _lifted(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], str]:
+    """The path of what has to stay whole for the path to select the same again, and why it is another one.
+
+    A condition that reads content needs the element whole that it is about; a position, the element that contains all
+    that are counted. What follows becomes a condition.
+    """
+    for place, step in enumerate(steps):
+        if any(counting(predicate) for predicate in step.predicates):
+            if place == 0:
+                raise UnsharedError("counts positions in the whole document, which a projection would change")
+            return _cut(steps, place), "counts positions below the root element, which a projection would change"
+        if place + 1 < len(steps) and not all(own(predicate) for predicate in step.predicates):
+            return _cut(steps, place + 1), "has a condition on the root element that reads more than its attributes"
+    return steps, ""
+
+
+def _cut(steps: tuple[Step, ...], place: int) -> tuple[Step, ...]:
+    return _with(steps[:place], (Exists((Path(False, steps[place:]),)),))
 
 
 def _with(steps: tuple[Step, ...], given: tuple[Condition, ...]) -> tuple[Step, ...]:
