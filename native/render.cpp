@@ -72,10 +72,18 @@ struct Renderer::Impl {
             }
         } catch (const Failure& failure) {
             builder.cut();
+            if (plan.is == Plan::Is::built && !binds(plan)) return {};
             refusals.push_back(failure);
             return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
         }
         return add({begin, builder.out.size() - begin, false});
+    }
+
+    // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
+    bool binds(const Plan& plan) {
+        Query matching;
+        parse_matching(plan.text, plan.settings.bindings, false, matching);
+        return builder.evaluator.satisfies(matching, false);
     }
 
     bool append(const Plan& plan) {
