@@ -204,10 +204,10 @@ uint32_t Builder::open_tag(uint32_t at) {
     if (!op.plain || in_force_.size()) {
         const Shape& shape = all_->shape(op.shape);
         for (uint32_t each = shape.declarations; each != no_entry; each = all_->declared(each).next)
-            declare(all_->view(all_->declared(each).prefix), all_->view(all_->declared(each).uri));
-        declare(all_->view(shape.name.prefix), all_->view(shape.name.uri));
+            declare(all_->view(all_->declared(each).prefix), all_->view(all_->declared(each).uri), true);
+        declare(all_->view(shape.name.prefix), all_->view(shape.name.uri), false);
         all_->each_shape(shape.other, [&](uint32_t, const Shape& attribute) {
-            if (attribute.name.prefix.size) declare(all_->view(attribute.name.prefix), all_->view(attribute.name.uri));
+            if (attribute.name.prefix.size) declare(all_->view(attribute.name.prefix), all_->view(attribute.name.uri), false);
         });
     }
     uint32_t inside = at + 1;
@@ -225,15 +225,15 @@ void Builder::tag_attribute(uint32_t at) {
     out += '"';
 }
 
-void Builder::declare(std::string_view prefix, std::string_view uri) {
+void Builder::declare(std::string_view prefix, std::string_view uri, bool written) {
     if (in_force_.uri(prefix) == uri) return;
     append_declaration({prefix, uri}, out);
-    bind(prefix, uri, false);
+    bind(prefix, uri, written);
 }
 
-void Builder::bind(std::string_view prefix, std::string_view uri, bool of_item) {
-    of_items_.resize(in_force_.size());
-    of_items_.push_back(of_item);
+void Builder::bind(std::string_view prefix, std::string_view uri, bool written) {
+    written_.resize(in_force_.size());
+    written_.push_back(written);
     in_force_.bind(prefix, uri);
     std::string state(reinterpret_cast<const char*>(&force_), sizeof(force_));
     ((state += prefix) += '\0') += uri;

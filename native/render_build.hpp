@@ -79,8 +79,8 @@ private:
         out += '>';
         tag_open_ = false;
     }
-    void declare(std::string_view prefix, std::string_view uri);
-    void bind(std::string_view prefix, std::string_view uri, bool of_item);
+    void declare(std::string_view prefix, std::string_view uri, bool written);
+    void bind(std::string_view prefix, std::string_view uri, bool written);
     void key_words(const Op& op);
     bool reuse(const Op& op, uint64_t& hash);
     void ready();
@@ -152,7 +152,7 @@ private:
     };
     std::vector<Attribute> added_;       // to the open tag, beside those of its shape
     NamespacesInForce in_force_;
-    std::vector<bool> of_items_;         // beside it: an attribute item has bound it, not the query
+    std::vector<bool> written_;          // beside it: as an xmlns attribute of the query
     uint32_t force_ = 0;                 // number of that state
     std::unordered_map<std::string, uint32_t> forces_;
     std::deque<std::string> prefixes_;   // made up, because the ones asked for were taken

@@ -233,15 +233,16 @@ std::string_view Builder::prefix_for(std::string_view prefix, std::string_view u
         prefix = prefixes_.back();
     }
     append_declaration({prefix, uri}, out);
-    bind(prefix, uri, true);
+    bind(prefix, uri, false);
     return prefix;
 }
 
-// What attribute items have bound further out does not count: it is no part of the query.
+// Further out only what an xmlns attribute of the query has bound counts: its scope is what is written inside. A prefix that an
+// element or an attribute merely has is bound on that element, and may mean something else on those inside.
 bool Builder::takes_prefix(std::string_view prefix) const {
     auto bindings = in_force_.bindings();
     for (size_t i = 0; i < bindings.size(); ++i)
-        if (bindings[i].prefix == prefix && (i >= open_force_ || !of_items_[i])) return true;
+        if (bindings[i].prefix == prefix && (i >= open_force_ || written_[i])) return true;
     return false;
 }
 
