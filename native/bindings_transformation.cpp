@@ -72,7 +72,8 @@ private:
                     made.append(nb::make_tuple("where", tree_.one_expr(all_.query().expr(clause.condition))));
                     break;
                 case ClauseKind::order:
-                    made.append(nb::make_tuple("order", tree_.paths(clause.paths), clause.counts, clause.descending, clause.empty_greatest));
+                    made.append(nb::make_tuple("order", tree_.paths(clause.paths), clause.counts, clause.strings, clause.descending,
+                                               clause.empty_greatest));
                     break;
             }
         });

@@ -123,8 +123,10 @@ Builder::SortKey Builder::sort_key(const Clause& clause) {
         return key;
     }
     Item item;
-    key.none = !evaluator.first(clause.paths, variables_, item);
-    if (key.none) return key;
+    if (!evaluator.first(clause.paths, variables_, item)) {
+        key.none = !clause.strings;
+        return key;
+    }
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) {
         key.value = d.value(d.attribute_value[item.index]);

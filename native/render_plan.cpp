@@ -204,7 +204,7 @@ private:
                     break;
                 case ClauseKind::where: condition_key(clause.condition, order, key); break;
                 case ClauseKind::order:
-                    key += clause.counts ? 'n' : 'o';
+                    key += clause.counts ? 'n' : clause.strings ? 's' : 'o';
                     key += clause.descending ? 'd' : 'a';
                     key += clause.empty_greatest ? 'g' : 'l';
                     key += all_.paths_key(clause.paths, order);

@@ -86,6 +86,7 @@ struct Clause {
     uint32_t paths = no_entry;            // each: what it ranges over, a union. order: the key is the first item's string
     uint32_t condition = no_entry;        // where: an Expr
     bool counts = false;                  // order: the key is the number of items, not the string of the first
+    bool strings = false;                 // order: string(…), so that no item is the empty string
     bool descending = false;              // order
     bool empty_greatest = false;          // order: no item comes last
     uint32_t next = no_entry;

@@ -439,6 +439,7 @@ void TransformationParser::read_for(std::vector<Clause>& clauses) {
                     refuse_limit("TC327", "variables", "variables_max", transformation_limits.variables_max, clause.source);
                 clause.variable = static_cast<uint32_t>(out_.variables_.size());
                 out_.variables_.push_back(name);
+                kinds_.push_back(kind_of(clause.paths));
                 declare(name, Holds::item, clause.variable);
             }
             clauses.push_back(clause);
@@ -496,6 +497,7 @@ void TransformationParser::read_order(std::vector<Clause>& clauses) {
         bool call = function == "count" || function == "string";
         if (call) {
             clause.counts = function == "count";
+            clause.strings = !clause.counts;
             scan_.at = name.end();
             scan_.skip_space();
             if (scan_.peek() != '(') refuse_here("'('");

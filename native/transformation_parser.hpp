@@ -65,6 +65,7 @@ private:
     uint32_t copy_paths(uint32_t first);
     uint32_t copy_steps(uint32_t first, uint32_t& last, uint32_t& count);
     uint32_t copy_exprs(uint32_t first);
+    StepKind kind_of(uint32_t paths) const;
     uint64_t path_variables(uint32_t paths) const;
     uint64_t expr_variables(uint32_t expr) const;
     uint64_t find_variables(uint32_t shape);
@@ -100,6 +101,7 @@ private:
 
     Transformation& out_;
     std::vector<Variable> scope_variables_;
+    std::vector<StepKind> kinds_;                        // by number of a `for` variable: what it ranges over
     std::vector<uint32_t> weights_;                      // by shape: how many there are in it, with those of its lets
     bool condition_ = false;                             // reading a condition: the document itself is none
 };

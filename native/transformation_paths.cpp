@@ -80,6 +80,10 @@ uint32_t TransformationParser::read_filter(uint32_t begin) {
 // The union of what the variable stands for, followed by the steps of `suffix`.
 uint32_t TransformationParser::bound_copy(const Variable& variable, uint32_t suffix, Slice source) {
     if (variable.holds != Holds::paths) {
+        if (suffix != no_entry && query_.paths_[suffix].first != no_entry && variable.holds == Holds::item &&
+            kinds_[variable.index] != StepKind::element)
+            refuse("TC108", "$" + shown(variable.name) + " holds attributes or texts: nothing lies below them", source,
+                   "put a condition into 'where', or on the step: @a[. = \"x\"]");
         uint32_t path = suffix == no_entry ? append(query_.paths_, PathEntry(), source) : suffix;
         PathEntry& entry = query_.paths_[path];
         entry.absolute = variable.holds == Holds::message;
@@ -178,6 +182,19 @@ void TransformationParser::check_literal(Slice literal) {
         Slice where{literal.begin + static_cast<uint32_t>(at), static_cast<uint32_t>(end + 1 - at)};
         refuse("TC114", "a literal in a condition holds no references", where, "write the character itself");
     }
+}
+
+// What paths end in; elements, if some of them do.
+StepKind TransformationParser::kind_of(uint32_t paths) const {
+    StepKind found = StepKind::element;
+    bool elements = false;
+    query_.each_path(paths, [&](uint32_t, const PathEntry& path) {
+        StepKind last = StepKind::element;
+        query_.each_step(path.first, [&](uint32_t, const Step& step) { last = step.kind; });
+        elements = elements || last == StepKind::element;
+        found = last;
+    });
+    return elements ? StepKind::element : found;
 }
 
 // -- what a shape depends on

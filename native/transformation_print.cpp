@@ -146,9 +146,9 @@ void ShapePrinter::clauses(uint32_t first) {
                 if (ordering) out_.back() = ',';
                 out_ += ordering ? " " : "order by ";
                 ordering = true;
-                if (clause.counts) out_ += "count(";
+                if (clause.counts || clause.strings) out_ += clause.counts ? "count(" : "string(";
                 paths(clause.paths);
-                if (clause.counts) out_ += ')';
+                if (clause.counts || clause.strings) out_ += ')';
                 if (clause.descending) out_ += " descending";
                 if (clause.empty_greatest) out_ += " empty greatest";
                 break;

@@ -46,10 +46,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class OrderBy:
-    """Orders by the string of the first item, or by the number of items; one key of several."""
+    """Orders by the string of the first item, or by the number of items; one key of several.
+
+    With `strings`, no item is an empty string; without, it comes before all strings, or after them.
+    """
 
     paths: tuple[Path, ...]
     counts: bool
+    strings: bool
     descending: bool
     empty_greatest: bool
 
@@ -230,8 +234,8 @@ def _clause(kind: str, *fields: Any) -> Clause:
         return For(variable, name, build_paths(paths))
     if kind == "where":
         return Where(build_condition(fields[0]))
-    paths, counts, descending, empty_greatest = fields
-    return OrderBy(build_paths(paths), counts, descending, empty_greatest)
+    paths, counts, strings, descending, empty_greatest = fields
+    return OrderBy(build_paths(paths), counts, strings, descending, empty_greatest)
 
 
 _BUILDERS: dict[str, Callable[..., Shape]] = {
