@@ -82,7 +82,7 @@ struct Renderer::Impl {
     // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
     bool binds(const Plan& plan) {
         Query matching;
-        parse_matching(plan.text, plan.settings.bindings, false, matching);
+        parse_matching(plan.text(), plan.settings.bindings, false, matching);
         return builder.evaluator.satisfies(matching, false);
     }
 

@@ -56,7 +56,7 @@ void Builder::refuse_size() const {
                     std::string(own ? "the payload has" : "the payloads of this document have") + " more than " +
                         std::to_string(most) + " bytes, the limit " + limit);
     failure.limit = true;
-    failure.hint = std::string("raise it with treecast.RenderLimits(") + limit + "=…), or deliver less";
+    failure.hint = std::string("raise it with DeliveryLimits(") + limit + "=…), or deliver less";
     throw failure;
 }
 

@@ -80,7 +80,7 @@ void Builder::count_binding(uint64_t items) {
     Failure failure(Family::document, "TC332", "more than " + std::to_string(limits_.bindings_max) +
                                                    " items are bound for one payload, the limit bindings_max");
     failure.limit = true;
-    failure.hint = "raise it with treecast.RenderLimits(bindings_max=…), or bind less: conditions in brackets come first";
+    failure.hint = "raise it with DeliveryLimits(bindings_max=…), or bind less: conditions in brackets come first";
     throw failure;
 }
 
