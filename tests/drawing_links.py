@@ -181,6 +181,8 @@ class Drawing:
             final = self.random.choice(("", "", "/@x", "/b", "//@y", "/text()"))
             brackets = f"[{where.replace('V//', './/').replace('V/', '').replace('V', '.')}]" if where else ""
             return self._subscription(path + brackets + final, "document" if kind < 0.14 else "elements")
+        if self.random.random() < 0.07:
+            return self._values(path)
         where = where.replace("V", "$n")
         made = self.random.choice(RETURNS if self.random.random() < 0.96 else OUTSIDE)
         order = self.random.choice(("", "", "", " order by $n/@x", " order by $n/b descending"))
@@ -190,6 +192,15 @@ class Drawing:
         if self.random.random() < 0.04:
             query = query.replace("for $n", "for $z in $msg//c, $n")
         return self._subscription(f"<w>{{{query}}}</w>" if self.random.random() < 0.3 else query)
+
+    def _values(self, path: str) -> Subscription:
+        """Attributes or texts, bound."""
+        final = self.random.choice(("/@x", "/@y", "//@x", "/text()", "//text()", "/text()[1]"))
+        where = self.random.choice(
+            ("", "where $n = '1'", "where not($n = '1')", "where contains($n, '1')", "where $n > 1")
+        )
+        bound = " | ".join(f"{branch}{final}" for branch in path.split(" | "))
+        return self._subscription(f"for $n in {_variables(bound)} {where} return <o>{{$n}}</o>")
 
     def _subscription(self, query: str, deliver: str = "document") -> Subscription:
         identity = f"q{self.random.getrandbits(60):x}"

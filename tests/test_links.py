@@ -73,6 +73,7 @@ def test_the_paper_s_example_of_early_projection() -> None:
         (["/r/a[@x]/b/d"], "keep /r/a[@x]/b/d"),  # an attribute stays anyway
         (["/r/a/b[2]/d"], "keep /r/a[b[2]/d]"),  # a position needs all that are counted
         (["/r/a//b[last()]"], "keep /r/a[.//b[last()]]"),
+        (["for $n in $msg/r/i/@x where $n = '1' return $n"], 'keep /r/i[@x[.="1"]]'),
         (["//@x"], "keep //*[@x]"),
         (["/r//@x"], "keep /r/descendant-or-self::*[@x]"),
         (["/r/i", "/r/a/b"], "keep /r/a/b | /r/i"),
@@ -175,6 +176,21 @@ def test_namespaces() -> None:
 
 
 # -- early restructuring
+
+
+def test_the_paper_s_transformation_query_is_a_subscription_like_any_other() -> None:
+    printed = """<batched-nitf>
+    { for $n in $msg/batched-nitf/nitf
+      where $n/head/pubdata/@edition.area = "SF"
+      return $n
+    }
+    </batched-nitf>"""
+    link = behind(printed)
+    assert early(link).text == 'keep /batched-nitf/nitf[head/pubdata/@edition.area="SF"]'
+    got = outcome(rest(link, "q1"), passed(link.early, NEWS))
+    assert got == outcome(Subscription("q1", printed), NEWS)
+    assert isinstance(got, bytes)
+    assert got.startswith(b"<batched-nitf><nitf>")
 
 
 def test_the_paper_s_example_of_early_restructuring() -> None:
@@ -320,6 +336,15 @@ def test_unknown_and_known_keys_change_nothing() -> None:
     with pytest.raises(treecast.QueryError):
         Demand.of(Subscription("q2", "/r/["))
     assert early(link).text == "keep /r/i"
+
+
+def test_what_is_no_early_form() -> None:
+    with pytest.raises(ValueError, match="list of steps for whole documents"):
+        Demand.of_link(Early("from /r/i drop //a"))
+    with pytest.raises(ValueError, match="list of steps for whole documents"):
+        Demand.of_link(Early("for $n in $msg/r/i return $n"))
+    with pytest.raises(treecast.QueryError):
+        Demand.of_link(Early("drop //a;;"))
 
 
 def test_copies_are_independent() -> None:

@@ -34,7 +34,8 @@ class Early:
     """What is done to documents before they go over a link: a list of steps, as an index takes it.
 
     A document of which nothing is left is not sent on, for nobody behind the link would be delivered anything; but with
-    `empty` everybody behind the link is delivered an empty payload. A refused one is refused for everybody.
+    `empty` everybody behind the link is delivered an empty payload. One that is refused by a rename (TC119) is refused
+    for everybody. Limits are for deliveries: run it with limits that no document meets.
     """
 
     text: str
@@ -71,12 +72,15 @@ class Demand:
 
     @classmethod
     def of_link(cls, early: Early | None) -> Demand:
-        """The demand of a link: what it does early may in turn be done earlier, by the link before it."""
+        """The demand of a link: what it does early may in turn be done earlier, by the link before it.
+
+        QueryError where the text is none, ValueError where it is no list of steps for whole documents.
+        """
         if early is None:
             return cls(None, unprojected="passes whole documents on", unmoved="passes whole documents on")
         tree = Transformation(early.text, early.namespaces).tree
-        assert isinstance(tree, StepList)
-        assert tree.start is None
+        if not isinstance(tree, StepList) or tree.start is not None:
+            raise ValueError("what is done before a link is a list of steps for whole documents")
         if early.empty:
             return cls(early, unprojected="wants every document", series=tree.changes, empty=True)
         first = tree.changes[0]
