@@ -28,7 +28,7 @@ from treecast.spark import job, place
 from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def written(directory: Path) -> list[dict[str, Any]]:
@@ -274,21 +274,23 @@ def slow(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    from pyspark.sql.functions import lit
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
     kind = "struct<matches:array<string>,error:struct<code:string,message:string,offset:bigint>," + (
         "nanoseconds:bigint,bytes:bigint>"
     )
 
-    def fake(document: str, index: Index, **settings: Any) -> Column:
+    def fake(documents: DataFrame, index: Index, shipped: None, cache_bytes_max: int) -> DataFrame:
         def poisoned(document: Any, error: Any) -> Any:
             exec(f"import os, time\n{code}")
             return document
 
         poisoned.__annotations__ = {}  # Spark would read them, and they say nothing
-        return arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)(document, settings["error"])
+        found = arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)("document", "error")
+        return documents.withColumns({"found": found, "first": lit(True)}).drop("document", "error")
 
-    monkeypatch.setattr(job, "profile", fake)
+    monkeypatch.setattr(job, "profiled", fake)
     warnings.filterwarnings("ignore", "It is preferred to specify type hints")  # pytest puts the filters back
 
 
