@@ -34,7 +34,7 @@ struct Renderer::Impl {
         Rendered rendered;
     };
 
-    Impl(const RenderLimits& limits, bool share_) : share(share_), builder(limits, share_, plans.names()), restructurer(share_) {}
+    Impl(const RenderLimits& limits, bool share_) : share(share_), builder(limits, share_), restructurer(share_) {}
 
     const bool share;
     PlanCache plans;
@@ -73,7 +73,7 @@ struct Renderer::Impl {
         } catch (const Failure& failure) {
             builder.cut();
             if (plan.is == Plan::Is::built && !binds(plan)) return {};
-            refusals.push_back(failure);
+            refusals.push_back(plan.is == Plan::Is::built ? located(failure, plan) : failure);
             return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
         }
         return add({begin, builder.out.size() - begin, false});
@@ -82,15 +82,32 @@ struct Renderer::Impl {
     // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
     bool binds(const Plan& plan) {
         Query matching;
-        parse_matching(plan.text(), plan.settings.bindings, false, matching);
+        parse_matching(plan.text, plan.settings.bindings, false, matching);
         return builder.evaluator.satisfies(matching, false);
+    }
+
+    // The failure with its place in this plan's text: the programs may have come from another one.
+    Failure located(const Failure& failure, const Plan& plan) {
+        if (failure.family != Family::query) return failure;
+        PlanCache alone;
+        Failure found = failure;
+        builder.forget_keys();                           // what was made goes by other numbers
+        try {
+            builder.start();
+            builder.build(alone.find(plan.text, plan.settings), alone);
+        } catch (const Failure& again) {
+            found = again;
+        }
+        builder.cut();
+        builder.forget_keys();
+        return found;
     }
 
     bool append(const Plan& plan) {
         switch (plan.is) {
             case Plan::Is::elements: return builder.copy_selected(plan);
-            case Plan::Is::built: return builder.build(plan, plans.keys());
-            default: return append_list(plan.transformation);
+            case Plan::Is::built: return builder.build(plan, plans);
+            default: return append_list(*plan.list);
         }
     }
 

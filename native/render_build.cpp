@@ -16,7 +16,6 @@ void Builder::begin(const Document& document) {
     document_ = &document;
     evaluator.begin(document);
     scopes_.begin(document);
-    names_.begin(*document.names);
     out.clear();
     forget_keys();
     if (forces_.size() > forces_max) forces_.clear();
@@ -33,7 +32,8 @@ void Builder::start() {
     end_max_ = std::min(begin_ + limits_.payload_bytes_max, limits_.document_payload_bytes_max);
     bindings_ = 0;
     elements_ = 0;
-    entered_ = bound_any_ = delivered_any_ = tag_open_ = joins_ = in_value_ = false;
+    entered_ = nullptr;
+    bound_any_ = delivered_any_ = tag_open_ = joins_ = in_value_ = false;
     in_force_.clear();
     force_ = 0;
     if (!prefixes_.empty()) prefixes_.clear();
@@ -62,7 +62,7 @@ void Builder::refuse_size() const {
 
 bool Builder::copy_selected(const Plan& plan) {
     std::vector<Item>& found = stack_;
-    evaluator.select(plan.query, plan.settings.ordered, found);
+    evaluator.select(*plan.query, plan.settings.ordered, found);
     for (const Item& item : found) {
         if (item.kind == StepKind::element) {
             check_room(document_->end[item.index] - document_->start[item.index]);
@@ -77,27 +77,44 @@ bool Builder::copy_selected(const Plan& plan) {
     return !found.empty();
 }
 
-bool Builder::build(const Plan& plan, const Keys& keys) {
-    plan_ = &plan;
-    all_ = &plan.transformation;
-    keys_ = &keys;
-    covered_ = keys.uses(plan.key);
-    run(0);
+bool Builder::build(const Plan& plan, PlanCache& plans) {
+    keys_ = &plans.keys();
+    names_ = &plans.names();
+    names_->begin(*document_->names);
+    covered_ = 1;
+    body_again_ = keys_->uses(plan.body_key) > keys_->uses(plan.key);
+    const Program& body = *plan.body;
+    if (!plan.clauses) {
+        use(body);
+        run(0);
+    } else {
+        use(*plan.clauses);
+        const Op& op = program_->ops[0];
+        Tuples found = tuples(op);
+        if (found.count && op.binds) bound_any_ = true;
+        use(body);
+        for (size_t i = 0; i < found.count; ++i) {
+            // What is made meanwhile may move both arrays.
+            const Item* tuple = (found.kept ? kept_ : stack_).data() + found.begin + i * op.count;
+            for (size_t place = 0; place < plan.places.size(); ++place) variables_[body.outer[place]] = tuple[plan.places[place]];
+            run(0);
+        }
+    }
     check_room(0);
-    return plan.binds ? bound_any_ : delivered_any_;
+    return body.binds || (plan.clauses && plan.clauses->binds) ? bound_any_ : delivered_any_;
 }
 
-// Nothing is prepared for plans that need no answers.
+// Nothing is prepared for programs that need no answers.
 void Builder::ready() {
-    if (entered_) return;
-    entered_ = true;
+    if (entered_ == program_) return;
+    entered_ = program_;
     evaluator.enter(all_->query());
-    for (uint32_t paths : plan_->paths) evaluator.prepare(paths);
-    for (uint32_t condition : plan_->conditions) evaluator.prepare_condition(condition);
+    for (uint32_t paths : program_->paths) evaluator.prepare(paths);
+    for (uint32_t condition : program_->conditions) evaluator.prepare_condition(condition);
 }
 
 void Builder::run(uint32_t at) {
-    const Op& op = plan_->ops[at];
+    const Op& op = program_->ops[at];
     switch (op.kind) {
         case OpKind::sequence: run_all(at + 1, op.end); break;
         case OpKind::flwr: flwr(at); break;
@@ -106,14 +123,14 @@ void Builder::run(uint32_t at) {
         case OpKind::tag_attribute: tag_attribute(at); break;
         case OpKind::text:
         case OpKind::markup:
-            escaped(plan_->literal(op.literal));
+            escaped(program_->literal(op.literal));
             joins_ = false;
             break;
         case OpKind::items: items(op); break;
         case OpKind::choice: {
             ready();
             uint32_t then = at + 1;
-            run(evaluator.holds(op.entry, variables_) ? then : plan_->ops[then].end);
+            run(evaluator.holds(op.entry, variables_) ? then : program_->ops[then].end);
             break;
         }
         default: value(at);
@@ -122,7 +139,7 @@ void Builder::run(uint32_t at) {
 
 // Of a constructor: values of one part are never joined with those of the next.
 void Builder::content(uint32_t at, uint32_t end) {
-    for (; at < end; at = plan_->ops[at].end) {
+    for (; at < end; at = program_->ops[at].end) {
         joins_ = false;
         run(at);
     }
@@ -130,10 +147,11 @@ void Builder::content(uint32_t at, uint32_t end) {
 }
 
 void Builder::element(uint32_t at) {
-    const Op& op = plan_->ops[at];
+    const Op& op = program_->ops[at];
     close_tag();
     check_room(op.literal.size);
-    if (!share_ || op.key == no_entry || keys_->uses(op.key) <= covered_) {
+    bool wanted = share_ && op.key != no_entry && (keys_->uses(op.key) > covered_ || (at == 0 && body_again_));
+    if (!wanted) {
         element_itself(at);
         return;
     }
@@ -154,7 +172,7 @@ void Builder::key_words(const Op& op) {
     words_.clear();
     words_.push_back(static_cast<uint64_t>(op.key) << 32 | force_);
     for (uint32_t i = op.first; i < op.first + op.count; ++i) {
-        Item item = variables_[plan_->variables[i]];
+        Item item = variables_[program_->variables[i]];
         words_.push_back(static_cast<uint64_t>(item.kind) << 32 | item.index);
     }
 }
@@ -173,7 +191,7 @@ bool Builder::reuse(const Op& op, uint64_t& hash) {
 }
 
 void Builder::element_itself(uint32_t at) {
-    const Op& op = plan_->ops[at];
+    const Op& op = program_->ops[at];
     size_t in_force = in_force_.size();
     uint32_t force = force_;
     uint32_t inside = open_tag(at);
@@ -189,7 +207,7 @@ void Builder::element_itself(uint32_t at) {
         tag_open_ = false;
     } else {
         out += "</";
-        out += plan_->literal(op.literal).substr(1);
+        out += program_->literal(op.literal).substr(1);
         out += '>';
     }
     if (in_force_.size() == in_force) return;
@@ -199,8 +217,8 @@ void Builder::element_itself(uint32_t at) {
 
 // Returns where the content begins.
 uint32_t Builder::open_tag(uint32_t at) {
-    const Op& op = plan_->ops[at];
-    out += plan_->literal(op.literal);
+    const Op& op = program_->ops[at];
+    out += program_->literal(op.literal);
     if (!op.plain || in_force_.size()) {
         const Shape& shape = all_->shape(op.shape);
         for (uint32_t each = shape.declarations; each != no_entry; each = all_->declared(each).next)
@@ -211,13 +229,13 @@ uint32_t Builder::open_tag(uint32_t at) {
         });
     }
     uint32_t inside = at + 1;
-    for (; inside < op.end && plan_->ops[inside].kind == OpKind::tag_attribute; inside = plan_->ops[inside].end) tag_attribute(inside);
+    for (; inside < op.end && program_->ops[inside].kind == OpKind::tag_attribute; inside = program_->ops[inside].end) tag_attribute(inside);
     return inside;
 }
 
 void Builder::tag_attribute(uint32_t at) {
-    const Op& op = plan_->ops[at];
-    out += plan_->literal(op.literal);
+    const Op& op = program_->ops[at];
+    out += program_->literal(op.literal);
     if (op.constant) return;
     in_value_ = true;
     content(at + 1, op.end);

@@ -32,13 +32,13 @@ class Builder {
 public:
     using Item = Evaluator::Item;
 
-    Builder(const RenderLimits& limits, bool share, PathNames& names) : limits_(limits), share_(share), names_(names) {}
+    Builder(const RenderLimits& limits, bool share) : limits_(limits), share_(share) {}
 
     void begin(const Document& document);
     void forget_keys();                  // numbers of keys have changed their meaning
 
     // Both append to out; false where nothing is bound or selected. After a Failure `out` is to be cut() back.
-    bool build(const Plan& plan, const Keys& keys);
+    bool build(const Plan& plan, PlanCache& plans);
     bool copy_selected(const Plan& plan);
 
     // How many bytes this payload may still have.
@@ -67,7 +67,7 @@ private:
     // render_build.cpp
     void run(uint32_t at);
     void run_all(uint32_t at, uint32_t end) {
-        for (; at < end; at = plan_->ops[at].end) run(at);
+        for (; at < end; at = program_->ops[at].end) run(at);
     }
     void content(uint32_t at, uint32_t end);
     void element(uint32_t at);
@@ -84,6 +84,10 @@ private:
     void key_words(const Op& op);
     bool reuse(const Op& op, uint64_t& hash);
     void ready();
+    void use(const Program& program) {
+        program_ = &program;
+        all_ = program.all.get();
+    }
     void check_room(uint64_t bytes) const {
         if (out.size() + bytes > end_max_) refuse_size();
     }
@@ -107,7 +111,7 @@ private:
     template <class Visit> bool walk(const DirectStep* step, const DirectStep* end, Item from, Visit&& visit);
     template <class Visit> bool walk_path(const Op& op, Visit&& visit);
     Item start_of(const Op& op) const {
-        uint32_t variable = plan_->steps[op.first].name;
+        uint32_t variable = program_->steps[op.first].name;
         return variable == no_entry ? Item{} : variables_[variable];
     }
 
@@ -123,18 +127,19 @@ private:
 
     const RenderLimits limits_;
     const bool share_;
-    PathNames& names_;
     const Document* document_ = nullptr;
     Scopes scopes_;
 
     // of the payload
-    const Plan* plan_ = nullptr;
+    const Program* program_ = nullptr;   // that is being run
     const Transformation* all_ = nullptr;
+    const Program* entered_ = nullptr;   // whose entries the evaluator knows
     const Keys* keys_ = nullptr;
+    PathNames* names_ = nullptr;
     uint64_t begin_ = 0, end_max_ = 0;
     uint64_t bindings_ = 0;
     size_t tuples_ = 0;                  // of the clauses being bound
-    bool entered_ = false;               // the evaluator knows the plan's entries
+    bool body_again_ = false;            // other plans build the same of other bindings
     bool bound_any_ = false, delivered_any_ = false;
     uint32_t covered_ = 0;               // plans that have the innermost shape that is being made for reuse
     std::array<Item, transformation_limits.variables_max> variables_;

@@ -1,6 +1,8 @@
 // The plans that are kept, and the numbers that they share.
 #include "render_plan.hpp"
 
+#include <algorithm>
+
 namespace treecast {
 
 namespace {
@@ -54,7 +56,7 @@ std::unique_ptr<Plan>* PlanCache::Generation::find(uint64_t hash, std::string_vi
     for (size_t at = hash & mask; slots_[at].used; at = (at + 1) & mask) {
         Slot& slot = slots_[at];
         if (slot.hash != hash || !slot.plan) continue;
-        if (slot.plan->text() == text && slot.plan->settings == settings) return &slot.plan;
+        if (slot.plan->text == text && slot.plan->settings == settings) return &slot.plan;
     }
     return nullptr;
 }
@@ -85,6 +87,7 @@ const Plan& PlanCache::find(std::string_view text, const Settings& settings) {
     if (keys_.bytes() + names_.bytes() > keys_bytes_max) {
         drop(young_);
         drop(old_);
+        programs_.clear();
         keys_.clear();
         names_.clear();
         ++generation_;
@@ -95,13 +98,88 @@ const Plan& PlanCache::find(std::string_view text, const Settings& settings) {
         return keep(std::move(plan));
     }
     ++parsed_;
-    std::unique_ptr<Plan> plan = make_plan(text, settings, keys_, names_);
+    std::unique_ptr<Plan> plan = make(text, settings);
     plan->hash = hash;
     return keep(std::move(plan));
 }
 
+std::unique_ptr<Plan> PlanCache::make(std::string_view text, const Settings& settings) {
+    auto plan = std::make_unique<Plan>();
+    plan->text = text;
+    plan->settings = settings;
+    plan->bytes = sizeof(Plan) + text.size();
+    std::string key(1, 'd');
+    if (is_transformation(text)) {
+        auto all = std::make_shared<Transformation>();
+        parse_transformation(text, settings.bindings, *all);
+        if (!all->is_list()) {
+            make_built(*plan, std::move(all));
+            return plan;
+        }
+        plan->is = Plan::Is::list;
+        key[0] = 'l';
+        key += all->key();
+        plan->list = std::move(all);
+    } else if (settings.deliver) {
+        auto query = std::make_unique<Query>();
+        parse_query(text, settings.bindings, *query);
+        plan->is = Plan::Is::elements;
+        key[0] = settings.ordered ? 'o' : 'q';
+        key += query->key();
+        plan->query = std::move(query);
+    }
+    constexpr uint64_t tree_bytes_per_byte = 24;         // entries of the syntax tree, by the text they came from
+    if (plan->is != Plan::Is::document) plan->bytes += text.size() * tree_bytes_per_byte;
+    plan->key = keys_.use(key);
+    return plan;
+}
+
+void PlanCache::make_built(Plan& plan, std::shared_ptr<const Transformation> all) {
+    plan.is = Plan::Is::built;
+    uint32_t body = all->root();
+    std::vector<uint32_t> bound, order;
+    if (all->shape(body).kind == ShapeKind::flwr) {
+        std::string key(1, 'C');                         // not the key of what is bound: that is used by nested FLWRs too
+        key += clauses_key(*all, all->shape(body).clauses, bound);
+        plan.clauses = program(key, plan.clauses_key, all, body, true);
+        body = all->shape(body).first;
+    }
+    std::string key(1, 'b');
+    key += all->shape_key(body, order);
+    plan.body = program(key, plan.body_key, all, body, false);
+    for (uint32_t variable : order) {
+        auto at = std::find(bound.begin(), bound.end(), variable);
+        if (at != bound.end()) plan.places.push_back(static_cast<uint32_t>(at - bound.begin()));
+    }
+    key.assign(1, 'p');
+    for (uint32_t number : {plan.clauses_key, plan.body_key}) (key += std::to_string(number)) += ' ';
+    for (uint32_t place : plan.places) (key += std::to_string(place)) += ' ';
+    plan.key = keys_.use(key);
+}
+
+// The program of this key; made from the shape where it is the first.
+std::shared_ptr<const Program> PlanCache::program(const std::string& key, uint32_t& number,
+                                                  const std::shared_ptr<const Transformation>& all, uint32_t shape, bool clauses) {
+    number = keys_.use(key);
+    if (number >= programs_.size()) programs_.resize(number + 1 + number / 2);
+    if (programs_[number]) return programs_[number];
+    std::shared_ptr<const Program> made = make_program(all, shape, clauses, keys_, names_);
+    program_bytes_ += made->bytes();
+    return programs_[number] = std::move(made);
+}
+
+void PlanCache::leave_program(uint32_t number) {
+    if (number == no_entry) return;
+    keys_.leave(number);
+    if (keys_.uses(number)) return;
+    for (const Op& op : programs_[number]->ops)
+        if (op.key != no_entry) keys_.leave(op.key);
+    program_bytes_ -= programs_[number]->bytes();
+    programs_[number].reset();
+}
+
 const Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
-    if (young_.bytes + plan->bytes > bytes_max_ / 2) {
+    if (young_.bytes + plan->bytes > bytes_max_ / 2 || program_bytes_ > bytes_max_) {
         drop(old_);
         std::swap(young_, old_);
     }
@@ -113,8 +191,8 @@ const Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
 void PlanCache::drop(Generation& generation) {
     generation.each([this](const Plan& plan) {
         keys_.leave(plan.key);
-        for (const Op& op : plan.ops)
-            if (op.key != no_entry) keys_.leave(op.key);
+        leave_program(plan.clauses_key);
+        leave_program(plan.body_key);
     });
     generation = Generation();
 }

@@ -11,7 +11,7 @@ constexpr size_t kept_items_max = 1u << 21;      // 16 MiB
 }
 
 void Builder::flwr(uint32_t at) {
-    const Op& op = plan_->ops[at];
+    const Op& op = program_->ops[at];
     size_t stack = stack_.size();
     Tuples found = tuples(op);
     if (found.count && op.binds) bound_any_ = true;
@@ -55,7 +55,7 @@ void Builder::bind_clauses(uint32_t at, const Op& op) {
     }
     if (at == no_entry) {
         ++tuples_;
-        for (uint32_t i = 0; i < op.count; ++i) stack_.push_back(variables_[plan_->variables[op.first + i]]);
+        for (uint32_t i = 0; i < op.count; ++i) stack_.push_back(variables_[program_->variables[op.first + i]]);
         return;
     }
     const Clause& clause = all_->clause(at);
@@ -71,7 +71,7 @@ void Builder::bind_clauses(uint32_t at, const Op& op) {
 }
 
 void Builder::set_variables(const Op& op, const Item* tuple) {
-    for (uint32_t i = 0; i < op.count; ++i) variables_[plan_->variables[op.first + i]] = tuple[i];
+    for (uint32_t i = 0; i < op.count; ++i) variables_[program_->variables[op.first + i]] = tuple[i];
 }
 
 void Builder::count_binding(uint64_t items) {

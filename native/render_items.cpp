@@ -14,7 +14,7 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
     if (step == end) return visit(from);
     if (from.kind != StepKind::element) return false;
     const Document& d = *document_;
-    uint32_t context = from.index, name = step->any ? none : names_.resolve(step->name);
+    uint32_t context = from.index, name = step->any ? none : names_->resolve(step->name);
     if (!step->any && name == none) return false;
     auto last = static_cast<uint32_t>(context == none ? d.elements() : context + d.size[context]);
     switch (step->kind) {
@@ -44,7 +44,7 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
 
 template <class Visit>
 bool Builder::walk_path(const Op& op, Visit&& visit) {
-    const DirectStep* steps = plan_->steps.data() + op.first + 1;
+    const DirectStep* steps = program_->steps.data() + op.first + 1;
     return walk(steps, steps + op.count, start_of(op), visit);
 }
 
@@ -111,10 +111,10 @@ void Builder::value(uint32_t at) {
 }
 
 void Builder::value_piece(uint32_t at) {
-    const Op& op = plan_->ops[at];
+    const Op& op = program_->ops[at];
     Item found;
     switch (op.kind) {
-        case OpKind::value: escaped(plan_->literal(op.literal)); break;
+        case OpKind::value: escaped(program_->literal(op.literal)); break;
         case OpKind::string_of:
             if (first_of(op, found)) string_of(found);
             break;
@@ -142,7 +142,7 @@ void Builder::value_piece(uint32_t at) {
             break;
         }
         default:
-            for (uint32_t part = at + 1; part < op.end; part = plan_->ops[part].end) value_piece(part);
+            for (uint32_t part = at + 1; part < op.end; part = program_->ops[part].end) value_piece(part);
     }
 }
 
@@ -181,7 +181,7 @@ void Builder::string_of(Item item) {
 // --- attributes that come with the content
 
 void Builder::computed_attribute(uint32_t at) {
-    const Op& op = plan_->ops[at];
+    const Op& op = program_->ops[at];
     source_op_ = &op;
     const Name& name = all_->shape(op.shape).name;
     open_attribute(all_->view(name.prefix), all_->view(name.local), all_->view(name.uri));

@@ -1,4 +1,4 @@
-// Transformation -> Plan.
+// Transformation -> Program.
 #include "render_plan.hpp"
 
 #include "escape.hpp"
@@ -13,11 +13,12 @@ constexpr size_t key_bytes_max = 4096;           // longer ones are not shared
 
 class Planner {
 public:
-    Planner(Plan& plan, Keys& keys, PathNames& names)
-        : plan_(plan), all_(plan.transformation), query_(plan.transformation.query()), keys_(keys), names_(names) {}
+    Planner(Program& program, Keys& keys, PathNames& names)
+        : plan_(program), all_(*program.all), query_(program.all->query()), keys_(keys), names_(names) {}
 
-    void plan() {
-        shape(all_.root());
+    void plan(uint32_t root, bool clauses) {
+        if (clauses) flwr(root, all_.shape(root), false);
+        else shape(root);
         for (auto* entries : {&plan_.paths, &plan_.conditions}) {
             std::sort(entries->begin(), entries->end());
             entries->erase(std::unique(entries->begin(), entries->end()), entries->end());
@@ -56,7 +57,7 @@ private:
                 shapes(shape.first);
                 break;
             }
-            case ShapeKind::flwr: flwr(index, shape); break;
+            case ShapeKind::flwr: flwr(index, shape, true); break;
             case ShapeKind::element: element(index, shape); break;
             case ShapeKind::attribute: {
                 Opened opened(*this, OpKind::attribute, index);
@@ -98,33 +99,33 @@ private:
 
     void markup(uint32_t index, const Shape& shape) {
         bool comment = shape.kind == ShapeKind::comment;
-        size_t begin = plan_.storage.size();
-        ((plan_.storage += comment ? "<!--" : "<?") += all_.view(shape.text)) += comment ? "-->" : "?>";
+        size_t begin = plan_.literals.size();
+        ((plan_.literals += comment ? "<!--" : "<?") += all_.view(shape.text)) += comment ? "-->" : "?>";
         Opened(*this, OpKind::markup, index).op().literal = since(begin);
     }
 
     // -- literals
 
     Slice since(size_t begin) const {
-        return {static_cast<uint32_t>(begin), static_cast<uint32_t>(plan_.storage.size() - begin)};
+        return {static_cast<uint32_t>(begin), static_cast<uint32_t>(plan_.literals.size() - begin)};
     }
     Slice escaped(std::string_view text) {
-        size_t begin = plan_.storage.size();
-        if (in_value_) append_escaped_attribute(text, plan_.storage);
-        else append_escaped_text(text, plan_.storage);
+        size_t begin = plan_.literals.size();
+        if (in_value_) append_escaped_attribute(text, plan_.literals);
+        else append_escaped_text(text, plan_.literals);
         return since(begin);
     }
     void name(const Name& name) {
-        if (name.prefix.size) (plan_.storage += all_.view(name.prefix)) += ':';
-        plan_.storage += all_.view(name.local);
+        if (name.prefix.size) (plan_.literals += all_.view(name.prefix)) += ':';
+        plan_.literals += all_.view(name.local);
     }
 
     // -- constructors
 
     void element(uint32_t index, const Shape& shape) {
         Opened opened(*this, OpKind::element, index);
-        size_t begin = plan_.storage.size();
-        plan_.storage += '<';
+        size_t begin = plan_.literals.size();
+        plan_.literals += '<';
         name(shape.name);
         opened.op().literal = since(begin);
         bool plain = !shape.name.prefix.size && !shape.name.uri.size && shape.declarations == no_entry;
@@ -139,15 +140,15 @@ private:
         Opened opened(*this, OpKind::tag_attribute, index);
         bool constant = true;
         all_.each_shape(attribute.first, [&](uint32_t, const Shape& part) { constant = constant && part.kind == ShapeKind::text; });
-        size_t begin = plan_.storage.size();
-        plan_.storage += ' ';
+        size_t begin = plan_.literals.size();
+        plan_.literals += ' ';
         name(attribute.name);
-        plan_.storage += "=\"";
+        plan_.literals += "=\"";
         if (constant) {
             all_.each_shape(attribute.first, [&](uint32_t, const Shape& part) {
-                append_escaped_attribute(all_.view(part.text), plan_.storage);
+                append_escaped_attribute(all_.view(part.text), plan_.literals);
             });
-            plan_.storage += '"';
+            plan_.literals += '"';
         }
         opened.op().literal = since(begin);
         opened.op().constant = constant;
@@ -174,7 +175,7 @@ private:
 
     // -- clauses
 
-    void flwr(uint32_t index, const Shape& shape) {
+    void flwr(uint32_t index, const Shape& shape, bool whole) {
         Opened opened(*this, OpKind::flwr, index);
         Op& op = opened.op();
         op.first = static_cast<uint32_t>(plan_.variables.size());
@@ -187,53 +188,9 @@ private:
         });
         op.count = static_cast<uint32_t>(plan_.variables.size()) - op.first;
         std::vector<uint32_t> order;
-        std::string key = clauses_key(shape.clauses, order);
+        std::string key = clauses_key(all_, shape.clauses, order);
         if (order.size() == op.count && key.size() <= key_bytes_max) op.key = keys_.use(key);
-        this->shape(shape.first);
-    }
-
-    // `order` gets the variables that the clauses bind and mention, in this order.
-    std::string clauses_key(uint32_t first, std::vector<uint32_t>& order) {
-        std::string key("c");
-        all_.each_clause(first, [&](uint32_t, const Clause& clause) {
-            switch (clause.kind) {
-                case ClauseKind::each:
-                    key += 'f';
-                    key += all_.paths_key(clause.paths, order);
-                    if (clause.variable != no_entry) order.push_back(clause.variable);
-                    break;
-                case ClauseKind::where: condition_key(clause.condition, order, key); break;
-                case ClauseKind::order:
-                    key += clause.counts ? 'n' : clause.strings ? 's' : 'o';
-                    key += clause.descending ? 'd' : 'a';
-                    key += clause.empty_greatest ? 'g' : 'l';
-                    key += all_.paths_key(clause.paths, order);
-                    break;
-            }
-            key += ';';
-        });
-        return key;
-    }
-
-    void condition_key(uint32_t index, std::vector<uint32_t>& order, std::string& key) {
-        const Expr& expr = query_.expr(index);
-        key += static_cast<char>('A' + static_cast<int>(expr.kind));
-        switch (expr.kind) {
-            case ExprKind::conjunction:
-            case ExprKind::disjunction:
-            case ExprKind::negation:
-                key += '(';
-                query_.each_expr(expr.first, [&](uint32_t operand, const Expr&) { condition_key(operand, order, key); });
-                key += ')';
-                break;
-            default:
-                key += all_.paths_key(expr.first, order);
-                if (expr.value == no_entry) break;
-                const Value& value = query_.value(expr.value);
-                key += static_cast<char>('0' + static_cast<int>(expr.relation));
-                if (value.is_number) key += value.negative ? "-n" : "n";
-                ((key += std::to_string(value.text.size)) += ':') += query_.view(value.text);
-        }
+        if (whole) this->shape(shape.first);
     }
 
     // -- paths
@@ -262,7 +219,7 @@ private:
         return true;
     }
 
-    Plan& plan_;
+    Program& plan_;
     const Transformation& all_;
     const Query& query_;
     Keys& keys_;
@@ -270,31 +227,69 @@ private:
     bool in_value_ = false;
 };
 
+void condition_key(const Transformation& all, uint32_t index, std::vector<uint32_t>& order, std::string& key) {
+    const Query& query = all.query();
+    const Expr& expr = query.expr(index);
+    key += static_cast<char>('A' + static_cast<int>(expr.kind));
+    switch (expr.kind) {
+        case ExprKind::conjunction:
+        case ExprKind::disjunction:
+        case ExprKind::negation:
+            key += '(';
+            query.each_expr(expr.first, [&](uint32_t operand, const Expr&) { condition_key(all, operand, order, key); });
+            key += ')';
+            break;
+        default:
+            key += all.paths_key(expr.first, order);
+            if (expr.value == no_entry) break;
+            const Value& value = query.value(expr.value);
+            key += static_cast<char>('0' + static_cast<int>(expr.relation));
+            if (value.is_number) key += value.negative ? "-n" : "n";
+            ((key += std::to_string(value.text.size)) += ':') += query.view(value.text);
+    }
+}
+
 }  // namespace
 
-std::unique_ptr<Plan> make_plan(std::string_view text, const Settings& settings, Keys& keys, PathNames& names) {
-    auto plan = std::make_unique<Plan>();
-    plan->storage = text;
-    plan->text_size = static_cast<uint32_t>(text.size());
-    plan->settings = settings;
-    std::string key(1, 'd');
-    if (is_transformation(text)) {
-        parse_transformation(text, settings.bindings, plan->transformation);
-        plan->is = plan->transformation.is_list() ? Plan::Is::list : Plan::Is::built;
-        key[0] = 't';
-        key += plan->transformation.key();
-    } else if (settings.deliver) {
-        parse_query(text, settings.bindings, plan->query);
-        plan->is = Plan::Is::elements;
-        key[0] = settings.ordered ? 'o' : 'q';
-        key += plan->query.key();
-    }
-    plan->key = keys.use(key);
-    if (plan->is == Plan::Is::built) Planner(*plan, keys, names).plan();
+std::string clauses_key(const Transformation& all, uint32_t clauses, std::vector<uint32_t>& order) {
+    std::string key(1, 'c');
+    all.each_clause(clauses, [&](uint32_t, const Clause& clause) {
+        switch (clause.kind) {
+            case ClauseKind::each:
+                key += 'f';
+                key += all.paths_key(clause.paths, order);
+                if (clause.variable != no_entry) order.push_back(clause.variable);
+                break;
+            case ClauseKind::where: condition_key(all, clause.condition, order, key); break;
+            case ClauseKind::order:
+                key += clause.counts ? 'n' : clause.strings ? 's' : 'o';
+                key += clause.descending ? 'd' : 'a';
+                key += clause.empty_greatest ? 'g' : 'l';
+                key += all.paths_key(clause.paths, order);
+                break;
+        }
+        key += ';';
+    });
+    return key;
+}
+
+std::shared_ptr<const Program> make_program(std::shared_ptr<const Transformation> all, uint32_t shape, bool clauses, Keys& keys,
+                                            PathNames& names) {
+    auto program = std::make_shared<Program>();
+    program->all = std::move(all);
+    Planner(*program, keys, names).plan(shape, clauses);
+    if (clauses) return program;
+    std::vector<uint32_t> order;
+    program->all->shape_key(shape, order);
+    for (uint32_t variable : order)
+        if (program->all->shape(shape).variables >> variable & 1) program->outer.push_back(variable);
+    return program;
+}
+
+uint64_t Program::bytes() const {
     constexpr uint64_t tree_bytes_per_byte = 24;         // entries of the syntax tree, by the text they came from
-    plan->bytes = sizeof(Plan) + text.size() * tree_bytes_per_byte + plan->storage.capacity() + plan->ops.capacity() * sizeof(Op) +
-                  plan->steps.capacity() * sizeof(DirectStep);
-    return plan;
+    return sizeof(Program) + all->written().size() * tree_bytes_per_byte + literals.capacity() + ops.capacity() * sizeof(Op) +
+           steps.capacity() * sizeof(DirectStep);
 }
 
 }  // namespace treecast

@@ -1,9 +1,10 @@
 // Subscriptions as the Renderer knows them: read once, with everything worked out that no document changes.
 //
-// A transformation becomes a flat program: the shapes in the order in which they are written, each followed by what is in it.
-// Literals are escaped, tags spelt. Paths that only go down by name are steps that the Builder walks itself; all others
-// are the evaluator's. PERF: a document meets many plans, each a few times, so what counts is how much memory a plan touches
-// (bench/rendering.py).
+// A transformation becomes two flat programs: what it binds, and what it builds of that. Programs are shared by all plans that have
+// the same key, so a plan is little more than its text: many subscribers want the same of different things. The ops of a
+// program are the shapes in the order in which they are written, each followed by what is in it. Literals are escaped, tags
+// spelt. Paths that only go down by name are steps that the Builder walks itself; all others are the evaluator's.
+// PERF: a document meets many plans, each a few times, so what counts is how much memory a plan touches (bench/rendering.py).
 #pragma once
 
 #include "seeded_hash.hpp"
@@ -79,7 +80,7 @@ enum class OpKind : uint8_t {
     flwr,
 };
 
-// Slices are of Plan::storage.
+// Slices are of Program::literals.
 struct Op {
     OpKind kind = OpKind::sequence;
     bool plain = false;              // element: neither it nor its attributes have namespaces, and it declares none
@@ -91,7 +92,7 @@ struct Op {
     uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice
     uint32_t key = no_entry;         // element: shared with the same shape of others. flwr that depends on no variable round it:
                                      // of what it binds
-    uint32_t first = no_entry;       // element, flwr: its variables in Plan::variables. paths: where in Plan::steps, if direct
+    uint32_t first = no_entry;       // element, flwr: its variables in Program::variables. paths: where in Program::steps, if direct
     uint32_t count = 0;              // of these
 };
 
@@ -102,29 +103,42 @@ struct DirectStep {
     bool any = false;
 };
 
-struct Plan {
-    enum class Is : uint8_t { document, elements, built, list };
-    Is is = Is::document;
-    bool binds = false;              // built: there is a `for`, so that only bindings make a delivery
-    uint32_t key = no_entry;         // equal for plans that give equal payloads
-    uint32_t text_size = 0;
-    std::string storage;             // the text, then literals
-    Settings settings;
+struct Program {
     std::vector<Op> ops;
     std::vector<DirectStep> steps;
     std::vector<uint32_t> variables;
-    Query query;                     // elements
-    Transformation transformation;   // built, list
+    std::string literals;
+    std::vector<uint32_t> outer;               // the variables that it finds bound, in the order of its key
     std::vector<uint32_t> paths, conditions;   // that the evaluator is asked for
-    uint64_t hash = 0;
-    uint64_t bytes = 0;              // of memory, roughly
+    std::shared_ptr<const Transformation> all; // of the first plan that had it
+    bool binds = false;                        // there is a `for` in it
 
-    std::string_view text() const { return std::string_view(storage).substr(0, text_size); }
-    std::string_view literal(Slice slice) const { return {storage.data() + slice.begin, slice.size}; }
+    std::string_view literal(Slice slice) const { return {literals.data() + slice.begin, slice.size}; }
+    uint64_t bytes() const;                    // of memory, roughly
 };
 
-// Throws Failure where the text cannot be read.
-std::unique_ptr<Plan> make_plan(std::string_view text, const Settings& settings, Keys& keys, PathNames& names);
+struct Plan {
+    enum class Is : uint8_t { document, elements, built, list };
+    Is is = Is::document;
+    uint32_t key = no_entry;                   // equal for plans that give equal payloads
+    std::string text;
+    Settings settings;
+    // built: a FLWR's clauses and what it returns; without clauses the whole is the body
+    std::shared_ptr<const Program> clauses, body;
+    uint32_t clauses_key = no_entry, body_key = no_entry;
+    std::vector<uint32_t> places;              // for each outer variable of the body, where it is among those bound
+    std::shared_ptr<const Transformation> list;
+    std::unique_ptr<const Query> query;        // elements
+    uint64_t hash = 0;
+    uint64_t bytes = 0;                        // of memory, roughly, without what it shares
+};
+
+// From a shape of a transformation, or, where only `clauses` are wanted, from those of a FLWR.
+std::shared_ptr<const Program> make_program(std::shared_ptr<const Transformation> all, uint32_t shape, bool clauses, Keys& keys,
+                                            PathNames& names);
+
+// What the clauses of a FLWR bind, as a key; `order` gets the variables that they bind and mention, in this order.
+std::string clauses_key(const Transformation& all, uint32_t clauses, std::vector<uint32_t>& order);
 
 // Plans by text and settings. Two generations: when the young one is full the old one is dropped, and what is asked for
 // becomes young again, so what is in use stays.
@@ -162,12 +176,19 @@ private:
         std::vector<Slot> slots_;
         size_t used_ = 0;
     };
+    std::unique_ptr<Plan> make(std::string_view text, const Settings& settings);
+    void make_built(Plan& plan, std::shared_ptr<const Transformation> all);
+    std::shared_ptr<const Program> program(const std::string& key, uint32_t& number, const std::shared_ptr<const Transformation>& all,
+                                           uint32_t shape, bool clauses);
+    void leave_program(uint32_t number);
     const Plan& keep(std::unique_ptr<Plan> plan);
     void drop(Generation& generation);
 
     const uint64_t bytes_max_;
     Keys keys_;
     PathNames names_;
+    std::vector<std::shared_ptr<const Program>> programs_;   // by key
+    uint64_t program_bytes_ = 0;
     Generation young_, old_;
     uint64_t parsed_ = 0, generation_ = 0;
 };

@@ -537,3 +537,52 @@ def test_deep_paths_from_nested_items() -> None:
     data = b"<r>" + b"<a>" * depth + b"<b/>" + b"</a>" * depth + b"</r>"
     text = "for $a in $msg//a where $a//a//b return <o>{count($a//b)}</o>"
     assert payload(data, text) == b"<o>1</o>" * (depth - 1)
+
+
+def test_refusals_point_into_their_own_text() -> None:
+    renderer = _native.TextRenderer()
+    texts = [
+        "for $i in $msg//item where $i/@id = 1 return <o>x{$i/@id}</o>",
+        "for $other in $msg//item where $other/@lang = 'de' return <o>x{ $other/@id }</o>",
+    ]
+    for found, text in zip(render(NEWS, *texts, renderer=renderer), texts, strict=True):
+        assert isinstance(found, QueryError)
+        assert found.position == text.index("{") + (1 if text == texts[0] else 2)
+
+
+def test_one_body_under_several_clauses_is_built_once_for_an_item() -> None:
+    renderer = _native.TextRenderer()
+    texts = [f"for $v in $msg//item where $v/@id < {i} return <o>{{$v/title}}</o>" for i in (4, 5, 3)]
+    made = render(NEWS, *texts, renderer=renderer)
+    whole = b"<o><title>First &amp; last</title></o><o><title>Second</title></o><o><title/></o>"
+    assert made == [(0, whole), (1, whole), (2, whole.removesuffix(b"<o><title/></o>"))]
+    assert work(renderer) == {"parsed": 3, "built": 3, "bound": 3, "reused": 2}
+
+
+def test_variables_find_their_place_in_a_shared_body() -> None:
+    renderer = _native.TextRenderer()
+    texts = [
+        "for $a in $msg//item, $b in $a/title return <o>{$b/text()}{$a/p/b}</o>",
+        "for $b in $msg//title, $a in $msg//item[p/b] return <o>{$b/text()}{$a/p/b}</o>",
+        "for $x in $msg//item[1], $y in $msg//item[2] return <o>{$y/@id}</o>",
+        "for $y in $msg//item[1], $x in $msg//item[2] return <o>{$y/@id}</o>",
+    ]
+    for _ in range(2):
+        made = render(NEWS, *texts, renderer=renderer)
+        assert made == [
+            (0, b"<o>First &amp; last<b>b</b></o><o>Second</o><o/>"),
+            (1, b"<o>First &amp; last<b>b</b></o><o>Second<b>b</b></o><o><b>b</b></o>"),
+            (2, b'<o id="2"/>'),
+            (3, b'<o id="1"/>'),
+        ]
+
+
+def test_plans_that_do_not_fit_are_read_again() -> None:
+    renderer = _native.TextRenderer()
+    filler = "x" * 40_000
+    texts = [f"for $i in $msg/news return <o n='{i}'>{filler}</o>" for i in range(150)]
+    for round_ in range(2):
+        for i, found in enumerate(render(NEWS, *texts, renderer=renderer)):
+            assert found == (i, b'<o n="%d">' % i + filler.encode() + b"</o>")
+        parsed = work(renderer)["parsed"]
+        assert parsed == 150 if round_ == 0 else parsed > 150
