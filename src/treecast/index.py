@@ -62,7 +62,8 @@ class RenderedPart:
 
     deliveries: pa.ListArray
     """One list per document that was done, of structs of subscription, payload, code and message; a refused delivery
-    has a code and a message instead of a payload."""
+    has a code and a message instead of a payload. Payloads are dictionary-encoded: equal ones of a document are in the
+    dictionary once, those of a document in one run, in the order in which its deliveries first have them."""
     rejected: list[tuple[int, DocumentError]]
     """The number of each rejected document and why, in their order."""
 
@@ -300,6 +301,11 @@ class Index:
 
     # -- deliveries
 
+    @property
+    def delivery_limits(self) -> DeliveryLimits:
+        """What bounds `render`."""
+        return self._delivery_limits
+
     def render(self, document: Bytes) -> list[Delivery]:
         """What each subscriber gets of the document, in the order they were added: one delivery for each id of `match`.
 
@@ -340,7 +346,8 @@ class Index:
             which = pa.array([number if number >= 0 else None for number in which.to_pylist()], pa.int64())
             codes = pa.array([error and error.code for error in errors], pa.string())
             messages = pa.array([error and str(error) for error in errors], pa.string())
-        columns = [pa.array(ids, pa.string()), payloads.take(which), codes, messages]
+        built = pa.DictionaryArray.from_arrays(which, payloads)
+        columns = [pa.array(ids, pa.string()), built, codes, messages]
         rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
         return RenderedPart(pa.ListArray.from_arrays(offsets, rows), rejected)
 

@@ -242,14 +242,14 @@ def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession
 
 def test_many_matches_of_a_batch_come_in_parts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """An Arrow array has two gigabytes at most, and a task little memory: a batch is answered in pieces."""
-    from treecast.spark import worker
+    from treecast.spark import answers
 
     index = treecast.Index()
     index.add_many([(f"q{number}", "//a") for number in range(100)])
-    monkeypatch.setattr(worker, "MATCHES_MAX", 250)
+    monkeypatch.setattr(answers, "MATCHES_MAX", 250)
     documents = pa.array([b"<a/>", None, b"<b/>", b"<a><"] + [b"<a/>"] * 1_500)
     for form in ("report", "profile"):
-        pieces = list(worker._match(index, documents, None, form))
+        pieces = list(answers.answers(index, documents, None, form))
         assert len(pieces) > 2 and sum(map(len, pieces)) == len(documents)
         rows = [row for piece in pieces for row in piece.to_pylist()]
         lists = rows if form == "report" else [row["matches"] for row in rows]

@@ -17,7 +17,7 @@ import pytest
 import treecast
 from treecast import PipelineError
 from treecast.spark import match, worker
-from treecast.spark.match import _function
+from treecast.spark.plan import index_function
 from treecast.spark.ship import ship
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_versions_have_to_agree(spark: SparkSession, index: treecast.Index) -> N
 def test_an_executor_without_treecast_says_so(
     spark: SparkSession, index: treecast.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    function = _function(spark, index, "lists", 1 << 20)
+    function = index_function(spark, index, "lists", 1 << 20)
     monkeypatch.setitem(sys.modules, "treecast.spark.worker", None)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     with pytest.raises(RuntimeError, match=r"TC707 treecast\[spark\] is not installed for .* on this executor"):

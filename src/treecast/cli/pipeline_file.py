@@ -18,7 +18,8 @@ from typing import Any
 from treecast.cli import subscription_files
 from treecast.document import Limits
 from treecast.errors import PipelineError
-from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions, is_elsewhere
+from treecast.spark.batches import is_elsewhere
+from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
 
 FORMATS = (*subscription_files.FORMATS, "tcx")
 FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

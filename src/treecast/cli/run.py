@@ -201,7 +201,7 @@ def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
     from treecast import Index
     from treecast.cli import subscription_files
     from treecast.spark import job
-    from treecast.spark.pipeline import is_elsewhere
+    from treecast.spark.batches import is_elsewhere
     from treecast.spark.stream import when_changed
 
     wanted = pipeline.subscriptions
@@ -224,7 +224,7 @@ def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
 
 def sparks_own(pipeline: Pipeline) -> list[str]:
     """The Parquet that only Spark can read: directories, and what lies elsewhere."""
-    from treecast.spark.pipeline import is_elsewhere
+    from treecast.spark.batches import is_elsewhere
 
     wanted = pipeline.subscriptions
     found = []

@@ -4,6 +4,7 @@
 
     matches = match(documents, subscriptions)     # the other columns of documents, and subscription
     good, bad = split(match(documents, subscriptions, on_error="report"))
+    deliveries = render(documents, subscriptions)     # the same, and payload: what each subscriber gets
 
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
 `match_stream` runs for long, with subscriptions that change, and survives kills; `refused` lists the subscriptions that
@@ -16,6 +17,7 @@ from treecast.spark.documents import documents
 from treecast.spark.generate import generate_documents, generate_queries
 from treecast.spark.match import match, matches, refused, split
 from treecast.spark.population import aggregate, pep
+from treecast.spark.render import render
 from treecast.spark.stream import match_stream
 
 __all__ = [
@@ -28,5 +30,6 @@ __all__ = [
     "matches",
     "pep",
     "refused",
+    "render",
     "split",
 ]

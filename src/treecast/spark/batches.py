@@ -15,6 +15,7 @@ Codes: TC751 an output that is somebody else's.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 MARK = "_treecast-stream-"
 COLUMN = "batch"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether a path names a file system by its scheme, so that only Spark can look there."""
+    return _SCHEME.match(path) is not None and not path.startswith("file://")
 
 
 class BatchDirectories:

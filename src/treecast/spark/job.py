@@ -29,11 +29,12 @@ from treecast.errors import PipelineError
 from treecast.index import Index
 from treecast.report.figures import Figures, Moment, RefusedDocument, SlowDocument
 from treecast.spark import session
-from treecast.spark.batches import remove
+from treecast.spark.batches import is_elsewhere, remove
 from treecast.spark.documents import documents
-from treecast.spark.match import ERROR_TYPE, profiled, split, subscription_table
-from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline, is_elsewhere
+from treecast.spark.match import profiled, split
+from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline
 from treecast.spark.place import Placed, Shipped
+from treecast.spark.plan import ERROR_TYPE, subscription_table
 from treecast.spark.sampling import first_documents
 from treecast.spark.sinks import write_directories
 from treecast.spark.stream import Batch, shipping, start

@@ -12,37 +12,35 @@ shuffled.
 
 from __future__ import annotations
 
-import difflib
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.placement import Placement
-from treecast.spark import place
-from treecast.spark.carry import carried
-from treecast.spark.sampling import first_documents
-from treecast.spark.ship import ship
-from treecast.subscriptions import FIELDS, LISTED_MAX
+from treecast.spark.place import Placed, Shipped
+from treecast.spark.plan import (
+    FOUND,
+    PLACE,
+    document_columns,
+    found,
+    index_function,
+    index_of,
+    reports,
+    shipped_for,
+    subscription_table,
+    with_found,
+)
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    Subscriptions: TypeAlias = DataFrame | Index | str | Path
+    from treecast.spark.plan import Subscriptions
 
-ERROR_TYPE = "struct<code:string,message:string,offset:bigint>"
 REFUSED_TYPE = "row long, id string, query string, code string, message string, position long"
-_TYPES = {
-    "lists": "array<string>",
-    "report": f"array<struct<subscription:string,error:{ERROR_TYPE}>>",
-    "profile": f"struct<matches:array<string>,error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint>",
-}
-_FOUND, _ROUTE = "__treecast_found", "__treecast_route"
-_SHARD, _PLACE = "__treecast_shard", "__treecast_place"
+_FORMS = {False: "lists", True: "report"}
 
 
 def match(
@@ -75,39 +73,27 @@ def match(
     worker, it looks at the first documents for that, unless they are a stream. A `Placement` made with a sample of the
     documents knows them better than one by name. The answer is the same.
     """
-    placed = place.Placed(placement, shards, cache_bytes_max)
-    name, _ = document_columns(documents, on_error)
-    index = _index(subscriptions, on_refused, namespaces, limits, entities)
-    shipped: place.Shipped | None = None
-    if not placed.everywhere:
-        index = index if isinstance(index, Index) else Index.load(index)
-        session = documents.sparkSession
-        shipped = placed.ship(session, index, lambda: () if documents.isStreaming else first_documents(documents, name))
+    placed = Placed(placement, shards, cache_bytes_max)
+    columns = document_columns(documents, _FORMS[reports(on_error)], ("subscription",))
+    index = index_of(subscriptions, on_refused=on_refused, namespaces=namespaces, limits=limits, entities=entities)
+    index, shipped = shipped_for(documents, columns[0], index, placed)
     return matched(documents, index, shipped, on_error, cache_bytes_max)
 
 
 def matched(
     documents: DataFrame,
     index: Index | str | Path,
-    shipped: place.Shipped | None,
+    shipped: Shipped | None,
     on_error: str,
     cache_bytes_max: int,
 ) -> DataFrame:
     """The rows of `match`, of an index that every worker holds or of the shards that were shipped."""
-    form = _form(on_error)
-    name, given_errors = document_columns(documents, on_error)
-    columns = [name, *given_errors]
-    if shipped is None:
-        function = _function(documents.sparkSession, index, form, cache_bytes_max)
-        found = documents.withColumn(_FOUND, function(*[documents[column] for column in columns]))
-    else:
-        found = _placed(documents, columns, shipped, form).drop(_PLACE)
-    return _exploded(found.drop(*columns), form)
+    form = _FORMS[reports(on_error)]
+    columns = document_columns(documents, form, ("subscription",))
+    return _exploded(with_found(documents, columns, index, shipped, form, cache_bytes_max), form)
 
 
-def profiled(
-    documents: DataFrame, index: Index | Path, shipped: place.Shipped | None, cache_bytes_max: int
-) -> DataFrame:
+def profiled(documents: DataFrame, index: Index | Path, shipped: Shipped | None, cache_bytes_max: int) -> DataFrame:
     """For jobs that keep accounts: without `document` and `error`, with `found` and `first`.
 
     `found` is a struct of `matches`, `error`, `nanoseconds` (reading and matching) and `bytes`; bad documents never
@@ -116,13 +102,9 @@ def profiled(
     """
     from pyspark.sql import functions
 
-    columns = ["document", "error"]
-    if shipped is not None:
-        rows = _placed(documents, columns, shipped, "profile").drop(*columns)
-        return rows.withColumnRenamed(_FOUND, "found").withColumn("first", functions.col(_PLACE) == 0).drop(_PLACE)
-    function = _function(documents.sparkSession, index, "profile", cache_bytes_max)
-    found = function(*[documents[column] for column in columns])
-    return documents.withColumns({"found": found, "first": functions.lit(True)}).drop(*columns)
+    answered = with_found(documents, ["document", "error"], index, shipped, "profile", cache_bytes_max)
+    first = functions.lit(True) if shipped is None else functions.col(PLACE) == 0
+    return answered.withColumnRenamed(FOUND, "found").withColumn("first", first).drop(PLACE)
 
 
 def matches(
@@ -138,12 +120,15 @@ def matches(
     With `on_error="report"` the array holds structs of `subscription` and `error`; a bad document has one, whose
     `subscription` is null. The session is the active one, unless another is given.
     """
-    index = _index(subscriptions, "raise", None, None, None)
-    return _function(_session(session), index, _form(on_error), cache_bytes_max)(document)
+    form = _FORMS[reports(on_error)]
+    return index_function(_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
 
 
 def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Matches and rejected documents, apart: what `match(…, on_error="report")` gave, by its column `error`."""
+    """Matches and rejected documents, apart: what `match(…, on_error="report")` gave, by its column `error`.
+
+    Of what `render` gave: deliveries, and rejected documents and deliveries.
+    """
     if "error" not in reported.columns:
         raise PipelineError(
             "split() needs the column error, which this DataFrame does not have",
@@ -151,8 +136,15 @@ def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
             hint='call match(…, on_error="report") first',
         )
     good = reported.filter(reported["error"].isNull()).drop("error")
-    bad = reported.filter(reported["error"].isNotNull()).drop("subscription")
+    # A refused delivery has a subscription, a bad document has none.
+    bad = reported.filter(reported["error"].isNotNull()).drop("payload" if has_payloads(reported) else "subscription")
     return good, bad
+
+
+def has_payloads(rows: DataFrame) -> bool:
+    """Whether these are rows of `render`: columns that come along from the documents stand before the subscription."""
+    columns = rows.columns
+    return "subscription" in columns and "payload" in columns[columns.index("subscription") :]
 
 
 def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = None) -> DataFrame:
@@ -162,195 +154,22 @@ def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = 
     return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
 
 
-# -- documents
-
-
-def document_columns(documents: DataFrame, on_error: str) -> tuple[str, list[str]]:
-    """The name of the document column, and of the column of errors that the source has, if any."""
-    fields = _fields(documents)
-    return _document_field(fields), _given_errors(fields, on_error)
-
-
-def _fields(documents: DataFrame) -> dict[str, str]:
-    if not hasattr(documents, "schema"):
-        raise TypeError(f"documents are a DataFrame, not {type(documents).__name__}")
-    return {field.name: field.dataType.simpleString() for field in documents.schema.fields}
-
-
-def _document_field(fields: dict[str, str]) -> str:
-    """The name of the document column, as the DataFrame spells it."""
-    name = next((name for name in fields if name.lower() == "document"), None)
-    if name is None:
-        near = difflib.get_close_matches("document", fields, n=1)
-        raise PipelineError(
-            f"the documents have no column document, only {_listed(fields)}",
-            code="TC703",
-            hint=f'rename one: documents.withColumnRenamed("{(near or list(fields) or ["…"])[0]}", "document")',
-        )
-    if fields[name] not in ("binary", "string"):
-        raise PipelineError(
-            f"the column {name} holds {fields[name]}, not documents",
-            code="TC703",
-            hint="it has to be binary or string",
-        )
-    taken = next((other for other in fields if other.lower() == "subscription"), None)
-    if taken is not None:
-        raise PipelineError(
-            f"the documents have a column {taken} already, which is what the answer is called",
-            code="TC703",
-            hint=f'rename it: documents.withColumnRenamed("{taken}", "…")',
-        )
-    return name
-
-
-def _given_errors(fields: dict[str, str], on_error: str) -> list[str]:
-    """The column in which the source says what it could not read, if there is one."""
-    name = next((name for name in fields if name.lower() == "error"), None)
-    if name is None:
-        return []
-    if fields[name] == ERROR_TYPE:
-        return [name]
-    if on_error == "raise":
-        return []
-    raise PipelineError(
-        f"the documents have a column {name} already, of {fields[name]}",
-        code="TC703",
-        hint=f'rename it: documents.withColumnRenamed("{name}", "…")',
-    )
-
-
-def _placed(documents: DataFrame, columns: list[str], shipped: place.Shipped, form: str) -> DataFrame:
-    """The documents where their shards are, with what was found: one row per document and shard."""
+def _exploded(answered: DataFrame, form: str) -> DataFrame:
     from pyspark.sql import functions
 
-    travelling = (shipped.router, shipped.router_ticket, shipped.shards, form)
-    route = _arrow_function("route", travelling, "array<int>")
-    routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
-    # As in _exploded: what comes out of a plain column would be asked for again by filters above.
-    array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
-    rows = routed.select("*", functions.posexplode(array).alias(_PLACE, _SHARD)).drop(_ROUTE)
-    rows = rows.repartitionById(shipped.shards, functions.col(_SHARD))
-    find = _arrow_function("run_placed", (shipped.tickets, form), _TYPES[form])
-    return rows.withColumn(_FOUND, find(_SHARD, _PLACE, *[rows[column] for column in columns])).drop(_SHARD)
-
-
-def _exploded(found: DataFrame, form: str) -> DataFrame:
-    from pyspark.sql import functions
-
-    # Spark would put a filter on the size of the array below the explosion, and for that call the function a second
-    # time, were the array a plain column. A filter on what comes out of the explosion stays above it.
-    array = functions.when(functions.col(_FOUND).isNotNull(), functions.col(_FOUND))
+    array = found(lambda column: column)
     if form == "lists":
-        return found.withColumn("subscription", functions.explode(array)).drop(_FOUND)
-    rows = found.withColumn(_FOUND, functions.explode(array))
+        return answered.withColumn("subscription", functions.explode(array)).drop(FOUND, PLACE)
+    rows = answered.withColumn(FOUND, functions.explode(array))
     for name in ("subscription", "error"):
-        rows = rows.withColumn(name, functions.col(f"{_FOUND}.{name}"))
-    return rows.drop(_FOUND)
-
-
-# -- subscriptions
-
-
-def _index(
-    subscriptions: Subscriptions,
-    on_refused: str,
-    namespaces: Mapping[str, str] | None,
-    limits: Limits | None,
-    entities: EntityTexts,
-) -> Index | str | Path:
-    if on_refused not in ("raise", "report"):
-        raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
-    if isinstance(subscriptions, (Index, str, Path)):
-        if namespaces is not None or limits is not None or entities is not None:
-            raise ValueError("namespaces, limits and entities are settings of the Index: give them to it")
-        if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
-            raise PipelineError(
-                f"there is no saved index {subscriptions}", code="TC706", hint="Index.save(path) writes one"
-            )
-        return subscriptions
-    table = subscription_table(subscriptions)
-    index = Index(namespaces=namespaces, limits=limits, entities=entities)
-    if on_refused == "raise":
-        index.add_many(table)
-        return index
-    left_out = index.add_many(table, on_refused="report")
-    if left_out.num_rows:
-        listed = [
-            f"{row['id']!r}: {row['message'].splitlines()[0]}" for row in left_out.slice(0, LISTED_MAX).to_pylist()
-        ]
-        warnings.warn(
-            f"{left_out.num_rows} of {table.num_rows} subscriptions were refused and left out:\n" + "\n".join(listed),
-            stacklevel=3,
-        )
-    return index
-
-
-def subscription_table(subscriptions: DataFrame) -> pa.Table:
-    """The columns of a DataFrame that make subscriptions, as Arrow from Spark: no row passes through Python."""
-    return subscription_columns(subscriptions).toArrow()
-
-
-def subscription_columns(subscriptions: DataFrame) -> DataFrame:
-    """The columns that make subscriptions, under their own names; raises where one is missing."""
-    if not hasattr(subscriptions, "toArrow"):
-        raise TypeError(
-            f"subscriptions are a DataFrame, an Index or the path of a saved one, not {type(subscriptions).__name__}"
-        )
-    if subscriptions.isStreaming:
-        raise PipelineError(
-            "the subscriptions are a stream",
-            code="TC703",
-            hint="read them as a batch, or match in foreachBatch to pick up changes",
-        )
-    names = {name.lower(): name for name in subscriptions.columns}
-    for wanted in ("id", "query"):
-        if wanted not in names:
-            raise PipelineError(
-                f"the subscriptions have no column {wanted}, only {_listed(names)}",
-                code="TC703",
-                hint=f"they need {', '.join(FIELDS[:2])}; {', '.join(FIELDS[2:])} if wanted",
-            )
-    wanted_names = [names[field] for field in FIELDS if field in names]
-    return subscriptions.select(*[subscriptions[name].alias(name.lower()) for name in wanted_names])
-
-
-# -- the function
-
-
-def _function(
-    session: SparkSession, index: Index | str | Path, form: str, cache_bytes_max: int
-) -> Callable[..., Column]:
-    ticket = tuple(ship(session, index, cache_bytes_max=cache_bytes_max))
-    return _arrow_function("run", (ticket, form), _TYPES[form])
-
-
-def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callable[..., Column]:
-    """A function of treecast.spark.worker as one of Arrow columns; the arguments travel with it."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
-
-    treecast_match = carried("worker", name, arguments)
-    treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time
-        function: Callable[..., Column] = arrow_udf(treecast_match, kind, ArrowUDFType.SCALAR_ITER)
-    return function
+        rows = rows.withColumn(name, functions.col(f"{FOUND}.{name}"))
+    return rows.drop(FOUND, PLACE)
 
 
 def _session(session: SparkSession | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    found = session or SparkSession.getActiveSession()
-    if found is None:
+    active = session or SparkSession.getActiveSession()
+    if active is None:
         raise PipelineError("there is no active Spark session", code="TC702", hint="make one, or give session=")
-    return found
-
-
-def _form(on_error: str) -> str:
-    if on_error not in ("raise", "report"):
-        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
-    return "lists" if on_error == "raise" else "report"
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    shown = ", ".join(list(names)[:LISTED_MAX])
-    return shown + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"
+    return active

@@ -25,18 +25,13 @@ from pathlib import Path
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX
+from treecast.spark.batches import is_elsewhere
 from treecast.spark.place import NAMES, SHARDS_MAX
 from treecast.spark.sinks import DIRECTORIES_MAX
 
 AVAILABLE_NOW = "available-now"
 MASTER = "local[*,3]"  # all cores; a task that failed, say because its worker was killed, is tried three times
 _INTERVAL = re.compile(r"\d+ (second|minute|hour)s?")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def is_elsewhere(path: str) -> bool:
-    """Whether a path names a file system by its scheme, so that only Spark can look there."""
-    return _SCHEME.match(path) is not None and not path.startswith("file://")
 
 
 def refuse(setting: str, problem: str, hint: str, *, code: str = "TC732") -> PipelineError:

@@ -26,7 +26,7 @@ from treecast.placement import Aggregate, Pair, Pep
 from treecast.placement.aggregate import FILTERS_MAX, Selectivity, of_paths
 from treecast.placement.pep import PATTERNS_MAX
 from treecast.spark.carry import mapped
-from treecast.spark.match import subscription_columns
+from treecast.spark.plan import subscription_columns
 from treecast.spark.population_worker import FACTS_TYPE, PARTIAL_TYPE
 from treecast.spark.sampling import drawn_documents
 from treecast.subscriptions import LISTED_MAX, all_refused

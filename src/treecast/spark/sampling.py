@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from treecast.document import Bytes
 from treecast.placement.aggregate import DOCUMENTS_MAX
-from treecast.spark.worker import document_views
+from treecast.spark.answers import document_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

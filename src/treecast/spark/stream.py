@@ -34,11 +34,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from treecast.document import Bytes, EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.model import DeliveryLimits
 from treecast.placement import Placement
-from treecast.spark.batches import COLUMN, BatchDirectories
-from treecast.spark.match import document_columns, matched, subscription_table
-from treecast.spark.pipeline import is_elsewhere
+from treecast.spark.batches import COLUMN, BatchDirectories, is_elsewhere
+from treecast.spark.match import matched
 from treecast.spark.place import Placed, Shipped
+from treecast.spark.plan import document_columns, subscription_table
+from treecast.spark.render import ANSWERS, rendered
 from treecast.spark.sampling import first_documents
 from treecast.spark.ship import withdraw
 from treecast.spark.versions import VERSIONS_MAX, Version, Versions
@@ -77,9 +79,11 @@ def match_stream(
     shards: int | None = None,
     trigger: Mapping[str, Any] | None = None,
     after: Sequence[After] = (),
+    render: bool = False,
     namespaces: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     entities: EntityTexts = None,
+    delivery_limits: DeliveryLimits | None = None,
     cache_bytes_max: int = CACHE_BYTES_MAX,
     versions_max: int = VERSIONS_MAX,
     name: str | None = None,
@@ -91,9 +95,10 @@ def match_stream(
     the path of a Parquet file or directory of this machine, read again when its files have changed (replace them by
     renaming), or of a saved index, or an `Index`. Subscriptions that are refused are left out, counted and logged.
 
-    The rows are those of `match(…, on_error="report")` and `batch`. `checkpoint` is a directory of this machine, or
-    mounted; `trigger` has the arguments of Spark's `trigger`, such as `{"availableNow": True}`. The functions in
-    `after` get the rows of a batch, read from the output, and the `Batch`: at least once each.
+    The rows are those of `match(…, on_error="report")` and `batch`; with `render=True` those of `render`, with their
+    payloads, which `delivery_limits` bound. `checkpoint` is a directory of this machine, or mounted; `trigger` has the
+    arguments of Spark's `trigger`, such as `{"availableNow": True}`. The functions in `after` get the rows of a batch,
+    read from the output, and the `Batch`: at least once each.
 
     `placement` and `shards` are those of `match`; a placement follows the changes of the set. "auto" looks at documents
     of the first batch, where it needs to. A `Placement` has to be empty: it takes the subscriptions that hold.
@@ -101,11 +106,11 @@ def match_stream(
     supplier = supplier_of(subscriptions, documents.sparkSession)
     placed = Placed(placement, shards, cache_bytes_max)
     ship = shipping(placed)
-    name_of_document, _ = document_columns(documents, "report")
+    columns = document_columns(documents, "report", ANSWERS if render else ("subscription",))
 
     def plan(frame: DataFrame, version: Version, batch: int) -> DataFrame:
-        shipped = ship(frame, version, lambda: first_documents(frame, name_of_document))
-        return matched(frame, version.path, shipped, "report", cache_bytes_max)
+        shipped = ship(frame, version, lambda: first_documents(frame, columns[0]))
+        return (rendered if render else matched)(frame, version.path, shipped, "report", cache_bytes_max)
 
     return start(
         documents,
@@ -121,6 +126,7 @@ def match_stream(
         namespaces=namespaces,
         limits=limits,
         entities=entities,
+        delivery_limits=delivery_limits,
     )
 
 

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import Index
+from treecast.model import DeliveryLimits
 from treecast.spark.changes import apply, nothing, rows_of
 
 if TYPE_CHECKING:
@@ -85,14 +86,20 @@ class Versions:
         namespaces: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         entities: EntityTexts = None,
+        delivery_limits: DeliveryLimits | None = None,
         versions_max: int = VERSIONS_MAX,
     ) -> None:
         if versions_max < 2:
             raise ValueError(f"versions_max must be 2 or more, not {versions_max}")
         self._directory = Path(directory).absolute()
         self._supplier = supplier
-        self._given: dict[str, Any] = {"namespaces": namespaces, "limits": limits, "entities": entities}
-        self._settings = _settings_text(namespaces, limits, entities)
+        self._given: dict[str, Any] = {
+            "namespaces": namespaces,
+            "limits": limits,
+            "entities": entities,
+            "delivery_limits": delivery_limits,
+        }
+        self._settings = _settings_text(**self._given)
         self._versions_max = versions_max
         self._lock = threading.Lock()
         self._live: _Live | None = None
@@ -271,9 +278,15 @@ class Versions:
         return version
 
 
-def _settings_text(namespaces: Mapping[str, str] | None, limits: Limits | None, entities: EntityTexts) -> str:
+def _settings_text(
+    namespaces: Mapping[str, str] | None,
+    limits: Limits | None,
+    entities: EntityTexts,
+    delivery_limits: DeliveryLimits | None,
+) -> str:
     texts = dict(entities) if isinstance(entities, Mapping) else entities
-    return json.dumps([dict(namespaces or {}), asdict(limits or Limits()), texts], sort_keys=True)
+    deliveries = asdict(delivery_limits or DeliveryLimits())
+    return json.dumps([dict(namespaces or {}), asdict(limits or Limits()), texts, deliveries], sort_keys=True)
 
 
 def _sync(path: Path) -> None:
