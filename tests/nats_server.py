@@ -27,6 +27,7 @@ class Consumed(NamedTuple):
     subject: str
     id: str
     payload: bytes
+    headers: dict[str, str]
 
 
 def program() -> str | None:
@@ -93,7 +94,7 @@ def consume(address: str, name: str) -> list[Consumed]:
         for number in range(state.first_seq, state.last_seq + 1):
             message = await context.get_msg(name, number)
             told = message.headers or {}
-            found.append(Consumed(message.subject or "", told["Nats-Msg-Id"], message.data or b""))
+            found.append(Consumed(message.subject or "", told["Nats-Msg-Id"], message.data or b"", dict(told)))
         await client.close()
         return found
 

@@ -18,8 +18,11 @@ import pytest
 import treecast
 from treecast import _native
 from treecast.errors import MESSAGE_CHARS_MAX
+from treecast.model import DeliveryLimits
 from treecast.placement import FilterSharing
 from treecast.spark.place import divide
+from treecast.spark.render import check_room
+from treecast.spark.sinks import check_payloads
 from treecast.workload import Schema
 from treecast.workload.dtd_source import decode
 
@@ -67,6 +70,14 @@ def refuse_placement(data: bytes) -> None:
     divide(placement, list(given["subscriptions"]))
 
 
+def refuse_deliveries(data: bytes) -> None:
+    """Render with a limit, or write payloads of these columns as files."""
+    given = tomllib.loads(data.decode())
+    if "columns" in given:
+        check_payloads(given["columns"], given["path"], tuple(given["key"]), ".xml")
+    check_room(treecast.Index(delivery_limits=DeliveryLimits(**given)))
+
+
 SMALL = treecast.Limits(
     document_bytes_max=1024, depth_max=8, attributes_max=4, name_bytes_max=32, attribute_bytes_max=64
 )
@@ -75,6 +86,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".xml": refuse_document,
     ".dtd": refuse_dtd,
     ".placement": refuse_placement,
+    ".deliveries": refuse_deliveries,
     ".transformation": refuse_transformation,
     ".render": refuse_render,
 }

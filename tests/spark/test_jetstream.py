@@ -11,7 +11,7 @@ import pytest
 from nats_server import LEFT_OUT, consume, make_stream
 
 from treecast import PipelineError
-from treecast.spark.jetstream import JetStream, Message, publish, token_of
+from treecast.spark.jetstream import ROW_HEADER, JetStream, Message, publish, token_of
 from treecast.spark.stream import Batch
 from treecast.spark.versions import Version
 
@@ -36,9 +36,14 @@ def rows(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(ROWS, SCHEMA)
 
 
+def messages(sink: JetStream, rows: DataFrame) -> list[Message]:
+    found = sink.messages(rows, BATCH).collect()
+    return [Message(row.subject, row.id, bytes(row.payload), row.row) for row in found]
+
+
 def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None:
     sink = JetStream("nats://127.0.0.1:1", "m")
-    told = [Message(*row) for row in sink.messages(rows, BATCH).collect()]
+    told = messages(sink, rows)
     assert [message.subject for message in told] == ["m.sport", f"m.{token_of('with a blank')}", "m.sport", "m.sport"]
     assert json.loads(told[2].payload) == {
         "file": "a.xml",
@@ -49,7 +54,7 @@ def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None
         "version": 3,
     }
     assert len({message.id for message in told}) == 4
-    again = [Message(*row) for row in sink.messages(rows.repartition(3), BATCH).collect()]
+    again = messages(sink, rows.repartition(3))
     assert sorted(again) == sorted(told)  # ids are stable
     other = Batch("stream", 8, BATCH.version, "nowhere")
     assert not {row.id for row in sink.messages(rows, other).collect()} & {message.id for message in told}
@@ -64,21 +69,56 @@ def test_deliveries_arrive(rows: DataFrame, nats_address: str | None, leave_out:
     make_stream(nats_address, "arrive", "arrive")
     sink = JetStream(nats_address, "arrive", in_flight_max=2)
     sink(rows, BATCH)
-    wanted = sorted(Message(*row) for row in sink.messages(rows, BATCH).collect())
-    found = [Message(one.subject, one.id, one.payload.decode()) for one in consume(nats_address, "arrive")]
+    wanted = sorted(messages(sink, rows))
+    found = [Message(one.subject, one.id, one.payload) for one in consume(nats_address, "arrive")]
     assert sorted(set(found)) == wanted
-    many = [Message("arrive.many", f"id-{number}", str(number)) for number in range(1000)]
+    many = [Message("arrive.many", f"id-{number}", b"%d" % number) for number in range(1000)]
     publish(sink, iter(many))
     assert len({one.id for one in consume(nats_address, "arrive") if one.subject == "arrive.many"}) == 1000
     nobody = JetStream(nats_address, "nobody", attempts_max=2)
     with pytest.raises(PipelineError, match=r"TC755 JetStream does not take messages on nobody\.x"):
-        publish(nobody, [Message("nobody.x", "1", "{}")])
+        publish(nobody, [Message("nobody.x", "1", b"{}")])
+
+
+def test_deliveries_carry_their_payloads(
+    rows: DataFrame, nats_address: str | None, leave_out: Callable[[str], None]
+) -> None:
+    """The message is the payload; the row is a header, in ASCII. Ids are those of matches."""
+    from pyspark.sql import functions
+
+    sink = JetStream(nats_address or "nats://127.0.0.1:1", "payloads")
+    payload = functions.encode(functions.concat(functions.lit("<ä>"), "subscription", functions.lit("</ä>")), "utf-8")
+    rendered = rows.withColumn("file", functions.concat(functions.lit("ü/"), "file")).select(
+        "file", "offset", "ordinal", "subscription", payload.alias("payload"), "error"
+    )
+    told = messages(sink, rendered)
+    assert [message.payload.decode() for message in told] == [
+        f"<ä>{name}</ä>" for name in ("sport", "with a blank", "sport", "sport")
+    ]
+    assert json.loads(told[2].row) == {
+        "file": "ü/a.xml",
+        "offset": 90,
+        "ordinal": 1,
+        "subscription": "sport",
+        "batch": 7,
+        "version": 3,
+    }
+    if nats_address is None:
+        leave_out(LEFT_OUT)
+        return
+    make_stream(nats_address, "payloads", "payloads")
+    sink(rendered, BATCH)
+    found = {one.id: one for one in consume(nats_address, "payloads")}
+    assert {id: one.payload for id, one in found.items()} == {message.id: message.payload for message in told}
+    assert {id: json.loads(one.headers[ROW_HEADER]) for id, one in found.items()} == {
+        message.id: json.loads(message.row) for message in told
+    }
 
 
 def test_a_server_that_is_away_is_said() -> None:
     away = JetStream("nats://127.0.0.1:1", attempts_max=1, timeout_seconds=1)
     with pytest.raises(PipelineError, match="TC755 no NATS server answers at nats://127"):
-        publish(away, [Message("x", "1", "{}")])
+        publish(away, [Message("x", "1", b"{}")])
     publish(away, [])  # nothing to say, nobody to ask
 
 

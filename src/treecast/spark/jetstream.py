@@ -8,8 +8,10 @@
 
 A match of the subscription `sport` is a message on the subject `matches.sport`: JSON of its row. (An id that is no
 token of a subject, such as one with a dot, becomes `sha256-…`: see `token_of`.) Somebody has to have made a JetStream
-stream that takes `matches.>`. Messages are published by the executors, from the rows that are durable in the output,
-and each is acknowledged before the batch counts as done.
+stream that takes `matches.>`. With `match_stream(…, render=True)` the message is the payload as it is, and the header
+Treecast-Row has the JSON of the other columns; a payload has to fit into the server's `max_payload`. Messages are
+published by the executors, from the rows that are durable in the output, and each is acknowledged before the batch
+counts as done.
 
 So every match is published at least once: a batch that is repeated publishes its messages again, under the same ids.
 The id is a hash of stream, batch, document (file, offset, ordinal) and subscription, in the header Nats-Msg-Id.
@@ -23,13 +25,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from treecast.errors import PipelineError
-from treecast.spark.match import split
+from treecast.spark.match import has_payloads, split
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 IDENTITY = ("file", "offset", "ordinal")
 ID_HEADER = "Nats-Msg-Id"
+ROW_HEADER = "Treecast-Row"
 RETRY_SECONDS = 0.2  # doubled with each attempt
 TOKEN = r"^[A-Za-z0-9_-]{1,128}$"
 
@@ -48,7 +52,9 @@ class Message(NamedTuple):
 
     subject: str
     id: str
-    payload: str
+    payload: bytes
+    row: str = ""
+    """Of a delivery: what else is known of it, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +96,13 @@ class JetStream:
         def send(part: Iterator[Row]) -> None:
             from treecast.spark.jetstream import publish
 
-            publish(sink, (Message(*row) for row in part))
+            publish(sink, (Message(row.subject, row.id, bytes(row.payload), row.row or "") for row in part))
 
         send.__annotations__ = {}
         messages.foreachPartition(send)
 
     def messages(self, rows: DataFrame, batch: Batch) -> DataFrame:
-        """subject, id and payload of each match."""
+        """subject, id, payload and row of each match."""
         from pyspark.sql import functions
 
         good, _ = split(rows)
@@ -107,15 +113,18 @@ class JetStream:
             "subscription",
         )
         named = functions.to_json(told, {"ignoreNullFields": "false"})
+        rendered = has_payloads(good)
         whole = functions.struct(
-            *good.columns,
+            *[name for name in good.columns if not rendered or name != "payload"],
             functions.lit(batch.number).alias("batch"),
             functions.lit(batch.version.number).alias("version"),
         )
+        told_whole = functions.to_json(whole)
         return good.select(
             functions.concat(functions.lit(f"{self.subject}."), _token(functions.col("subscription"))).alias("subject"),
             functions.sha2(named, 256).alias("id"),
-            functions.to_json(whole).alias("payload"),
+            (functions.col("payload") if rendered else told_whole.cast("binary")).alias("payload"),
+            (told_whole if rendered else functions.lit("")).alias("row"),
         )
 
 
@@ -176,10 +185,13 @@ async def _publish(sink: JetStream, first: Message, rest: Iterator[Message]) -> 
 async def _deliver(sink: JetStream, context: JetStreamContext, message: Message, free: asyncio.Semaphore) -> None:
     from nats.errors import Error
 
+    headers = {ID_HEADER: message.id}
+    if message.row:
+        headers[ROW_HEADER] = json.dumps(json.loads(message.row))  # in ASCII, as headers have to be
     try:
         for attempt in range(1, sink.attempts_max + 1):
             try:
-                await context.publish(message.subject, message.payload.encode(), headers={ID_HEADER: message.id})
+                await context.publish(message.subject, message.payload, headers=headers)
                 return
             except (TimeoutError, Error, OSError) as error:
                 if attempt == sink.attempts_max:
