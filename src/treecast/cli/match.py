@@ -20,12 +20,14 @@ from treecast.cli import document_files, subscription_files
 from treecast.cli.console import Console, printable
 from treecast.document import Limits
 from treecast.errors import DocumentError, QueryError
+from treecast.model import DeliveryLimits
 
 if TYPE_CHECKING:
     from treecast import Index
+    from treecast.cli.deliveries import DeliveryWriter
     from treecast.cli.match_output import MatchWriter
 
-FORMATS = ("tsv", "json", "parquet")
+FORMATS = ("tsv", "json", "parquet", "files")
 REFUSED_SHOWN_MAX = 20
 THREADS_MAX = 1024
 
@@ -46,6 +48,7 @@ SUBSCRIPTIONS_FORMAT = "csv, jsonl, parquet or lines; else by suffix"
 EPILOG = """\
 example:
   treecast match -s subscriptions.csv --format json -o matches.jsonl docs/ new/*.xml.gz
+  treecast match --render --format files -o outbox/ -s subscriptions.jsonl docs/
   curl -s https://example.org/feed | treecast match -q //item -q //entry -"""
 
 
@@ -65,8 +68,9 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help=SUBSCRIPTIONS_FORMAT)
     several("-q", "--query", metavar="QUERY", help="a query, its own id; repeatable")
     several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
-    option("--format", metavar="F", choices=FORMATS, help="tsv, json (lines) or parquet; else by suffix of --output")
-    option("-o", "--output", metavar="FILE", help="write there, not to stdout")
+    option("--render", action="store_true", help="payloads too: what each subscriber gets; as json, parquet or files")
+    option("--format", metavar="F", choices=FORMATS, help="tsv, json (lines), parquet, files; else by suffix of -o")
+    option("-o", "--output", metavar="FILE", help="write there, not to stdout; for files a directory")
     option("--entities", metavar="html", choices=("html",), help="accept the entity names of HTML, such as &nbsp;")
     option("--threads", metavar="N", type=_positive, default=_cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
@@ -74,6 +78,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     for name, default in LIMITS.items():
         flag = "--" + name.replace("_", "-")
         limits.add_argument(flag, metavar="N", type=_size, default=_size(default), help=f"default {default}")
+    limits.add_argument("--payload-bytes-max", metavar="N", type=_size, help="of a payload of --render; default 16M")
     parser.set_defaults(run=lambda options: run(parser, options))
 
 
@@ -92,11 +97,17 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         console.say("\n".join(describe_refusal(error)))
         return 1
 
-    from treecast.cli.match_output import open_writer
+    totals = Totals(("delivery", "deliveries") if options.render else ("match", "matches"))
+    if options.render:
+        from treecast.cli import deliveries
 
-    totals = Totals()
-    with open_writer(form, options.output) as writer:
-        match_all(index, options, writer, console, totals)
+        with deliveries.open_writer(form, options.output) as delivery_writer:
+            render_all(index, options, delivery_writer, console, totals)
+    else:
+        from treecast.cli.match_output import open_writer
+
+        with open_writer(form, options.output) as writer:
+            match_all(index, options, writer, console, totals)
     console.clear()
     if not options.quiet:
         console.say(totals.summary(time.monotonic() - begin))
@@ -126,12 +137,27 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple
         options.limits = Limits(**{name: getattr(options, name) for name in LIMITS})
     except ValueError as error:
         parser.error(str(error))
-    suffix = os.path.splitext(options.output or "")[1].lower()  # noqa: PTH122
-    by_suffix = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
-    output_format = options.format or by_suffix.get(suffix, "tsv")
-    if output_format == "parquet" and options.output is None:
-        parser.error("--format parquet needs --output FILE")
-    return output_format, sources
+    return output_format(parser, options), sources
+
+
+def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """The format that is meant; exits with 2 where it cannot be had."""
+    output = options.output or ""
+    suffix = os.path.splitext(output)[1].lower()  # noqa: PTH122
+    by_suffix = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".tsv": "tsv"}
+    form = options.format or by_suffix.get(suffix)
+    if form is None and options.render:
+        form = "files" if output.endswith("/") or os.path.isdir(output) else "json"  # noqa: PTH112
+    form = form or "tsv"
+    if form == "tsv" and options.render:
+        parser.error("lines of tsv hold no payloads: give --format json, parquet or files with --render")
+    if form == "files" and not options.render:
+        parser.error("--format files writes payloads: add --render")
+    if options.payload_bytes_max is not None and not options.render:
+        parser.error("--payload-bytes-max is about payloads: add --render")
+    if form in ("parquet", "files") and options.output is None:
+        parser.error(f"--format {form} needs --output {'DIRECTORY' if form == 'files' else 'FILE'}")
+    return form
 
 
 def build_index(
@@ -139,7 +165,13 @@ def build_index(
 ) -> Index:
     import treecast
 
-    index = treecast.Index(namespaces=options.namespaces, limits=options.limits, entities=options.entities)
+    payload_limit = {} if options.payload_bytes_max is None else {"payload_bytes_max": options.payload_bytes_max}
+    index = treecast.Index(
+        namespaces=options.namespaces,
+        limits=options.limits,
+        entities=options.entities,
+        delivery_limits=DeliveryLimits(**payload_limit),
+    )
     tables = [subscription_files.read(path, form, note) for path, form in sources]
     if options.query:
         tables.append(subscription_files.ad_hoc(options.query))
@@ -153,6 +185,7 @@ def build_index(
 class Totals:
     """What has been done so far."""
 
+    noun: tuple[str, str]
     documents: int = 0
     matches: int = 0
     errors: int = 0
@@ -162,11 +195,35 @@ class Totals:
             f"{number:,} {noun if number == 1 else plural}"
             for number, noun, plural in (
                 (self.documents, "document", "documents"),
-                (self.matches, "match", "matches"),
+                (self.matches, *self.noun),
                 (self.errors, "error", "errors"),
             )
         )
         return f"{counts} in {seconds:.2f} s ({self.documents / max(seconds, 1e-9):,.0f} documents/s)"
+
+
+def render_all(
+    index: Index, options: argparse.Namespace, writer: DeliveryWriter, console: Console, totals: Totals
+) -> None:
+    from treecast.cli.deliveries import render_batch
+
+    def report(name: str, error: DocumentError | str) -> None:
+        totals.errors += 1
+        console.say(f"treecast: {printable(name)}: {error}")
+
+    def refuse(name: str, subscription: str, message: str) -> None:
+        totals.matches -= 1
+        report(name, f"{printable(subscription)}: {message}")
+
+    total = document_files.count(options.documents) if console.shows_progress else None
+    console.update(0, total, 0)
+    for batch in document_files.batches(options.documents, options.document_bytes_max, report):
+        for first, part in render_batch(index, batch, options.threads, writer, refuse):
+            for number, error in part.rejected:
+                report(batch.names[first + number], error)
+            totals.matches += len(part.deliveries.values)
+            totals.documents += len(part.deliveries)
+            console.update(totals.documents, total, totals.errors)
 
 
 def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:

@@ -35,14 +35,15 @@ def _escape_tsv(value: str) -> str:
     return re.sub(TSV_SPECIAL, lambda found: TSV_ESCAPES[found.group()], value)
 
 
-def _escape_json(value: str) -> str:
+def escape_json(value: str) -> str:
+    """As it stands between the quotes of a JSON string."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
 # characters to escape, how, and what stands before the document, between the two, and after the subscription
 TEXT_FORMS = {
     "tsv": (TSV_SPECIAL, _escape_tsv, "", "\t", "\n"),
-    "json": (JSON_SPECIAL, _escape_json, '{"document": "', '", "subscription": "', '"}\n'),
+    "json": (JSON_SPECIAL, escape_json, '{"document": "', '", "subscription": "', '"}\n'),
 }
 
 
