@@ -3,7 +3,8 @@
 The law: what comes out behind the links, remainder(early(document)), is what the subscription itself makes of the
 document. Sets are drawn so that most have a `for` path, a start or first steps in common, with everything beside it
 that could break the law: bindings inside each other, conditions that removal could make true, positions, absolute
-paths, namespaces, renames."""
+paths, namespaces, renames.
+"""
 
 from __future__ import annotations
 

@@ -153,11 +153,11 @@ def test_too_many_alternatives_leave_what_they_have_in_common() -> None:
 
 def test_too_many_paths_and_the_paper_s_condition() -> None:
     queries = [f"/r/i{number}" for number in range(link_module.PATHS_MAX + 1)]
-    assert nothing(behind(*queries)).projection == f"more than {link_module.PATHS_MAX} paths are bound"
+    assert nothing(behind(*queries)).projection == f"more paths are bound than the limit, {link_module.PATHS_MAX}"
     strict = Link(paths_max=1)
     strict.add("q1", Demand.of(Subscription("q1", "/r/i", deliver="elements")))
     strict.add("q2", Demand.of(Subscription("q2", "/r/a", deliver="elements")))
-    assert nothing(strict).projection == "more than 1 paths are bound"
+    assert nothing(strict).projection == "more paths are bound than the limit, 1"
 
 
 def test_what_is_too_long_for_a_list_loses_its_conditions_first() -> None:

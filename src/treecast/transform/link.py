@@ -27,7 +27,8 @@ for restructuring it is the list itself, cut in two. Behind each other, links ar
 `Demand.of_link(link.early)` is added to the link before, whose `remainder` for it is what is done between the two.
 
 Source: ONYX, section 4.2.2. We differ: the paper's transformations are FLWR queries with one `for` clause; ours are
-lists, which need no wrapper to rebuild and take several paths (`paths_max=1` is the paper's condition 1)."""
+lists, which need no wrapper to rebuild and take several paths (`paths_max=1` is the paper's condition 1).
+"""
 
 from __future__ import annotations
 
@@ -248,7 +249,7 @@ class Link:
             key, reason = next(iter(self._unprojected.items()))
             return None, f"{key} {reason}"
         if len(self._kept) > self.paths_max:
-            return None, f"more than {self.paths_max} paths are bound"
+            return None, f"more paths are bound than the limit, {self.paths_max}"
         bare = mixed(next(iter(needs.values())) for needs in self._depths.values())
         if bare:
             key = next(iter(self._depths[bare.depth, bare.monotone]))
