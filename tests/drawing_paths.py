@@ -14,7 +14,7 @@ from random import Random
 
 from drawing_conditions import RELATIONS
 from drawing_constructed import LITERALS
-from drawn_pieces import Cut, Pair, Piece, Pieces
+from drawn_pieces import Cut, Pair, Piece, Pieces, union
 
 LOCALS = ("a", "a", "a", "b", "b", "b", "c", "num", "num")
 ATTRIBUTES = ("x", "y", "n")
@@ -193,7 +193,7 @@ class PathDrawer:
         form = self.random.random()
         if form < 0.3:
             if self.chance(0.2):
-                return [*path.pieces, " | ", *self.operand(scope, depth, context).pieces]
+                return union(path.pieces, self.operand(scope, depth, context).pieces)
             return path.pieces
         literal = self.random.choice(LITERALS) if self.chance(0.1) else f"'{self.random.choice(STRINGS)}'"
         if form < 0.45:

@@ -12,7 +12,7 @@ from itertools import count
 
 from drawing_constructed import ATTRIBUTE_TEXTS, CONTENT_TEXTS, LITERALS, URIS
 from drawing_paths import ATTRIBUTES, Path, PathDrawer, Scope, Variable
-from drawn_pieces import Binding, Drawn, Pair, Piece, Pieces
+from drawn_pieces import Binding, Drawn, Pair, Piece, Pieces, union
 
 KINDS = ("element", "element", "element", "element", "element", "attribute", "text")
 BUILT = ("out", "row", "a", "b")
@@ -138,7 +138,8 @@ class TransformationDrawer(PathDrawer):
         pieces, numeric = path.pieces, path.numeric
         if self.chance(0.12) and len(pieces) > 1:
             other = self.steps([start.name], scope, (path.kind,), 1, fewest=1)
-            pieces, numeric = [*pieces, self.random.choice(("|", " | ")), *other.pieces], numeric and other.numeric
+            pieces = union(pieces, other.pieces, self.random.choice(("|", " | ")))
+            numeric = numeric and other.numeric
             pieces = ["(", *pieces, ")"] if self.chance(0.4) else pieces
         clauses += [", " if joined else "for ", name, " in ", *pieces, self.gap()]
         return scope.with_variable(Variable(name, path.kind, numeric=numeric))
@@ -217,7 +218,7 @@ class TransformationDrawer(PathDrawer):
         path = self.path(scope, kinds=kinds, bare=True)
         if self.chance(0.08):
             other = self.path(scope, kinds=kinds, bare=True)
-            return ["(", *self.deliver(scope, [*path.pieces, " | ", *other.pieces]), ")"]
+            return ["(", *self.deliver(scope, union(path.pieces, other.pieces)), ")"]
         return self.deliver(scope, path.pieces)
 
     def sequence(self, scope: Scope, place: str) -> Pieces:

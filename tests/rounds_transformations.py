@@ -44,19 +44,32 @@ def saxon() -> SaxonJudge:
     return SaxonJudge()
 
 
-def draw_round(seed: str, queries: int, documents: int) -> tuple[list[Drawn], list[bytes]]:
+def draw_round(seed: str, queries: int, documents: int, *, related: bool = False) -> tuple[list[Drawn], list[bytes]]:
+    """Transformations and documents; `related` ones are made of each other, so that most of their parts are shared."""
     random = Random(seed)
     namespaces = {prefix: random.choice(URIS) for prefix in PREFIXES[:2] if random.random() < 0.7}
     if random.random() < 0.2:
         namespaces[""] = random.choice(URIS)
     drawer = TransformationDrawer(random, namespaces)
-    drawn = [drawer.query() for _ in range(queries)]
+    drawn = [drawer.query() for _ in range(3 if related else queries)]
+    while len(drawn) < queries:
+        drawn.append(relative(random, random.choice(drawn)))
     return drawn, [draw_material(random, namespaces) for _ in range(documents)]
 
 
-def round_transformations(seed: str, queries: int = QUERIES, documents: int = DOCUMENTS) -> Counter[str]:
+def relative(random: Random, query: Drawn) -> Drawn:
+    """With something left out, as long as the same clauses bind."""
+    for _ in range(random.randint(0, 3)):
+        fewer = [less for less in query.smaller() if less.bound != "false()"]
+        query = random.choice(fewer) if fewer else query
+    return query
+
+
+def round_transformations(
+    seed: str, queries: int = QUERIES, documents: int = DOCUMENTS, *, related: bool = False
+) -> Counter[str]:
     """What was found: `pairs`, and how many of them were bound, refused, not judged."""
-    drawn, material = draw_round(seed, queries, documents)
+    drawn, material = draw_round(seed, queries, documents, related=related)
     index = filled(Random(seed), drawn)
     alone = _native.TextRenderer(share=False)
     tally: Counter[str] = Counter()

@@ -6,12 +6,14 @@ import pytest
 from drawn_pieces import Pair, drawn
 from rounds_transformations import draw_round, outcome_of, report, round_transformations, saxon, smallest
 
+from treecast import _native
+
 ROUNDS = 4  # of 500 pairs
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_drawn_round(number: int) -> None:
-    tally = round_transformations(f"twin {number}")
+    tally = round_transformations(f"twin {number}", related=number == ROUNDS - 1)
     assert tally["pairs"] == 500
     assert tally["not judged"] < 10
     assert tally["equal"] > 50
@@ -50,6 +52,14 @@ def test_the_same_seed_draws_the_same_round() -> None:
     first, second = (draw_round("again", 20, 5) for _ in range(2))
     assert [query.text for query in first[0]] == [query.text for query in second[0]]
     assert first[1] == second[1]
+
+
+def test_related_queries_share_their_parts() -> None:
+    queries, documents = draw_round("share", 20, 10, related=True)
+    renderer = _native.TextRenderer()
+    for document in documents:
+        renderer.render(document, [query.text for query in queries], list(queries[0].namespaces.items()))
+    assert renderer.work()[3] > 0
 
 
 def test_what_is_drawn_compiles_and_binds() -> None:
