@@ -8,18 +8,20 @@ With sharing off every payload is built for itself.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from bench.measure import Report, Seconds, clock, finish, median, options_of, run
 from treecast import Index, _native
 
 SHAPES = 1000
 CODES = 1000
+BATCH = 20
 WORDS = ("market", "report", "storm", "harbour", "council", "budget", "river", "<b>vote</b>", "&amp;", "price", "tea")
 
 
-def draw_documents(count: int, seed: int = 11) -> list[bytes]:
-    """Articles of about 4 KB: a code that decides who wants it, a head, and paragraphs with markup inside."""
+def draw_documents(count: int, words_each: int, seed: int = 11) -> list[bytes]:
+    """Articles: a code that decides who wants it, a head, and paragraphs with markup inside."""
     chance = random.Random(seed)
 
     def words(number: int) -> str:
@@ -27,7 +29,7 @@ def draw_documents(count: int, seed: int = 11) -> list[bytes]:
 
     documents = []
     for number in range(count):
-        paragraphs = "".join(f'<p n="{i}">{words(40)}</p>' for i in range(12))
+        paragraphs = "".join(f'<p n="{i}">{words(words_each)}</p>' for i in range(12))
         fields = "".join(f'<f{i} at="{i}">{words(6)}</f{i}>' for i in range(10))
         head = f"<head><title>{words(8)}</title><by>{words(2)}</by></head>"
         code = chance.randrange(CODES)
@@ -55,36 +57,50 @@ def draw_subscriptions(count: int, seed: int = 7) -> list[tuple[str, str]]:
     ]
 
 
-def rendering_time(index: Index, documents: Sequence[bytes], share: bool) -> Seconds:
-    return clock(lambda: index.render_part(documents, report=False, bytes_max=1 << 40, share=share))
+def in_batches(documents: Sequence[bytes], action: Callable[[Sequence[bytes]], object]) -> Seconds:
+    """The time of all batches, as a pipeline would hand them over."""
+
+    def all_of_them() -> None:
+        for start in range(0, len(documents), BATCH):
+            action(documents[start : start + BATCH])
+
+    return clock(all_of_them)
+
+
+def measure(report: Report, index: Index, documents: list[bytes], repeats: int) -> None:
+    part = index.render_part(documents, report=False, bytes_max=1 << 40)
+    payloads = part.deliveries.values.field("payload").to_pylist()
+    deliveries = len(payloads) / len(documents)
+    size = sum(map(len, payloads)) / len(payloads)
+    report.note(
+        f"{len(documents)} documents of {len(documents[0])} bytes, {BATCH} a call: {deliveries:.0f} deliveries each, "
+        f"of {size:.0f} bytes"
+    )
+    copying = _native.CopyFloor(payloads, int(size * deliveries * BATCH))
+    copying.run()
+    floors, matched, shared, apart = [], [], [], []
+    for _ in range(repeats):
+        floors.append(clock(copying.run))
+        matched.append(in_batches(documents, partial(index.match_part, report=False)))
+        shared.append(in_batches(documents, partial(index.render_part, report=False)))
+        apart.append(in_batches(documents, partial(index.render_part, report=False, share=False)))
+    floor, match = median(floors), median(matched)
+    label = f"{size / 1000:.1f} KB"
+    for what, spent, bar in (("shared", median(shared), 4.0), ("sharing off", median(apart), None)):
+        add(report, f"rendering {label}, {what}", spent - match, floor, len(documents), deliveries, bar)
+    add(report, f"matching, {label}", match, floor, len(documents), deliveries, None)
+    report.figure(f"a delivery of {label}", (median(shared) - match).cpu / len(payloads) * 1e6, "µs")
 
 
 def main(arguments: list[str]) -> int:
     options, report = options_of("rendering", __doc__.partition("\n")[0], arguments)
     repeats, count = (3, 20_000) if options.quick else (7, 100_000)
-    documents = draw_documents(100 if options.quick else 400)
     index = Index()
     built = clock(lambda: index.add_many(draw_subscriptions(count)))
-    part = index.render_part(documents, report=False, bytes_max=1 << 40)
-    payloads = part.deliveries.values.field("payload")
-    sizes = [len(payload) for payload in payloads.to_pylist()]
-    deliveries = len(sizes) / len(documents)
-    report.note(
-        f"{count:,} transformations in {SHAPES:,} shapes; {len(documents)} documents of {len(documents[0])} bytes; "
-        f"{deliveries:.0f} deliveries a document, {sum(sizes) / len(sizes):.0f} bytes each"
-    )
+    report.note(f"{count:,} transformations in {SHAPES:,} shapes, with {CODES:,} values in their where clauses")
     report.figure("adding them", built.cpu, f"s (wall {built.wall:.3g})")
-    copying = _native.CopyFloor(payloads.to_pylist())
-    floors, matched, shared, apart = [], [], [], []
-    for _ in range(repeats):
-        floors.append(clock(copying.run))
-        matched.append(clock(lambda: index.match_part(documents, report=False)))
-        shared.append(rendering_time(index, documents, True))
-        apart.append(rendering_time(index, documents, False))
-    floor, match = median(floors), median(matched)
-    for label, spent, bar in (("shared", median(shared), 4.0), ("sharing off", median(apart), None)):
-        add(report, f"rendering, {label}", spent - match, floor, len(documents), deliveries, bar)
-    add(report, "matching", match, floor, len(documents), deliveries, None)
+    for words in (40, 200, 1000):
+        measure(report, index, draw_documents(100 if options.quick else 400, words), repeats)
     return finish(options, report)
 
 

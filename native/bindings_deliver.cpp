@@ -4,8 +4,10 @@
 #include "escape.hpp"
 #include "index.hpp"
 
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -13,21 +15,18 @@ namespace treecast {
 
 namespace {
 
-template <class T>
-nb::bytes to_bytes(const std::vector<T>& numbers) { return nb::bytes(numbers.data(), numbers.size() * sizeof(T)); }
-
 nb::str id_of(const View& view, int32_t slot) {
     std::string_view id = view.id(static_cast<uint32_t>(slot));
     return nb::str(id.data(), id.size());
 }
 
-DeliveryBatch render(Index& index, std::span<const std::string_view> documents, const DeliveryOptions& options) {
+std::unique_ptr<DeliveryBatch> render(Index& index, std::span<const std::string_view> documents, const DeliveryOptions& options) {
     std::optional<Rejected> failed;
-    DeliveryBatch batch;
+    std::unique_ptr<DeliveryBatch> batch;
     {
         nb::gil_scoped_release released;
         try {
-            batch = index.render_many(documents, options);
+            batch.reset(new DeliveryBatch(index.render_many(documents, options)));
         } catch (const BatchFailure& failure) {
             failed = failure.rejected;
         }
@@ -42,7 +41,8 @@ DeliveryBatch render(Index& index, std::span<const std::string_view> documents, 
 // (id, payload, error or None) of each delivery of one document; equal payloads are one object.
 nb::list render_one(Index& index, nb::handle document, const RenderLimits& limits, bool share) {
     Buffers buffers(document);
-    DeliveryBatch batch = render(index, buffers.views(), {false, ~0ull, limits, share});
+    std::unique_ptr<DeliveryBatch> made = render(index, buffers.views(), {false, false, ~0ull, limits, share});
+    DeliveryBatch& batch = *made;
     std::vector<nb::object> payloads, refusals;
     for (size_t i = 0; i + 1 < batch.payload_ends.size(); ++i)
         payloads.push_back(nb::bytes(batch.bytes.data() + batch.payload_ends[i], static_cast<size_t>(batch.payload_ends[i + 1] - batch.payload_ends[i])));
@@ -57,24 +57,21 @@ nb::list render_one(Index& index, nb::handle document, const RenderLimits& limit
     return out;
 }
 
-// As many documents as give about bytes_max bytes: (documents done, ends, ids, numbers, payload ends, payload bytes, refusals,
-// rejected). Numbers are int64 by delivery: of its payload, or -1 - n for the n-th refusal.
-nb::tuple render_part(Index& index, nb::sequence documents, bool report, uint64_t bytes_max, const RenderLimits& limits, bool share) {
+// As many documents as give about bytes_max bytes, as columns.
+std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents, bool report, uint64_t bytes_max,
+                                           const RenderLimits& limits, bool share) {
     Buffers buffers(documents);
-    DeliveryBatch batch = render(index, buffers.views(), {report, bytes_max, limits, share});
-    nb::list ids, refusals, rejected;
-    for (int32_t slot : batch.slots) ids.append(id_of(*batch.view, slot));
-    for (const Failure& failure : batch.refusals) refusals.append(to_python(failure));
-    for (const Rejected& r : batch.rejected) rejected.append(nb::make_tuple(r.document, to_python(r.failure)));
-    return nb::make_tuple(batch.documents, to_bytes(batch.ends), ids, to_bytes(batch.payloads), to_bytes(batch.payload_ends),
-                          nb::bytes(batch.bytes.data(), batch.bytes.size()), refusals, rejected);
+    return render(index, buffers.views(), {report, true, bytes_max, limits, share});
 }
 
+template <class T>
+nb::tuple place_of(const T* data, size_t size) { return nb::make_tuple(reinterpret_cast<uintptr_t>(data), size * sizeof(T)); }
+
 // What no way of building these payloads can do without: each byte is looked at, for characters to escape, and copied. Markup is
-// masked beforehand, as it would not be escaped.
+// masked beforehand, as it would not be escaped. The memory that is written to is as large as results are, `batch_bytes`, and used again.
 class CopyFloor {
 public:
-    explicit CopyFloor(const std::vector<nb::bytes>& payloads) {
+    CopyFloor(const std::vector<nb::bytes>& payloads, size_t batch_bytes) : batch_bytes_(batch_bytes) {
         for (const nb::bytes& payload : payloads) {
             masked_.emplace_back(payload.c_str(), payload.size());
             for (char& c : masked_.back())
@@ -85,7 +82,7 @@ public:
         size_t total = 0;
         out_.clear();
         for (const std::string& payload : masked_) {
-            if (out_.size() > 1u << 20) out_.clear();
+            if (out_.size() > batch_bytes_) out_.clear();
             size_t before = out_.size();
             append_escaped_text(payload, out_);
             total += out_.size() - before;
@@ -94,6 +91,7 @@ public:
     }
 
 private:
+    const size_t batch_bytes_;
     std::vector<std::string> masked_;
     std::string out_;
 };
@@ -106,8 +104,27 @@ void bind_deliver(nb::module_& m) {
             new (self) RenderLimits{payload, document, bindings};
         }, nb::arg("payload_bytes_max"), nb::arg("document_payload_bytes_max"), nb::arg("bindings_max"));
     nb::class_<CopyFloor>(m, "CopyFloor", "For measuring: the least that payloads of these bytes cost.")
-        .def(nb::init<const std::vector<nb::bytes>&>(), nb::arg("payloads"))
+        .def(nb::init<const std::vector<nb::bytes>&, size_t>(), nb::arg("payloads"), nb::arg("batch_bytes"))
         .def("run", &CopyFloor::run, "Bytes copied.");
+    nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see Index.render_part.")
+        .def_ro("documents", &DeliveryBatch::documents)
+        .def_prop_ro("deliveries", [](const DeliveryBatch& b) { return b.slots.size(); })
+        .def_prop_ro("ends", [](const DeliveryBatch& b) { return place_of(b.ends.data(), b.ends.size()); }, "int64, by document")
+        .def_prop_ro("payload_ends", [](const DeliveryBatch& b) { return place_of(b.payload_ends.data(), b.payload_ends.size()); }, "int64")
+        .def_prop_ro("bytes", [](DeliveryBatch& b) { return place_of(b.bytes.data(), b.bytes.size()); })
+        .def_prop_ro("id_ends", [](const DeliveryBatch& b) { return place_of(b.id_ends.data(), b.id_ends.size()); }, "int32")
+        .def_prop_ro("ids", [](const DeliveryBatch& b) { return place_of(b.ids.data(), b.ids.size()); }, "UTF-8")
+        .def("refused", [](const DeliveryBatch& b) {
+            nb::list refused;
+            for (size_t i = 0; i < b.payloads.size(); ++i)
+                if (b.payloads[i] < 0) refused.append(nb::make_tuple(i, to_python(b.refusals[static_cast<size_t>(-1 - b.payloads[i])])));
+            return refused;
+        }, "(number of the delivery, error) of those that were refused")
+        .def_prop_ro("rejected", [](const DeliveryBatch& b) {
+            nb::list rejected;
+            for (const Rejected& r : b.rejected) rejected.append(nb::make_tuple(r.document, to_python(r.failure)));
+            return rejected;
+        });
     m.def("render_one", &render_one, nb::arg("index"), nb::arg("document"), nb::arg("limits"), nb::arg("share"),
           "(id, payload, error or None) of each delivery of one document.");
     m.def("render_part", &render_part, nb::arg("index"), nb::arg("documents"), nb::arg("report"), nb::arg("bytes_max"), nb::arg("limits"),

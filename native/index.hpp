@@ -45,7 +45,7 @@ struct BatchOptions {
     bool timed = false;                // measure each document
 };
 
-// What subscribers get of some documents. Equal payloads of one document are there once.
+// What subscribers get of some documents.
 struct DeliveryBatch {
     std::shared_ptr<const View> view;
     size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
@@ -53,13 +53,16 @@ struct DeliveryBatch {
     std::vector<int32_t> slots;            // by delivery, in the order of addition within a document
     std::vector<int64_t> payloads;         // by delivery: the number of its payload; -1 - n where refusals[n] says why there is none
     std::vector<int64_t> payload_ends{0};
-    std::string bytes;                     // of the payloads, one after the other
+    Output<char> bytes;                    // of the payloads, one after the other
+    std::vector<int32_t> id_ends{0};       // of a column: by delivery
+    std::string ids;
     std::vector<Failure> refusals;
     std::vector<Rejected> rejected;
 };
 
 struct DeliveryOptions {
     bool report = false;                   // collect rejected documents instead of throwing the first
+    bool column = false;                   // a payload for each delivery, refused ones empty, rather than equal ones once
     uint64_t bytes_max = ~0ull;            // begin no further document after so many bytes, counted once for each delivery
     RenderLimits limits;
     bool share = true;

@@ -2,12 +2,22 @@
 #include "index.hpp"
 #include "index_lease.hpp"
 
+#include <cstring>
+
 namespace treecast {
 
 namespace {
 
+constexpr size_t id_bytes_max = 1u << 30;       // 32-bit ends: a document's ids are at most as many again
+
+void append(DeliveryBatch& batch, std::string_view payload) {
+    std::memcpy(batch.bytes.room(payload.size()), payload.data(), payload.size());
+    batch.bytes.added(payload.size());
+    batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
+}
+
 // Appends the deliveries of one document; the document has been matched.
-void deliver(const View& view, const Document& document, Renderer& renderer, std::span<const int32_t> slots,
+void deliver(const View& view, const Document& document, Renderer& renderer, std::span<const int32_t> slots, bool column,
              DeliveryBatch& batch, uint64_t& bytes) {
     renderer.begin(document);
     constexpr int64_t unknown = -1;
@@ -20,16 +30,20 @@ void deliver(const View& view, const Document& document, Renderer& renderer, std
         std::vector<int64_t>& known = built ? numbers : refusals;
         if (known.size() <= rendered.number) known.resize(rendered.number + 1, unknown);
         int64_t& number = known[rendered.number];
-        if (number == unknown && built) {
-            std::string_view payload = renderer.payload(rendered.number);
+        std::string_view payload = built ? renderer.payload(rendered.number) : std::string_view();
+        if (built && (column || number == unknown)) {
             number = static_cast<int64_t>(batch.payload_ends.size()) - 1;
-            batch.bytes += payload;
-            batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
-        } else if (number == unknown) {
+            append(batch, payload);
+        } else if (!built && number == unknown) {
             number = static_cast<int64_t>(batch.refusals.size());
             batch.refusals.push_back(renderer.refusal(rendered.number));
         }
-        if (built) bytes += static_cast<uint64_t>(batch.payload_ends[number + 1] - batch.payload_ends[number]);
+        if (!built && column) append(batch, {});
+        if (column) {
+            batch.ids += view.id(slot);
+            batch.id_ends.push_back(static_cast<int32_t>(batch.ids.size()));
+        }
+        bytes += payload.size();
         batch.slots.push_back(static_cast<int32_t>(slot));
         batch.payloads.push_back(built ? number : -1 - number);
     }
@@ -45,13 +59,14 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
     matcher->adopt(*batch.view);
     std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
-    for (; batch.documents < documents.size() && (!batch.documents || bytes < options.bytes_max); ++batch.documents) {
+    auto room = [&] { return bytes < options.bytes_max && batch.ids.size() < id_bytes_max; };
+    for (; batch.documents < documents.size() && (!batch.documents || room()); ++batch.documents) {
         Output<int32_t> slots;
         try {
             const Document& document = matcher->match_to_render(*batch.view, documents[batch.documents], slots);
             sort_slots(*batch.view, slots.data(), slots.size(), scratch);
             deliver(*batch.view, document, matcher->renderer(options.limits, options.share),
-                    {slots.data(), slots.size()}, batch, bytes);
+                    {slots.data(), slots.size()}, options.column, batch, bytes);
         } catch (const Failure& failure) {
             if (!options.report) throw BatchFailure{{batch.documents, failure}};
             batch.rejected.push_back({batch.documents, failure});

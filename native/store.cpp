@@ -18,6 +18,11 @@ constexpr size_t id_bytes_max = 1024;
 constexpr uint32_t tomb = none - 1;
 constexpr uint32_t slots_limit = 0x7FFFFFF0u;
 
+uint64_t next_serial() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
 Failure id_failure(const char* code, std::string message, std::string hint) {
     Failure failure(Family::query, code, std::move(message));
     failure.hint = std::move(hint);
@@ -34,7 +39,7 @@ std::string shown(std::string_view id) {
 
 }  // namespace
 
-Store::Body::Body() {
+Store::Body::Body() : serial(next_serial()) {
     id_ends.push(0);
     text_ends.push(0);
     path_ends.push(0);
@@ -439,6 +444,7 @@ void Store::publish() {
     view->settings = settings_;
     view->slots = static_cast<uint32_t>(body.deaths.size());
     view->version = body.version;
+    view->serial = body.serial;
     std::shared_ptr<const View> old;      // freed after the lock
     std::lock_guard lock(view_mutex_);
     old = std::move(view_);

@@ -98,6 +98,7 @@ struct View {
     std::shared_ptr<const char> token;                         // counts the Views of one body
     std::shared_ptr<const PublishedEngine> published;          // instead of machines; changes in place, see Store::read
     uint32_t slots = 0, version = 0;
+    uint64_t serial = 0;                                       // of the body: with a slot it names a text, once and for all
 
     std::string_view id(uint32_t slot) const {
         return {id_bytes.get() + id_ends[slot], size_t(id_ends[slot + 1] - id_ends[slot])};
@@ -180,6 +181,7 @@ private:
         std::array<std::shared_ptr<Placed>, View::places_max> places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
         uint32_t version = 0;
+        const uint64_t serial;                                  // no two bodies of a process have the same
         std::shared_ptr<const char> views = std::make_shared<const char>('v');   // held by all its Views
         HashSeeds seeds = hash_seeds();                         // of the two tables
         Body();

@@ -330,26 +330,26 @@ class Index:
         """
         import pyarrow as pa
 
-        done, ends, ids, numbers, payload_ends, data, refusals, rejected = _native.render_part(
-            self._native, documents, report, bytes_max, self._render_limits(), share
-        )
-        offsets = pa.Array.from_buffers(pa.int64(), done + 1, [None, pa.py_buffer(ends)]).cast(pa.int32())
-        ends_of = pa.py_buffer(payload_ends)
-        payloads = pa.Array.from_buffers(
-            pa.large_binary(), len(payload_ends) // 8 - 1, [None, ends_of, pa.py_buffer(data)]
-        )
-        which = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(numbers)])
-        codes: Any = pa.nulls(len(ids), pa.string())
+        batch = _native.render_part(self._native, documents, report, bytes_max, self._render_limits(), share)
+        count = batch.deliveries
+
+        def column(kind: pa.DataType, length: int, *places: tuple[int, int]) -> pa.Array:
+            buffers = [pa.foreign_buffer(*place, base=batch) if place[1] else pa.py_buffer(b"") for place in places]
+            return pa.Array.from_buffers(kind, length, [None, *buffers])
+
+        payloads = column(pa.large_binary(), count, batch.payload_ends, batch.bytes)
+        codes: Any = pa.nulls(count, pa.string())
         messages: Any = codes
-        if refusals:
-            errors = [None if number >= 0 else refusals[-1 - number] for number in which.to_pylist()]
-            which = pa.array([number if number >= 0 else None for number in which.to_pylist()], pa.int64())
+        refused = dict(batch.refused())
+        if refused:
+            errors = [refused.get(number) for number in range(count)]
+            payloads = payloads.take(pa.array([None if error else row for row, error in enumerate(errors)], pa.int64()))
             codes = pa.array([error and error.code for error in errors], pa.string())
             messages = pa.array([error and str(error) for error in errors], pa.string())
-        built = pa.DictionaryArray.from_arrays(which, payloads)
-        columns = [pa.array(ids, pa.string()), built, codes, messages]
+        columns = [column(pa.string(), count, batch.id_ends, batch.ids), payloads, codes, messages]
         rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
-        return RenderedPart(pa.ListArray.from_arrays(offsets, rows), rejected)
+        ends = column(pa.int64(), batch.documents + 1, batch.ends).cast(pa.int32())
+        return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected)
 
     def _render_limits(self) -> _native.RenderLimits:
         limits = self._delivery_limits
