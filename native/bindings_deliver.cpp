@@ -110,6 +110,9 @@ void bind_deliver(nb::module_& m) {
         .def_ro("documents", &DeliveryBatch::documents)
         .def_prop_ro("deliveries", [](const DeliveryBatch& b) { return b.slots.size(); })
         .def_prop_ro("ends", [](const DeliveryBatch& b) { return place_of(b.ends.data(), b.ends.size()); }, "int64, by document")
+        .def_prop_ro("payloads", [](const DeliveryBatch& b) { return place_of(b.payloads.data(), b.payloads.size()); },
+                     "int64, by delivery: the number of its payload, less than 0 where it was refused")
+        .def_prop_ro("different", [](const DeliveryBatch& b) { return b.payload_ends.size() - 1; }, "payloads")
         .def_prop_ro("payload_ends", [](const DeliveryBatch& b) { return place_of(b.payload_ends.data(), b.payload_ends.size()); }, "int64")
         .def_prop_ro("bytes", [](DeliveryBatch& b) { return place_of(b.bytes.data(), b.bytes.size()); })
         .def_prop_ro("id_ends", [](const DeliveryBatch& b) { return place_of(b.id_ends.data(), b.id_ends.size()); }, "int32")

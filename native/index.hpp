@@ -45,7 +45,7 @@ struct BatchOptions {
     bool timed = false;                // measure each document
 };
 
-// What subscribers get of some documents.
+// What subscribers get of some documents. Equal payloads of one document are there once.
 struct DeliveryBatch {
     std::shared_ptr<const View> view;
     size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
@@ -54,7 +54,7 @@ struct DeliveryBatch {
     std::vector<int64_t> payloads;         // by delivery: the number of its payload; -1 - n where refusals[n] says why there is none
     std::vector<int64_t> payload_ends{0};
     Output<char> bytes;                    // of the payloads, one after the other
-    std::vector<int32_t> id_ends{0};       // of a column: by delivery
+    std::vector<int32_t> id_ends{0};       // by delivery, if asked for
     std::string ids;
     std::vector<Failure> refusals;
     std::vector<Rejected> rejected;
@@ -62,7 +62,7 @@ struct DeliveryBatch {
 
 struct DeliveryOptions {
     bool report = false;                   // collect rejected documents instead of throwing the first
-    bool column = false;                   // a payload for each delivery, refused ones empty, rather than equal ones once
+    bool ids = false;                      // those of the deliveries too, as a column
     uint64_t bytes_max = ~0ull;            // begin no further document after so many bytes, counted once for each delivery
     RenderLimits limits;
     bool share = true;

@@ -17,29 +17,28 @@ void append(DeliveryBatch& batch, std::string_view payload) {
 }
 
 // Appends the deliveries of one document; the document has been matched.
-void deliver(const View& view, const Document& document, Renderer& renderer, std::span<const int32_t> slots, bool column,
+void deliver(const View& view, const Document& document, Renderer& renderer, std::span<const int32_t> slots, bool ids,
              DeliveryBatch& batch, uint64_t& bytes) {
     renderer.begin(document);
     constexpr int64_t unknown = -1;
     std::vector<int64_t> numbers, refusals;             // of this document's payloads and refusals in the batch
     for (int32_t found : slots) {
         auto slot = static_cast<uint32_t>(found);
-        Rendered rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]]);
+        Rendered rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]], {view.serial, slot});
         if (rendered.is == Rendered::Is::nothing) continue;
         bool built = rendered.is == Rendered::Is::payload;
         std::vector<int64_t>& known = built ? numbers : refusals;
         if (known.size() <= rendered.number) known.resize(rendered.number + 1, unknown);
         int64_t& number = known[rendered.number];
         std::string_view payload = built ? renderer.payload(rendered.number) : std::string_view();
-        if (built && (column || number == unknown)) {
+        if (built && number == unknown) {
             number = static_cast<int64_t>(batch.payload_ends.size()) - 1;
             append(batch, payload);
         } else if (!built && number == unknown) {
             number = static_cast<int64_t>(batch.refusals.size());
             batch.refusals.push_back(renderer.refusal(rendered.number));
         }
-        if (!built && column) append(batch, {});
-        if (column) {
+        if (ids) {
             batch.ids += view.id(slot);
             batch.id_ends.push_back(static_cast<int32_t>(batch.ids.size()));
         }
@@ -66,7 +65,7 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
             const Document& document = matcher->match_to_render(*batch.view, documents[batch.documents], slots);
             sort_slots(*batch.view, slots.data(), slots.size(), scratch);
             deliver(*batch.view, document, matcher->renderer(options.limits, options.share),
-                    {slots.data(), slots.size()}, options.column, batch, bytes);
+                    {slots.data(), slots.size()}, options.ids, batch, bytes);
         } catch (const Failure& failure) {
             if (!options.report) throw BatchFailure{{batch.documents, failure}};
             batch.rejected.push_back({batch.documents, failure});

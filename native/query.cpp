@@ -69,6 +69,23 @@ void Query::clear() {
     alternatives_ = false;
 }
 
+std::vector<uint32_t> Query::literals_before(size_t end) const {
+    std::vector<uint32_t> found;
+    for (uint32_t i = 0; i < values_.size(); ++i)
+        if (!values_[i].is_number && values_[i].text.begin < end) found.push_back(i);
+    std::sort(found.begin(), found.end(), [&](uint32_t a, uint32_t b) { return values_[a].text.begin < values_[b].text.begin; });
+    return found;
+}
+
+// The new texts lie behind the old one, which everything else points into.
+void Query::fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts) {
+    text_.resize(text_size_ + 1);
+    for (size_t i = 0; i < values.size(); ++i) {
+        values_[values[i]].text = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(texts[i].size())};
+        text_.insert(text_.end(), texts[i].begin(), texts[i].end());
+    }
+}
+
 void Query::linear_paths(std::vector<Path>& out) const {
     if (!linear_ || branches_ == no_entry) {
         out.clear();

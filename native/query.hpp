@@ -122,6 +122,10 @@ public:
     std::string key() const;                        // canonical with expanded names: equal for equal queries
     std::string_view written() const { return {text_.data(), text_size_}; }
 
+    // The Values that are literals written before byte `end`, in the order of the text; and these with other texts in them.
+    std::vector<uint32_t> literals_before(size_t end) const;
+    void fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts);
+
     uint32_t branches() const { return branches_; } // the first PathEntry of the top-level union
     const PathEntry& path(uint32_t index) const { return paths_[index]; }
     const Step& step(uint32_t index) const { return steps_[index]; }

@@ -1,6 +1,7 @@
 #include "render.hpp"
 
 #include "render_build.hpp"
+#include "render_memo.hpp"
 #include "render_plan.hpp"
 #include "restructure.hpp"
 
@@ -45,22 +46,38 @@ struct Renderer::Impl {
     std::vector<Payload> payloads;
     std::vector<Failure> refusals;
     std::vector<Known> known;                            // by key
+    Memo filled;                                         // of this document: plans that subscriptions fill in
+    std::vector<uint64_t> words;
 
-    Rendered render(std::string_view text, const Settings& settings) {
-        const Plan& plan = plans.find(text, settings);
+    Rendered render(std::string_view text, const Settings& settings, Identity identity) {
+        const Plan& plan = plans.find(text, settings, identity);
         if (generation != plans.generation()) {
             generation = plans.generation();
             known.clear();
+            filled.clear();
             builder.forget_keys();
         }
-        if (!share) return make(plan);
+        if (!share) return make(plan, text);
+        if (!plan.filled.empty()) return render_filled(plan, text);
         if (plan.key >= known.size()) known.resize(plans.keys().size());
         Known& before = known[plan.key];
-        if (before.document != documents) before = {documents, make(plan)};
+        if (before.document != documents) before = {documents, make(plan, text)};
         return before.rendered;
     }
 
-    Rendered make(const Plan& plan) {
+    // Equal where the plan and what it is filled with are.
+    Rendered render_filled(const Plan& plan, std::string_view text) {
+        words.assign(1, plan.key);
+        words.insert(words.end(), plan.filled.begin(), plan.filled.end());
+        uint64_t hash;
+        if (const Memo::Made* made = filled.find(words, hash))
+            return {static_cast<Rendered::Is>(made->flags), static_cast<uint32_t>(made->begin)};
+        Rendered rendered = make(plan, text);
+        filled.keep(words, hash, {rendered.number, 0, static_cast<uint8_t>(rendered.is)});
+        return rendered;
+    }
+
+    Rendered make(const Plan& plan, std::string_view text) {
         ++built;
         if (plan.is == Plan::Is::document) return add({0, 0, true});
         builder.start();
@@ -72,31 +89,32 @@ struct Renderer::Impl {
             }
         } catch (const Failure& failure) {
             builder.cut();
-            if (plan.is == Plan::Is::built && !binds(plan)) return {};
-            refusals.push_back(plan.is == Plan::Is::built ? located(failure, plan) : failure);
+            if (plan.is == Plan::Is::built && !binds(plan, text)) return {};
+            refusals.push_back(plan.is == Plan::Is::built ? located(failure, plan, text) : failure);
             return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
         }
         return add({begin, builder.out.size() - begin, false});
     }
 
     // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
-    bool binds(const Plan& plan) {
+    bool binds(const Plan& plan, std::string_view text) {
         Query matching;
-        parse_matching(plan.text, plan.settings.bindings, false, matching);
+        parse_matching(text, plan.settings.bindings, false, matching);
         return builder.evaluator.satisfies(matching, false);
     }
 
     // The failure with its place in this plan's text: the programs may have come from another one.
-    Failure located(const Failure& failure, const Plan& plan) {
+    Failure located(const Failure& failure, const Plan& plan, std::string_view text) {
         if (failure.family != Family::query) return failure;
         PlanCache alone;
         Failure found = failure;
         builder.forget_keys();                           // what was made goes by other numbers
         try {
             builder.start();
-            builder.build(alone.find(plan.text, plan.settings), alone);
+            builder.build(alone.find(text, plan.settings), alone);
         } catch (const Failure& again) {
             found = again;
+            found.position += text.size() - plan.text.size();    // literals of the clauses, which come before
         }
         builder.cut();
         builder.forget_keys();
@@ -142,12 +160,15 @@ void Renderer::begin(const Document& document) {
     ++r.documents;
     r.payloads.clear();
     r.refusals.clear();
+    r.filled.clear();
     if (r.builder.out.capacity() > buffer_bytes_max) std::string().swap(r.builder.out);
     r.builder.begin(document);
     r.restructurer.begin(document);
 }
 
-Rendered Renderer::render(std::string_view text, const Settings& settings) { return impl_->render(text, settings); }
+Rendered Renderer::render(std::string_view text, const Settings& settings, Identity identity) {
+    return impl_->render(text, settings, identity);
+}
 
 std::string_view Renderer::payload(uint32_t number) const {
     const Impl::Payload& payload = impl_->payloads[number];

@@ -44,6 +44,12 @@ struct Rendered {
     uint32_t number = 0;             // of the payload or the refusal, within this document
 };
 
+// Names a text and its settings for good, if `serial` is not 0: what is known of it is found without looking at it.
+struct Identity {
+    uint64_t serial = 0;
+    uint32_t slot = 0;
+};
+
 // One per thread; keeps plans and scratch from document to document.
 class Renderer {
 public:
@@ -58,7 +64,7 @@ public:
 
     // Any subscription: a transformation, or a query, which delivers as its settings say. One that delivers the document must
     // match it: it is not judged again. Throws Failure where the text cannot be read, which a store has checked before.
-    Rendered render(std::string_view text, const Settings& settings);
+    Rendered render(std::string_view text, const Settings& settings, Identity identity = {});
 
     // Of this document. The view lives until the next render() or begin().
     std::string_view payload(uint32_t number) const;

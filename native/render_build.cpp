@@ -82,7 +82,7 @@ bool Builder::build(const Plan& plan, PlanCache& plans) {
     names_ = &plans.names();
     names_->begin(*document_->names);
     covered_ = 1;
-    body_again_ = keys_->uses(plan.body_key) > keys_->uses(plan.key);
+    body_again_ = !plan.filled.empty() || keys_->uses(plan.body_key) > keys_->uses(plan.key);
     const Program& body = *plan.body;
     if (!plan.clauses) {
         use(body);
@@ -90,7 +90,11 @@ bool Builder::build(const Plan& plan, PlanCache& plans) {
     } else {
         use(*plan.clauses);
         const Op& op = program_->ops[0];
+        plan_ = &plan;
+        filled_ = plan.filled;
         Tuples found = tuples(op);
+        plan_ = nullptr;
+        filled_ = {};
         if (found.count && op.binds) bound_any_ = true;
         use(body);
         for (size_t i = 0; i < found.count; ++i) {
@@ -108,6 +112,7 @@ bool Builder::build(const Plan& plan, PlanCache& plans) {
 void Builder::ready() {
     if (entered_ == program_) return;
     entered_ = program_;
+    if (plan_) fill_clauses(*plan_);
     evaluator.enter(all_->query());
     for (uint32_t paths : program_->paths) evaluator.prepare(paths);
     for (uint32_t condition : program_->conditions) evaluator.prepare_condition(condition);

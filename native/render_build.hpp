@@ -21,6 +21,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -133,6 +134,8 @@ private:
     // of the payload
     const Program* program_ = nullptr;   // that is being run
     const Transformation* all_ = nullptr;
+    const Plan* plan_ = nullptr;         // while its clauses are evaluated
+    std::span<const uint32_t> filled_;   // what it is filled with
     const Program* entered_ = nullptr;   // whose entries the evaluator knows
     const Keys* keys_ = nullptr;
     PathNames* names_ = nullptr;

@@ -2,6 +2,7 @@
 #include "render_plan.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace treecast {
 
@@ -81,9 +82,7 @@ void PlanCache::Generation::place(uint64_t hash, std::unique_ptr<Plan> plan) {
     slots_[at].plan = std::move(plan);
 }
 
-const Plan& PlanCache::find(std::string_view text, const Settings& settings) {
-    uint64_t hash = hash_of(text, settings);
-    if (auto* found = young_.find(hash, text, settings)) return **found;
+const Plan& PlanCache::find(std::string_view text, const Settings& settings, Identity identity) {
     if (keys_.bytes() + names_.bytes() > keys_bytes_max) {
         drop(young_);
         drop(old_);
@@ -92,18 +91,59 @@ const Plan& PlanCache::find(std::string_view text, const Settings& settings) {
         names_.clear();
         ++generation_;
     }
+    if (!identity.serial) return of_text(text, settings);
+    if (recents_.empty()) recents_.resize(recents);
+    Recent& recent = recents_[identity.slot % recents];
+    if (recent.drops == drops_ && recent.identity.slot == identity.slot && recent.identity.serial == identity.serial) {
+        Plan& plan = *recent.plan;
+        plan.filled.assign(recent.literals.begin(), recent.literals.begin() + recent.filled);
+        if (recent.filled) plan.unfilled = text;
+        return plan;
+    }
+    Plan& plan = of_text(text, settings);
+    if (plan.filled.size() > recent.literals.size()) return plan;
+    recent = {identity, drops_, &plan, static_cast<uint32_t>(plan.filled.size()), {}};
+    std::copy(plan.filled.begin(), plan.filled.end(), recent.literals.begin());
+    return plan;
+}
+
+Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
+    find_form(text, form_);
+    Plan& plan = of_form(settings);
+    if (form_.literals.empty()) return plan;
+    plan.unfilled = text;
+    plan.filled.clear();
+    for (std::string_view literal : form_.literals) plan.filled.push_back(keys_.use(literal));
+    return plan;
+}
+
+void fill_clauses(const Plan& plan) {
+    if (plan.unfilled.empty()) return;
+    Form form;
+    find_form(plan.unfilled, form);
+    const std::vector<uint32_t>& values = plan.clauses->open_values;
+    assert(values.size() == form.literals.size());                 // clauses hold no other literals
+    plan.clauses->all->fill(values, form.literals);
+    plan.unfilled = {};
+}
+
+Plan& PlanCache::of_form(const Settings& settings) {
+    std::string_view text = form_.text;
+    uint64_t hash = hash_of(text, settings);
+    if (auto* found = young_.find(hash, text, settings)) return **found;
     if (auto* found = old_.find(hash, text, settings)) {
         std::unique_ptr<Plan> plan = std::move(*found);
         old_.bytes -= plan->bytes;
         return keep(std::move(plan));
     }
     ++parsed_;
-    std::unique_ptr<Plan> plan = make(text, settings);
+    std::unique_ptr<Plan> plan = make(settings);
     plan->hash = hash;
     return keep(std::move(plan));
 }
 
-std::unique_ptr<Plan> PlanCache::make(std::string_view text, const Settings& settings) {
+std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
+    std::string_view text = form_.text;
     auto plan = std::make_unique<Plan>();
     plan->text = text;
     plan->settings = settings;
@@ -134,12 +174,13 @@ std::unique_ptr<Plan> PlanCache::make(std::string_view text, const Settings& set
     return plan;
 }
 
-void PlanCache::make_built(Plan& plan, std::shared_ptr<const Transformation> all) {
+void PlanCache::make_built(Plan& plan, std::shared_ptr<Transformation> all) {
     plan.is = Plan::Is::built;
     uint32_t body = all->root();
     std::vector<uint32_t> bound, order;
     if (all->shape(body).kind == ShapeKind::flwr) {
-        std::string key(1, 'C');                         // not the key of what is bound: that is used by nested FLWRs too
+        // Not the key of what is bound: that is used by nested FLWRs too. Without its literals it is another.
+        std::string key(1, form_.literals.empty() ? 'C' : 'F');
         key += clauses_key(*all, all->shape(body).clauses, bound);
         plan.clauses = program(key, plan.clauses_key, all, body, true);
         body = all->shape(body).first;
@@ -159,11 +200,12 @@ void PlanCache::make_built(Plan& plan, std::shared_ptr<const Transformation> all
 
 // The program of this key; made from the shape where it is the first.
 std::shared_ptr<const Program> PlanCache::program(const std::string& key, uint32_t& number,
-                                                  const std::shared_ptr<const Transformation>& all, uint32_t shape, bool clauses) {
+                                                  const std::shared_ptr<Transformation>& all, uint32_t shape, bool clauses) {
     number = keys_.use(key);
     if (number >= programs_.size()) programs_.resize(number + 1 + number / 2);
     if (programs_[number]) return programs_[number];
-    std::shared_ptr<const Program> made = make_program(all, shape, clauses, keys_, names_);
+    std::shared_ptr<Program> made = make_program(all, shape, clauses, keys_, names_);
+    if (clauses && !form_.literals.empty()) made->open_values = all->query().literals_before(form_.head);
     program_bytes_ += made->bytes();
     return programs_[number] = std::move(made);
 }
@@ -178,17 +220,18 @@ void PlanCache::leave_program(uint32_t number) {
     programs_[number].reset();
 }
 
-const Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
+Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
     if (young_.bytes + plan->bytes > bytes_max_ / 2 || program_bytes_ > bytes_max_) {
         drop(old_);
         std::swap(young_, old_);
     }
-    const Plan& kept = *plan;
+    Plan& kept = *plan;
     young_.add(std::move(plan));
     return kept;
 }
 
 void PlanCache::drop(Generation& generation) {
+    ++drops_;
     generation.each([this](const Plan& plan) {
         keys_.leave(plan.key);
         leave_program(plan.clauses_key);

@@ -28,6 +28,7 @@ Builder::Tuples Builder::tuples(const Op& op) {
     uint64_t hash = 0;
     if (shared) {
         words_.assign(1, op.key);
+        words_.insert(words_.end(), filled_.begin(), filled_.end());
         if (const Memo::Made* made = bound_.find(words_, hash)) return {true, made->begin, made->size};
     }
     ready();

@@ -273,7 +273,7 @@ std::string clauses_key(const Transformation& all, uint32_t clauses, std::vector
     return key;
 }
 
-std::shared_ptr<const Program> make_program(std::shared_ptr<const Transformation> all, uint32_t shape, bool clauses, Keys& keys,
+std::shared_ptr<Program> make_program(std::shared_ptr<Transformation> all, uint32_t shape, bool clauses, Keys& keys,
                                             PathNames& names) {
     auto program = std::make_shared<Program>();
     program->all = std::move(all);

@@ -7,10 +7,13 @@
 // PERF: a document meets many plans, each a few times, so what counts is how much memory a plan touches (bench/rendering.py).
 #pragma once
 
+#include "render.hpp"
+#include "render_form.hpp"
 #include "seeded_hash.hpp"
 #include "store.hpp"
 #include "transformation.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -110,7 +113,8 @@ struct Program {
     std::string literals;
     std::vector<uint32_t> outer;               // the variables that it finds bound, in the order of its key
     std::vector<uint32_t> paths, conditions;   // that the evaluator is asked for
-    std::shared_ptr<const Transformation> all; // of the first plan that had it
+    std::shared_ptr<Transformation> all;       // of the first plan that had it
+    std::vector<uint32_t> open_values;         // of its query: literals that subscriptions fill in (render_form.hpp)
     bool binds = false;                        // there is a `for` in it
 
     std::string_view literal(Slice slice) const { return {literals.data() + slice.begin, slice.size}; }
@@ -120,13 +124,17 @@ struct Program {
 struct Plan {
     enum class Is : uint8_t { document, elements, built, list };
     Is is = Is::document;
-    uint32_t key = no_entry;                   // equal for plans that give equal payloads
-    std::string text;
+    uint32_t key = no_entry;                   // equal for plans that give equal payloads, filled alike
+    std::string text;                          // of its form
     Settings settings;
     // built: a FLWR's clauses and what it returns; without clauses the whole is the body
     std::shared_ptr<const Program> clauses, body;
     uint32_t clauses_key = no_entry, body_key = no_entry;
     std::vector<uint32_t> places;              // for each outer variable of the body, where it is among those bound
+    // What the subscription that asks fills in: its literals as numbers of Keys, and its text as long as they are not in
+    // the program.
+    std::vector<uint32_t> filled;
+    mutable std::string_view unfilled;
     std::shared_ptr<const Transformation> list;
     std::unique_ptr<const Query> query;        // elements
     uint64_t hash = 0;
@@ -134,19 +142,22 @@ struct Plan {
 };
 
 // From a shape of a transformation, or, where only `clauses` are wanted, from those of a FLWR.
-std::shared_ptr<const Program> make_program(std::shared_ptr<const Transformation> all, uint32_t shape, bool clauses, Keys& keys,
+std::shared_ptr<Program> make_program(std::shared_ptr<Transformation> all, uint32_t shape, bool clauses, Keys& keys,
                                             PathNames& names);
 
 // What the clauses of a FLWR bind, as a key; `order` gets the variables that they bind and mention, in this order.
 std::string clauses_key(const Transformation& all, uint32_t clauses, std::vector<uint32_t>& order);
+
+// Puts the literals of the subscription that asks into the plan's clauses, if they are not there yet.
+void fill_clauses(const Plan& plan);
 
 // Plans by text and settings. Two generations: when the young one is full the old one is dropped, and what is asked for
 // becomes young again, so what is in use stays.
 class PlanCache {
 public:
     explicit PlanCache(uint64_t bytes_max = 64ull << 20) : bytes_max_(bytes_max) {}
-    // The plan lives until the next call.
-    const Plan& find(std::string_view text, const Settings& settings);
+    // The plan lives until the next call, and so must the text.
+    const Plan& find(std::string_view text, const Settings& settings, Identity identity = {});
     const Keys& keys() const { return keys_; }
     PathNames& names() { return names_; }
     uint64_t parsed() const { return parsed_; }
@@ -176,12 +187,14 @@ private:
         std::vector<Slot> slots_;
         size_t used_ = 0;
     };
-    std::unique_ptr<Plan> make(std::string_view text, const Settings& settings);
-    void make_built(Plan& plan, std::shared_ptr<const Transformation> all);
-    std::shared_ptr<const Program> program(const std::string& key, uint32_t& number, const std::shared_ptr<const Transformation>& all,
+    Plan& of_text(std::string_view text, const Settings& settings);
+    Plan& of_form(const Settings& settings);
+    std::unique_ptr<Plan> make(const Settings& settings);
+    void make_built(Plan& plan, std::shared_ptr<Transformation> all);
+    std::shared_ptr<const Program> program(const std::string& key, uint32_t& number, const std::shared_ptr<Transformation>& all,
                                            uint32_t shape, bool clauses);
     void leave_program(uint32_t number);
-    const Plan& keep(std::unique_ptr<Plan> plan);
+    Plan& keep(std::unique_ptr<Plan> plan);
     void drop(Generation& generation);
 
     const uint64_t bytes_max_;
@@ -191,6 +204,17 @@ private:
     uint64_t program_bytes_ = 0;
     Generation young_, old_;
     uint64_t parsed_ = 0, generation_ = 0;
+    Form form_;                      // of the text asked for
+    struct Recent {
+        Identity identity;
+        uint64_t drops = 0;          // as many as there had been
+        Plan* plan = nullptr;
+        uint32_t filled = 0;
+        std::array<uint32_t, 4> literals;
+    };
+    static constexpr size_t recents = 1u << 16;
+    std::vector<Recent> recents_;    // by slot
+    uint64_t drops_ = 1;             // plans are gone each time
 };
 
 }  // namespace treecast

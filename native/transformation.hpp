@@ -132,6 +132,9 @@ public:
     std::string shape_key(uint32_t shape, std::vector<uint32_t>& order) const;
     std::string paths_key(uint32_t paths, std::vector<uint32_t>& order) const;
 
+    // Other literals in the conditions: see Query::fill.
+    void fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts) { query_.fill(values, texts); }
+
     template <class Visit> void each_shape(uint32_t first, Visit&& visit) const {
         for (uint32_t at = first; at != no_entry; at = shapes_[at].next) visit(at, shapes_[at]);
     }

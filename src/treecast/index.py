@@ -337,16 +337,18 @@ class Index:
             buffers = [pa.foreign_buffer(*place, base=batch) if place[1] else pa.py_buffer(b"") for place in places]
             return pa.Array.from_buffers(kind, length, [None, *buffers])
 
-        payloads = column(pa.large_binary(), count, batch.payload_ends, batch.bytes)
+        payloads = column(pa.large_binary(), batch.different, batch.payload_ends, batch.bytes)
+        which = column(pa.int64(), count, batch.payloads)
         codes: Any = pa.nulls(count, pa.string())
         messages: Any = codes
         refused = dict(batch.refused())
         if refused:
             errors = [refused.get(number) for number in range(count)]
-            payloads = payloads.take(pa.array([None if error else row for row, error in enumerate(errors)], pa.int64()))
+            which = pa.array([None if number < 0 else number for number in which.to_pylist()], pa.int64())
             codes = pa.array([error and error.code for error in errors], pa.string())
             messages = pa.array([error and str(error) for error in errors], pa.string())
-        columns = [column(pa.string(), count, batch.id_ends, batch.ids), payloads, codes, messages]
+        ids = column(pa.string(), count, batch.id_ends, batch.ids)
+        columns = [ids, pa.DictionaryArray.from_arrays(which, payloads), codes, messages]
         rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
         ends = column(pa.int64(), batch.documents + 1, batch.ends).cast(pa.int32())
         return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected)
