@@ -20,6 +20,11 @@ nb::str id_of(const View& view, int32_t slot) {
     return nb::str(id.data(), id.size());
 }
 
+nb::object refusal(const DeliveryBatch& batch, size_t number) {
+    const Failure& failure = batch.refusals[number];
+    return to_python(failure, failure.family == Family::query ? std::string_view(batch.refusal_texts[number]) : std::string_view());
+}
+
 std::unique_ptr<DeliveryBatch> render(Index& index, std::span<const std::string_view> documents, const DeliveryOptions& options) {
     std::optional<Rejected> failed;
     std::unique_ptr<DeliveryBatch> batch;
@@ -46,7 +51,7 @@ nb::list render_one(Index& index, nb::handle document, const RenderLimits& limit
     std::vector<nb::object> payloads, refusals;
     for (size_t i = 0; i + 1 < batch.payload_ends.size(); ++i)
         payloads.push_back(nb::bytes(batch.bytes.data() + batch.payload_ends[i], static_cast<size_t>(batch.payload_ends[i + 1] - batch.payload_ends[i])));
-    for (const Failure& failure : batch.refusals) refusals.push_back(to_python(failure));
+    for (size_t i = 0; i < batch.refusals.size(); ++i) refusals.push_back(refusal(batch, i));
     nb::bytes nothing("", 0);
     nb::list out;
     for (size_t i = 0; i < batch.slots.size(); ++i) {
@@ -120,7 +125,7 @@ void bind_deliver(nb::module_& m) {
         .def("refused", [](const DeliveryBatch& b) {
             nb::list refused;
             for (size_t i = 0; i < b.payloads.size(); ++i)
-                if (b.payloads[i] < 0) refused.append(nb::make_tuple(i, to_python(b.refusals[static_cast<size_t>(-1 - b.payloads[i])])));
+                if (b.payloads[i] < 0) refused.append(nb::make_tuple(i, refusal(b, static_cast<size_t>(-1 - b.payloads[i]))));
             return refused;
         }, "(number of the delivery, error) of those that were refused")
         .def_prop_ro("rejected", [](const DeliveryBatch& b) {

@@ -57,6 +57,7 @@ struct DeliveryBatch {
     std::vector<int32_t> id_ends{0};       // by delivery, if asked for
     std::string ids;
     std::vector<Failure> refusals;
+    std::vector<std::string> refusal_texts;    // the first subscription that each is about
     std::vector<Rejected> rejected;
 };
 

@@ -37,6 +37,7 @@ void deliver(const View& view, const Document& document, Renderer& renderer, std
         } else if (!built && number == unknown) {
             number = static_cast<int64_t>(batch.refusals.size());
             batch.refusals.push_back(renderer.refusal(rendered.number));
+            batch.refusal_texts.emplace_back(view.text(slot));
         }
         if (ids) {
             batch.ids += view.id(slot);
