@@ -186,7 +186,7 @@ def draw_pair(random: Random, dialect: Dialect) -> tuple[treecast.Query, treecas
             if random.random() < dialect.choices / 2:
                 texts[which] += " | " + show(draw_parts(random, dialect))
         try:
-            a, b = (treecast.parse(text, namespaces=NAMESPACES) for text in texts)
+            a, b = (treecast.Query(text, namespaces=NAMESPACES) for text in texts)
         except treecast.QueryError:  # a step below an attribute and the like
             continue
         return a, b

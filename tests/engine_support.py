@@ -142,7 +142,7 @@ def supported(engine: str, text: str, namespaces: Mapping[str, str] | None = Non
     """Whether the engine has to take the query, or to refuse it."""
     if engine not in PUBLISHED:
         return True
-    return SUPPORT[engine](treecast.parse(text, namespaces=namespaces).tree, ordered)
+    return SUPPORT[engine](treecast.parse(text, namespaces=namespaces).matching.tree, ordered)
 
 
 def check_refused(index: treecast.Index, text: str, namespaces: Mapping[str, str] | None, *, ordered: bool) -> None:

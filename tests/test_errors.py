@@ -32,7 +32,7 @@ NATIVE = Path(__file__).parent.parent / "native"
 
 def refuse_query(data: bytes) -> None:
     """Parse a query; one that parses is no ordered pattern."""
-    query = treecast.parse(data.decode().removesuffix("\n"))._native
+    query = treecast.Query(data.decode().removesuffix("\n"))._native
     _native.check_ordered(query)
 
 

@@ -392,7 +392,7 @@ def test_what_no_text_has() -> None:
     with pytest.raises(UnwritableError, match="default namespace"):
         Writer([Name("", "urn:p", "a"), Name("", "", "a")])
     with pytest.raises(UnwritableError, match="without end"):
-        Writer().path(treecast.parse(f"/a[b={'9' * 400}]").tree[0])
+        Writer().path(treecast.Query(f"/a[b={'9' * 400}]").tree[0])
 
 
 # -- the law

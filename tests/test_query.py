@@ -135,7 +135,7 @@ def test_canonical(written: str, canonical: str) -> None:
 def plain(text: str, namespaces: dict[str, str] | None = None) -> set[str]:
     """The normal form in a short notation: {uri}name, * for any, @ for attributes, # for text."""
     shown = set()
-    for path in treecast.parse(text, namespaces=namespaces).linear_paths():
+    for path in treecast.Query(text, namespaces=namespaces).linear_paths():
         steps = ""
         for descendant, kind, uri, local in path:
             name = "" if uri == "" else "{*}" if uri is None else f"{{{uri}}}"
@@ -174,11 +174,11 @@ def test_normal_form(written: str, paths: set[str]) -> None:
 
 
 def test_linear() -> None:
-    assert treecast.parse("/a//b/@c | //text()").linear
-    assert treecast.parse("//*[local-name()='x']").linear
-    assert not treecast.parse("/a[b]").linear
-    assert not treecast.parse("/a | /b/[c]").linear
-    assert treecast.parse("/a[b]").linear_paths() == ()
+    assert treecast.Query("/a//b/@c | //text()").linear
+    assert treecast.Query("//*[local-name()='x']").linear
+    assert not treecast.Query("/a[b]").linear
+    assert not treecast.Query("/a | /b/[c]").linear
+    assert treecast.Query("/a[b]").linear_paths() == ()
 
 
 def test_namespaces() -> None:

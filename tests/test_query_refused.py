@@ -271,13 +271,13 @@ def test_what_is_printed_can_be_read_at_the_limits(condition: str) -> None:
 
 def test_just_within_the_limits() -> None:
     nested = "/a" + "[b" * 64 + "]" * 64
-    assert str(treecast.parse(nested)) == nested
-    assert treecast.parse("/a[" + "(" * 63 + "b" + ")" * 63 + "]") == treecast.parse("/a[b]")
-    assert len(treecast.parse("/a" * 256).linear_paths()[0]) == 256
-    assert len(treecast.parse("|".join(f"/a{i}" for i in range(256))).linear_paths()) == 256
-    assert str(treecast.parse("/" + "n" * 65_535)) == "/" + "n" * 65_535
-    assert len(treecast.parse("//x" + "//self::*/b" * 6).linear_paths()) == 64
-    assert treecast.parse("/a[. = " + "1" * 60_000 + "]").tree[0].steps[0].predicates[0].value == float("inf")
+    assert str(treecast.Query(nested)) == nested
+    assert treecast.Query("/a[" + "(" * 63 + "b" + ")" * 63 + "]") == treecast.parse("/a[b]")
+    assert len(treecast.Query("/a" * 256).linear_paths()[0]) == 256
+    assert len(treecast.Query("|".join(f"/a{i}" for i in range(256))).linear_paths()) == 256
+    assert str(treecast.Query("/" + "n" * 65_535)) == "/" + "n" * 65_535
+    assert len(treecast.Query("//x" + "//self::*/b" * 6).linear_paths()) == 64
+    assert treecast.Query("/a[. = " + "1" * 60_000 + "]").tree[0].steps[0].predicates[0].value == float("inf")  # type: ignore[union-attr]
 
 
 # Every expression that the five papers print, as printed but for what the scans broke.

@@ -33,7 +33,7 @@ def drawn(seed: int, count: int) -> list[tuple[str, str]]:
 
 
 def told(delivery: treecast.Delivery) -> tuple[str, bytes, str | None]:
-    return delivery.subscription, delivery.payload, delivery.refused and delivery.refused.code
+    return delivery.subscription, delivery.payload, delivery.refused.code if delivery.refused else None
 
 
 def test_each_gets_what_it_would_get_alone() -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from treecast import _native
 from treecast.query.cover import covers
@@ -28,7 +27,7 @@ from treecast.query.tree import Path, build_paths
 __all__ = ["Query", "Transformation", "parse"]
 
 
-def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Any:
+def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query | Transformation:
     """Parse a subscription's text, or raise QueryError: a path gives a Query, anything that builds a Transformation.
 
     `namespaces` binds prefixes, and "" the element names without prefix.
@@ -87,13 +86,18 @@ class Query:
         """
         return self._native.linear_paths()
 
-    def covers(self, other: Query) -> bool:
+    @property
+    def matching(self) -> Query:
+        """What decides whether a document matches: the query itself. A Transformation has one too."""
+        return self
+
+    def covers(self, other: Query | Transformation) -> bool:
         """Whether every document that matches `other` matches this query; False may mean that it is not known.
 
         Exact for queries of `/`, `//` and `[…]` without `*`, and for `/`, `*` and `[…]` without `//`, where the
         brackets hold paths: docs/guide/covering.md.
         """
-        return self == other or covers(self.tree, other.tree)
+        return self == other or covers(self.tree, other.matching.tree)
 
     def __str__(self) -> str:
         return self._native.text()
@@ -148,6 +152,10 @@ class Transformation:
     def matching(self) -> Query:
         """The query that a document satisfies exactly where the transformation binds something in it."""
         return Query(*self._native.matching())
+
+    def covers(self, other: Query | Transformation) -> bool:
+        """Whether this one has something to deliver of every document that `other` matches; see Query.covers."""
+        return self.matching.covers(other)
 
     def __str__(self) -> str:
         return self._native.text()
