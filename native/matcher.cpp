@@ -104,9 +104,9 @@ Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {
         return limits.payload_bytes_max == other.payload_bytes_max && limits.bindings_max == other.bindings_max &&
                limits.document_payload_bytes_max == other.document_payload_bytes_max;
     };
-    if (!rendering_with_ || rendering_with_->share != share || !same(rendering_with_->limits))
-        rendering_with_.reset(new Rendering{limits, share, Renderer(limits, share)});
-    return rendering_with_->renderer;
+    std::unique_ptr<Rendering>& rendering = renderings_[share];
+    if (!rendering || !same(rendering->limits)) rendering.reset(new Rendering{limits, Renderer(limits, share)});
+    return rendering->renderer;
 }
 
 void Matcher::run(const View& view, const Document& document, Output<int32_t>& out) {

@@ -71,8 +71,8 @@ private:
     Query query_;
     const Document* read_ = nullptr;            // the last one
     bool rendering_ = false;
-    struct Rendering { RenderLimits limits; bool share; Renderer renderer; };
-    std::unique_ptr<Rendering> rendering_with_; // made when it is first asked for
+    struct Rendering { RenderLimits limits; Renderer renderer; };
+    std::unique_ptr<Rendering> renderings_[2];  // by whether they share; made when they are first asked for
     // with a published engine: what it needs, and what it found
     std::weak_ptr<const PublishedEngine> published_;
     std::unique_ptr<PublishedEngine::Scratch> scratch_;
