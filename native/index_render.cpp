@@ -11,7 +11,7 @@ namespace {
 constexpr size_t id_bytes_max = 1u << 30;       // 32-bit ends: a document's ids are at most as many again
 
 void append(DeliveryBatch& batch, std::string_view payload) {
-    std::memcpy(batch.bytes.room(payload.size()), payload.data(), payload.size());
+    if (!payload.empty()) std::memcpy(batch.bytes.room(payload.size()), payload.data(), payload.size());
     batch.bytes.added(payload.size());
     batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
 }

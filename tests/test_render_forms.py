@@ -85,3 +85,13 @@ def test_refusals_point_into_the_text_as_written() -> None:
     error = delivery.refused
     assert isinstance(error, treecast.QueryError) and error.code == "TC119"
     assert text[error.position :].startswith(("$n/@k", "{$n/@k"))
+
+
+def test_an_empty_payload_comes_first() -> None:
+    index = treecast.Index()
+    index.add_many([("nothing", "drop /*"), ("all", "/r"), ("again", "keep //none")])
+    assert [one.payload for one in index.render(DOCUMENT)] == [b"", DOCUMENT, b""]
+    only = treecast.Index()
+    only.add("nothing", "drop /*")
+    (deliveries,) = only.render_part([DOCUMENT], report=False).deliveries.to_pylist()
+    assert [one["payload"] for one in deliveries] == [b""]
