@@ -44,30 +44,52 @@ def _pairs(bindings: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(_encode(prefix), _encode(uri)) for prefix, uri in bindings.items()]
 
 
-class Query:
-    """A parsed query. Equal queries have the same canonical form and the same expanded names.
+class _Text:
+    """What Query and Transformation have in common: a text, the bindings it was parsed with, and its canonical form."""
 
-    `str(query)` is the canonical text, `query.text` the text as written, `query.tree` its syntax tree.
-    """
+    __slots__ = ("_key", "_namespaces", "_text")
 
-    __slots__ = ("_key", "_namespaces", "_native", "_text")
-
-    def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
-        bindings = dict(namespaces or {})
-        self._native = _native.parse(_encode(text), _pairs(bindings))
-        self._key: str = self._native.key()
+    def __init__(self, text: str, bindings: dict[str, str], key: str) -> None:
         self._text = text
         self._namespaces = bindings
+        self._key = key
 
     @property
     def text(self) -> str:
-        """The query as it was written."""
+        """The text as it was written."""
         return self._text
 
     @property
     def namespaces(self) -> Mapping[str, str]:
         """The bindings it was parsed with."""
         return MappingProxyType(self._namespaces)
+
+    def __repr__(self) -> str:
+        bound = f", namespaces={self._namespaces!r}" if self._namespaces else ""
+        return f"treecast.parse({str(self)!r}{bound})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._text, self._namespaces))
+
+
+class Query(_Text):
+    """A parsed query. Equal queries have the same canonical form and the same expanded names.
+
+    `str(query)` is the canonical text, `query.text` the text as written, `query.tree` its syntax tree.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
+        bindings = dict(namespaces or {})
+        self._native = _native.parse(_encode(text), _pairs(bindings))
+        super().__init__(text, bindings, self._native.key())
 
     @property
     def linear(self) -> bool:
@@ -102,45 +124,20 @@ class Query:
     def __str__(self) -> str:
         return self._native.text()
 
-    def __repr__(self) -> str:
-        bound = f", namespaces={self._namespaces!r}" if self._namespaces else ""
-        return f"treecast.parse({str(self)!r}{bound})"
 
-    def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Query) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Query, (self._text, self._namespaces))
-
-
-class Transformation:
+class Transformation(_Text):
     """A parsed transformation: a FLWR query or a list of steps. Equal ones build the same of every document.
 
     `str(transformation)` is the canonical text, `transformation.text` the text as written, `transformation.tree` its
     syntax tree: a shape or a StepList of treecast.query.shapes.
     """
 
-    __slots__ = ("_key", "_namespaces", "_native", "_text")
+    __slots__ = ("_native",)
 
     def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
         bindings = dict(namespaces or {})
         self._native = _native.parse_transformation(_encode(text), _pairs(bindings))
-        self._key: str = self._native.key()
-        self._text = text
-        self._namespaces = bindings
-
-    @property
-    def text(self) -> str:
-        """The transformation as it was written."""
-        return self._text
-
-    @property
-    def namespaces(self) -> Mapping[str, str]:
-        """The bindings it was parsed with."""
-        return MappingProxyType(self._namespaces)
+        super().__init__(text, bindings, self._native.key())
 
     @property
     def tree(self) -> Shape | StepList:
@@ -159,16 +156,3 @@ class Transformation:
 
     def __str__(self) -> str:
         return self._native.text()
-
-    def __repr__(self) -> str:
-        bound = f", namespaces={self._namespaces!r}" if self._namespaces else ""
-        return f"treecast.parse({str(self)!r}{bound})"
-
-    def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Transformation) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Transformation, (self._text, self._namespaces))
