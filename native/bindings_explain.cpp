@@ -18,11 +18,18 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
 
-Query read_query(std::string_view text, const Pairs& namespaces, bool ordered) {
+// The query, or the matching part of a transformation, which `matching` gets too if it is wanted.
+Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, Matching* matching = nullptr) {
     Query query;
     try {
         check_bindings(namespaces);
-        parse_matching(text, namespaces, ordered, query);
+        if (matching && !ordered && is_transformation(text)) {
+            Transformation transformation;
+            parse_transformation(text, namespaces, transformation);
+            *matching = read_matching_part(transformation, namespaces, query);
+        } else {
+            parse_matching(text, namespaces, ordered, query);
+        }
         if (ordered) check_ordered(query);
     } catch (const Failure& failure) {
         raise(failure, text);
@@ -184,13 +191,8 @@ private:
 
 nb::tuple explain(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered,
                   const Limits& limits, const EntityTexts* entities) {
-    Query parsed = read_query(view(query), namespaces, ordered);
     Matching matching;
-    if (is_transformation(view(query))) {
-        Transformation transformation;
-        parse_transformation(view(query), namespaces, transformation);
-        matching = matching_part(transformation, namespaces);
-    }
+    Query parsed = read_query(view(query), namespaces, ordered, &matching);
     Reader reader(limits, entities ? entities->texts : nullptr);
     const Document& read = reader.read(view(document));
     Evaluator evaluator;

@@ -32,9 +32,7 @@ nb::tuple linear_paths(const Query& query) {
 
 Query parse_bytes(nb::bytes text, const std::vector<std::pair<nb::bytes, nb::bytes>>& namespaces) {
     std::string_view view(text.c_str(), text.size());
-    Bindings bindings;
-    for (const auto& [prefix, uri] : namespaces)
-        bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
+    Bindings bindings = to_bindings(namespaces);
     Query query;
     try {
         check_bindings(bindings);

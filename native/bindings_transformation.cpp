@@ -102,16 +102,13 @@ struct Parsed {
 
 std::unique_ptr<Parsed> parse(nb::bytes text, const std::vector<std::pair<nb::bytes, nb::bytes>>& namespaces) {
     std::string_view view(text.c_str(), text.size());
-    Bindings bindings;
-    for (const auto& [prefix, uri] : namespaces)
-        bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
+    Bindings bindings = to_bindings(namespaces);
     auto out = std::make_unique<Parsed>();
     try {
         check_bindings(bindings);
-        Query matching;
-        parse_matching(view, bindings, false, matching);          // its limits are part of the answer
         parse_transformation(view, bindings, out->transformation);
-        out->matching = matching_part(out->transformation, bindings);
+        Query matching;                                           // its limits are part of the answer
+        out->matching = read_matching_part(out->transformation, bindings, matching);
     } catch (const Failure& failure) {
         raise(failure, view.substr(0, failure.position + failure.length + 512));
     }

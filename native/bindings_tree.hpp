@@ -1,10 +1,22 @@
-// Syntax trees as tuples, for src/treecast/query/.
+// What the bindings of src/treecast/query/ share: namespaces in, syntax trees out as tuples.
 #pragma once
 
 #include "bindings.hpp"
 #include "query.hpp"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace treecast {
+
+// Prefixes and URIs as bytes: lone surrogates are refused where they stand.
+inline Bindings to_bindings(const std::vector<std::pair<nb::bytes, nb::bytes>>& namespaces) {
+    Bindings bindings;
+    for (const auto& [prefix, uri] : namespaces)
+        bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
+    return bindings;
+}
 
 inline nb::object text_object(std::string_view text) { return nb::str(text.data(), text.size()); }
 

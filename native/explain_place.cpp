@@ -2,13 +2,13 @@
 // which has been read once and is known to be well-formed.
 #include "explain.hpp"
 
+#include "characters.hpp"
+
 #include <algorithm>
 
 namespace treecast {
 
 namespace {
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 uint64_t characters(std::string_view utf8) {
     return static_cast<uint64_t>(std::count_if(utf8.begin(), utf8.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));

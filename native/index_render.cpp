@@ -63,7 +63,7 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
     for (; batch.documents < documents.size() && (!batch.documents || room()); ++batch.documents) {
         Output<int32_t> slots;
         try {
-            const Document& document = matcher->match_to_render(*batch.view, documents[batch.documents], slots);
+            const Document& document = matcher->match(*batch.view, documents[batch.documents], slots, true);
             sort_slots(*batch.view, slots.data(), slots.size(), scratch);
             deliver(*batch.view, document, matcher->renderer(options.limits, options.share),
                     {slots.data(), slots.size()}, options.ids, batch, bytes);

@@ -69,9 +69,9 @@ void Matcher::find_texts(const View& view, const Document& document) {
     for (size_t t = 0; t < document.text_parent.size(); ++t) has_text_[document.text_parent[t]] = 1;
 }
 
-void Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out) {
+const Document& Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out, bool to_render) {
     const Document& document = reader_.read(bytes);
-    read_ = &document;
+    rendering_ = to_render;
     try {
         if (view.published)
             run_published(view.published, document, out);
@@ -85,18 +85,7 @@ void Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& o
         adopt(view);
         throw;
     }
-}
-
-const Document& Matcher::match_to_render(const View& view, std::string_view bytes, Output<int32_t>& out) {
-    rendering_ = true;
-    try {
-        match(view, bytes, out);
-    } catch (...) {
-        rendering_ = false;
-        throw;
-    }
-    rendering_ = false;
-    return *read_;
+    return document;
 }
 
 Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {

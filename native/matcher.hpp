@@ -24,13 +24,10 @@ public:
     // Makes ready for a View; to be called before match() whenever the View is another one.
     void adopt(const View& view);
 
-    // Appends the slots of all subscriptions that the document satisfies, each once. Throws Failure for a bad document and
-    // then appends nothing.
-    void match(const View& view, std::string_view bytes, Output<int32_t>& out);
-
-    // The same for whoever renders what it finds: a transformation that has to be judged counts as satisfied, because building
-    // its payload judges it. Answers with the document, which stays until the next call.
-    const Document& match_to_render(const View& view, std::string_view bytes, Output<int32_t>& out);
+    // Appends the slots of all subscriptions that the document satisfies, each once, and answers with the document, which stays
+    // until the next call. Throws Failure for a bad document and then appends nothing. For whoever renders what it finds, a
+    // transformation that has to be judged counts as satisfied, because building its payload judges it.
+    const Document& match(const View& view, std::string_view bytes, Output<int32_t>& out, bool to_render = false);
     Renderer& renderer(const RenderLimits& limits, bool share);
 
     void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
@@ -69,8 +66,7 @@ private:
     Evaluator evaluator_;                       // judges what patterns cannot say
     const Document* document_ = nullptr;        // the one it was told of
     Query query_;
-    const Document* read_ = nullptr;            // the last one
-    bool rendering_ = false;
+    bool rendering_ = false;                    // of the document that is being matched
     struct Rendering { RenderLimits limits; Renderer renderer; };
     std::unique_ptr<Rendering> renderings_[2];  // by whether they share; made when they are first asked for
     // with a published engine: what it needs, and what it found

@@ -1,13 +1,12 @@
 #include "render_form.hpp"
 
+#include "characters.hpp"
+
 namespace treecast {
 
 namespace {
 
-bool in_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' ||
-           c == ':' || static_cast<unsigned char>(c) >= 0x80;
-}
+bool in_name(char c) { return character::is(c, character::name) || static_cast<unsigned char>(c) >= 0x80; }
 
 // Whether `word` stands at this place, and is a word there: no step, variable or attribute of that name.
 bool word_at(std::string_view text, size_t at, std::string_view word) {

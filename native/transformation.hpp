@@ -25,7 +25,6 @@ namespace treecast {
 
 struct TransformationLimits {
     uint32_t shapes_max = 4096;
-    uint32_t depth_max = 64;              // of constructors, parentheses and FLWRs inside each other
     uint32_t variables_max = 64;
     uint32_t changes_max = 256;           // steps of a list
     uint32_t alternatives_max = 64;       // paths of the matching part
@@ -175,6 +174,9 @@ struct Matching {
     std::vector<Origin> origins;
 };
 Matching matching_part(const Transformation& transformation, const Bindings& bindings);
+
+// The same, read into `out`.
+Matching read_matching_part(const Transformation& transformation, const Bindings& bindings, Query& out);
 
 // The matching part of any subscription: its query, or that of its transformation. `ordered` refuses transformations.
 void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out);

@@ -2,6 +2,7 @@
 //
 // White space between tags and braces is not part of the result, unless a character reference or CDATA stands for it. The xmlns
 // attributes of a start tag are in force in the whole element, for the names of paths as for those of constructors.
+#include "characters.hpp"
 #include "transformation_parser.hpp"
 
 #include <charconv>
@@ -13,29 +14,6 @@ namespace {
 constexpr std::string_view xml_namespace = "http://www.w3.org/XML/1998/namespace";
 constexpr std::string_view xmlns_namespace = "http://www.w3.org/2000/xmlns/";
 constexpr const char* closed_prefix = "\x01";     // no name has it: the binding of a constructor that has ended
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-bool is_character(uint32_t code) {
-    return code == 9 || code == 10 || code == 13 || (code >= 0x20 && code < 0xD800) || (code >= 0xE000 && code < 0xFFFE) ||
-           (code >= 0x10000 && code < 0x110000);
-}
-
-void append_utf8(std::vector<char>& out, uint32_t code) {
-    auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
-    if (code < 0x80) return put(code);
-    if (code < 0x800) {
-        put(0xC0 | code >> 6);
-    } else if (code < 0x10000) {
-        put(0xE0 | code >> 12);
-        put(0x80 | (code >> 6 & 0x3F));
-    } else {
-        put(0xF0 | code >> 18);
-        put(0x80 | (code >> 12 & 0x3F));
-        put(0x80 | (code >> 6 & 0x3F));
-    }
-    put(0x80 | (code & 0x3F));
-}
 
 }  // namespace
 
@@ -375,8 +353,9 @@ void TransformationParser::read_reference() {
         std::string_view digits = name.substr(hex ? 2 : 1);
         uint32_t code = 0;
         auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), code, hex ? 16 : 10);
-        if (error == std::errc() && stop == digits.data() + digits.size() && is_character(code)) {
-            append_utf8(out_.texts_, code);
+        if (error == std::errc() && stop == digits.data() + digits.size() && is_xml_char(code)) {
+            char encoded[4];
+            out_.texts_.insert(out_.texts_.end(), encoded, encoded + encode_utf8(code, encoded));
             scan_.at = where.end();
             return;
         }

@@ -293,6 +293,19 @@ Matching matching_part(const Transformation& transformation, const Bindings& bin
     return matching;
 }
 
+Matching read_matching_part(const Transformation& transformation, const Bindings& bindings, Query& out) {
+    Matching matching = matching_part(transformation, bindings);
+    try {
+        parse_query(matching.text, matching.bindings, out);
+    } catch (Failure& failure) {           // a limit: everything else has been read already
+        failure.position = 0;
+        failure.length = 0;
+        failure.message += " (in the matching part of this transformation)";
+        throw;
+    }
+    return matching;
+}
+
 void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out) {
     if (!is_transformation(text)) {
         parse_query(text, bindings, out);
@@ -305,15 +318,7 @@ void parse_matching(std::string_view text, const Bindings& bindings, bool ordere
         failure.hint = "leave ordered out";
         throw failure;
     }
-    Matching matching = matching_part(transformation, bindings);
-    try {
-        parse_query(matching.text, matching.bindings, out);
-    } catch (Failure& failure) {           // a limit: everything else has been read already
-        failure.position = 0;
-        failure.length = 0;
-        failure.message += " (in the matching part of this transformation)";
-        throw;
-    }
+    read_matching_part(transformation, bindings, out);
 }
 
 }  // namespace treecast

@@ -2,6 +2,7 @@
 //
 // A let is read once and then stands wherever its variable is used: paths are copied in front of the steps that follow, other
 // expressions share their shape. So nothing of it is left in the clauses, and what a query depends on are its `for` variables.
+#include "characters.hpp"
 #include "query_print.hpp"
 #include "transformation_parser.hpp"
 
@@ -43,7 +44,6 @@ constexpr Word outside[] = {
     {"false", "conditions stand in where and if (…)"},
 };
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
@@ -372,14 +372,14 @@ uint32_t TransformationParser::read_flwr() {
     std::vector<Clause> clauses;
     while (true) {
         scan_.skip_space();
-        if (at_word("for")) read_for(clauses);
-        else if (at_word("let")) read_let();
+        if (read_word("for")) read_for(clauses);
+        else if (read_word("let")) read_let();
         else break;
     }
-    if (at_word("where")) read_where(clauses);
-    bool stable = at_word("stable");
+    if (read_word("where")) read_where(clauses);
+    bool stable = read_word("stable");
     if (stable) expect_word("order");
-    if (stable || at_word("order")) read_order(clauses);
+    if (stable || read_word("order")) read_order(clauses);
     scan_.skip_space();
     Slice word = scan_.peek_name();
     if (scan_.view(word) != "return") {
@@ -505,13 +505,13 @@ void TransformationParser::read_order(std::vector<Clause>& clauses) {
         }
         clause.paths = read_paths("a path to order by");
         if (call) close(')');
-        if (at_word("descending")) clause.descending = true;
-        else at_word("ascending");
-        if (at_word("empty")) {
-            if (at_word("greatest")) clause.empty_greatest = true;
+        if (read_word("descending")) clause.descending = true;
+        else read_word("ascending");
+        if (read_word("empty")) {
+            if (read_word("greatest")) clause.empty_greatest = true;
             else expect_word("least");
         }
-        if (at_word("collation")) refuse("TC116", "there are no collations", since(begin), "strings are ordered by code point");
+        if (read_word("collation")) refuse("TC116", "there are no collations", since(begin), "strings are ordered by code point");
         clause.source = since(begin);
         clauses.push_back(clause);
         scan_.skip_space();
@@ -521,8 +521,6 @@ void TransformationParser::read_order(std::vector<Clause>& clauses) {
 }
 
 // -- words
-
-bool TransformationParser::at_word(std::string_view word) { return read_word(word); }
 
 void TransformationParser::expect_word(const char* word) {
     if (read_word(word)) return;

@@ -49,7 +49,6 @@ private:
     uint32_t read_literal();
     uint32_t read_condition();
     void check_end(const char* expected);
-    bool at_word(std::string_view word);
     void expect_word(const char* word);
     void check_value(uint32_t shape, const char* what);
 

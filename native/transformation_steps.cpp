@@ -16,7 +16,7 @@ constexpr const char* list_hint = "drop //a; keep //b; unwrap //c; rename //d to
 
 void TransformationParser::read_list() {
     scan_.skip_space();
-    if (at_word("from")) {
+    if (read_word("from")) {
         out_.from_ = read_list_paths(true, "from");
         scan_.skip_space();
         if (scan_.peek() == ';') ++scan_.at;
@@ -53,7 +53,7 @@ void TransformationParser::read_change() {
                 if (step.kind == StepKind::text) refuse("TC117", "a text has no name", step.source, "rename the element round it");
             });
         });
-        if (!at_word("to")) refuse_here("'to' and a name", "rename //d to e");
+        if (!read_word("to")) refuse_here("'to' and a name", "rename //d to e");
         scan_.skip_space();
         change.name = resolve(read_qname("a name"), false);
     }
