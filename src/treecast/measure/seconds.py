@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -56,32 +57,53 @@ def clock(action: Callable[[], object]) -> Seconds:
 
 def tree_clock(action: Callable[[], object]) -> Seconds:
     """The same, with the CPU time of all processes below this one: of a JVM and its workers."""
-    wall, cpu = time.perf_counter(), tree_cpu_seconds()
+    wall, before = time.perf_counter(), _tree()
     action()
-    return Seconds(time.perf_counter() - wall, tree_cpu_seconds() - cpu)
+    return Seconds(time.perf_counter() - wall, _spent(before, _tree()) / os.sysconf("SC_CLK_TCK"))
 
 
 def median(times: Sequence[Seconds]) -> Seconds:
     return Seconds(statistics.median(t.wall for t in times), statistics.median(t.cpu for t in times))
 
 
-def tree_cpu_seconds() -> float:
-    """CPU time so far of this process and its descendants that live."""
-    times, parents = {}, {}
+class _Ticks(NamedTuple):
+    """CPU time of one process, and of the children that it has waited for."""
+
+    own: int
+    waited: int
+
+
+def _tree() -> dict[tuple[int, str], _Ticks]:
+    """This process and its descendants that live, by number and start, for numbers are given again."""
+    found, parents = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended meanwhile
         pid = int(stat.parent.name)
-        parents[pid], times[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+        parents[pid] = int(fields[1])
+        found[pid] = fields[19], _Ticks(int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14]))
 
     def ours(pid: int) -> bool:
         while pid and pid != os.getpid():
             pid = parents.get(pid, 0)
         return pid == os.getpid()
 
-    return sum(time for pid, time in times.items() if ours(pid)) / os.sysconf("SC_CLK_TCK")
+    return {(pid, start): ticks for pid, (start, ticks) in found.items() if ours(pid)}
+
+
+def _spent(before: dict[tuple[int, str], _Ticks], after: dict[tuple[int, str], _Ticks]) -> int:
+    """What was spent between two looks.
+
+    Who has ended is known by what its parent waited for, less what it had spent before; where nobody waited (an idle
+    worker that was killed), that is unknown and counts as nothing, not as less than nothing.
+    """
+    none = _Ticks(0, 0)
+    living = sum(now.own - before.get(who, none).own for who, now in after.items())
+    waited = sum(now.waited - before.get(who, none).waited for who, now in after.items())
+    ended = sum(sum(then) for who, then in before.items() if who not in after)
+    return living + max(0, waited - ended)
 
 
 def private_bytes() -> int:
