@@ -21,6 +21,7 @@ void raise(const Failure& failure, std::string_view query) {
 
 NB_MODULE(_native, m) {
     using namespace treecast;
+    nb::set_leak_warnings(false);        // results that others hold to the end of the process are no leak
     m.doc() = "The hot loops of treecast. Use the treecast package; names here change without notice.";
     nb::register_exception_translator(
         [](const std::exception_ptr& thrown, void*) {

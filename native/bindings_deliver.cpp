@@ -85,9 +85,9 @@ public:
     }
     size_t run() {
         size_t total = 0;
-        out_.clear();
+        out_.cut(0);
         for (const std::string& payload : masked_) {
-            if (out_.size() > batch_bytes_) out_.clear();
+            if (out_.size() > batch_bytes_) out_.cut(0);
             size_t before = out_.size();
             append_escaped_text(payload, out_);
             total += out_.size() - before;
@@ -98,7 +98,7 @@ public:
 private:
     const size_t batch_bytes_;
     std::vector<std::string> masked_;
-    std::string out_;
+    Bytes out_;
 };
 
 }  // namespace
@@ -114,7 +114,7 @@ void bind_deliver(nb::module_& m) {
     nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see Index.render_part.")
         .def_ro("documents", &DeliveryBatch::documents)
         .def_prop_ro("deliveries", [](const DeliveryBatch& b) { return b.slots.size(); })
-        .def_prop_ro("ends", [](const DeliveryBatch& b) { return place_of(b.ends.data(), b.ends.size()); }, "int64, by document")
+        .def_prop_ro("ends", [](const DeliveryBatch& b) { return place_of(b.ends.data(), b.ends.size()); }, "int32, by document")
         .def_prop_ro("payloads", [](const DeliveryBatch& b) { return place_of(b.payloads.data(), b.payloads.size()); },
                      "int64, by delivery: the number of its payload, less than 0 where it was refused")
         .def_prop_ro("different", [](const DeliveryBatch& b) { return b.payload_ends.size() - 1; }, "payloads")

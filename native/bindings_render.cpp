@@ -50,7 +50,8 @@ public:
         std::vector<Rendered> rendered;
         {
             nb::gil_scoped_release unlocked;
-            renderer_.begin(reader_.read(view(data)));
+            out_ = {};
+            renderer_.begin(reader_.read(view(data)), out_);
             for (const std::string& text : texts) rendered.push_back(renderer_.render(text, settings));
         }
         nb::list result;
@@ -74,6 +75,7 @@ public:
 private:
     Reader reader_;
     Renderer renderer_;
+    Bytes out_;
 };
 
 }  // namespace

@@ -41,10 +41,10 @@ nb::tuple restructure(const nb::bytes& data, const std::vector<nb::bytes>& texts
     Restructurer restructurer(share, kept_bytes_max);
     restructurer.begin(document);
     nb::list payloads;
-    std::string out;
+    Bytes out;
     for (const nb::bytes& text : texts) {
         Transformation list = read_list(view(text), namespaces);
-        out.clear();
+        out.cut(0);
         try {
             bool fits = restructurer.restructure(list, evaluator, bytes_max, out);
             payloads.append(fits ? nb::object(nb::bytes(out.data(), out.size())) : nb::none());

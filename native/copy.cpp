@@ -2,6 +2,7 @@
 
 #include "characters.hpp"
 #include "escape.hpp"
+#include "output.hpp"
 
 #include <algorithm>
 
@@ -31,7 +32,8 @@ size_t doctype_size(std::string_view text) {
 }
 
 // Comments and instructions of what stands before or after the root.
-void copy_misc(std::string_view text, std::string& out) {
+template <class Out>
+void copy_misc(std::string_view text, Out& out) {
     for (size_t open = text.find('<'); open != std::string_view::npos; open = text.find('<')) {
         text.remove_prefix(open);
         bool kept = !(text.starts_with("<?xml") && is_space(text[5]));
@@ -49,9 +51,10 @@ void copy_misc(std::string_view text, std::string& out) {
     }
 }
 
-}  // namespace
-
-void copy_source(const Document& document, uint32_t begin, uint32_t end, std::string& out) {
+// Bytes of the source as they are, but for references to entities that the caller gave: their text stands in the output,
+// escaped, because nobody else knows them.
+template <class Out>
+void copy_source(const Document& document, uint32_t begin, uint32_t end, Out& out) {
     const char* source = document.source.data();
     if (document.references.size()) {
         const EntityReference* all = document.references.data();
@@ -79,7 +82,11 @@ void copy_source(const Document& document, uint32_t begin, uint32_t end, std::st
     out.append(source + begin, end - begin);
 }
 
-void append_missing_declarations(Scopes& scopes, uint32_t element, const NamespacesInForce& in_force, std::string& out) {
+// The declarations that the start tag of a copied element needs beside those that it has itself: every namespace in scope at
+// the element that is not in force in the output, as XQuery copies (preserve, inherit); and xmlns="" where the output has
+// a default namespace and the source has none.
+template <class Out>
+void append_missing_declarations(Scopes& scopes, uint32_t element, const NamespacesInForce& in_force, Out& out) {
     auto bindings = scopes.at(element);
     bool takes_back = in_force.size() && !in_force.uri("").empty();
     if (bindings.empty() && !takes_back) return;
@@ -95,8 +102,11 @@ void append_missing_declarations(Scopes& scopes, uint32_t element, const Namespa
     if (takes_back && !declares("")) append_declaration({}, out);
 }
 
+}  // namespace
+
+template <class Out>
 void copy_element(const Document& document, Scopes& scopes, uint32_t element, const NamespacesInForce& in_force,
-                  std::string& out) {
+                  Out& out) {
     uint32_t begin = document.start[element], end = document.end[element];
     if (document.declarations.size() || in_force.size()) {
         uint32_t behind_name = begin + 1 + static_cast<uint32_t>(element_qname(document, element).size());
@@ -107,11 +117,17 @@ void copy_element(const Document& document, Scopes& scopes, uint32_t element, co
     copy_source(document, begin, end, out);
 }
 
-void copy_document(const Document& document, Scopes& scopes, const NamespacesInForce& in_force, std::string& out) {
+template <class Out>
+void copy_document(const Document& document, Scopes& scopes, const NamespacesInForce& in_force, Out& out) {
     copy_misc(document.source.substr(0, document.start[0]), out);
     copy_element(document, scopes, 0, in_force, out);
     copy_misc(document.source.substr(document.end[0]), out);
 }
+
+template void copy_element(const Document&, Scopes&, uint32_t, const NamespacesInForce&, std::string&);
+template void copy_element(const Document&, Scopes&, uint32_t, const NamespacesInForce&, Bytes&);
+template void copy_document(const Document&, Scopes&, const NamespacesInForce&, std::string&);
+template void copy_document(const Document&, Scopes&, const NamespacesInForce&, Bytes&);
 
 std::string_view element_qname(const Document& document, uint32_t element) {
     return name_at(document.source, document.start[element] + 1);

@@ -1,10 +1,13 @@
 // PERF: runs without such characters are found 16 bytes at a time and copied whole; most values are one such run.
 #include "escape.hpp"
 
+#include "output.hpp"
+
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -55,8 +58,8 @@ std::string_view reference_to(char c) {
     }
 }
 
-template <class Place>
-void append_escaped(std::string_view text, std::string& out) {
+template <class Place, class Out>
+void append_escaped(std::string_view text, Out& out) {
     const char* at = text.data();
     const char* end = at + text.size();
     while (true) {
@@ -70,8 +73,19 @@ void append_escaped(std::string_view text, std::string& out) {
 
 }  // namespace
 
-void append_escaped_text(std::string_view text, std::string& out) { append_escaped<InText>(text, out); }
+template <class Out>
+void append_escaped_text(std::string_view text, Out& out) {
+    append_escaped<InText>(text, out);
+}
 
-void append_escaped_attribute(std::string_view text, std::string& out) { append_escaped<InAttribute>(text, out); }
+template <class Out>
+void append_escaped_attribute(std::string_view text, Out& out) {
+    append_escaped<InAttribute>(text, out);
+}
+
+template void append_escaped_text(std::string_view, std::string&);
+template void append_escaped_text(std::string_view, Bytes&);
+template void append_escaped_attribute(std::string_view, std::string&);
+template void append_escaped_attribute(std::string_view, Bytes&);
 
 }  // namespace treecast

@@ -4,6 +4,7 @@
 #include "matcher.hpp"
 #include "store.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -49,11 +50,11 @@ struct BatchOptions {
 struct DeliveryBatch {
     std::shared_ptr<const View> view;
     size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
-    std::vector<int64_t> ends{0};          // deliveries up to each document
+    std::vector<int32_t> ends{0};          // deliveries up to each document
     std::vector<int32_t> slots;            // by delivery, in the order of addition within a document
     std::vector<int64_t> payloads;         // by delivery: the number of its payload; -1 - n where refusals[n] says why there is none
     std::vector<int64_t> payload_ends{0};
-    Output<char> bytes;                    // of the payloads, one after the other
+    Bytes bytes;                           // of the payloads, one after the other
     std::vector<int32_t> id_ends{0};       // by delivery, if asked for
     std::string ids;
     std::vector<Failure> refusals;
@@ -95,6 +96,7 @@ private:
     mutable std::mutex pool_mutex_;
     std::vector<std::unique_ptr<Matcher>> pool_;
     size_t lent_ = 0;
+    std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
 };
 
 // In the order of addition.

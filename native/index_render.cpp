@@ -2,40 +2,47 @@
 #include "index.hpp"
 #include "index_lease.hpp"
 
-#include <cstring>
+#include <algorithm>
+#include <cstdint>
 
 namespace treecast {
 
 namespace {
 
-constexpr size_t id_bytes_max = 1u << 30;       // 32-bit ends: a document's ids are at most as many again
+constexpr size_t room_bytes_max = 32u << 20;    // at first
+constexpr size_t id_bytes_max = 1u << 30;       // 32-bit ends, of deliveries too: a document's ids are at most as many again
 
-void append(DeliveryBatch& batch, std::string_view payload) {
-    if (!payload.empty()) std::memcpy(batch.bytes.room(payload.size()), payload.data(), payload.size());
-    batch.bytes.added(payload.size());
-    batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
+// What is known of a subscription lies in memory that has not been touched for long. PERF: bench/rendering.py
+void prefetch(const View& view, const Renderer& renderer, std::span<const int32_t> slots, size_t at) {
+    constexpr size_t apart = 3;
+    for (size_t stage = 0; stage < Renderer::prefetch_stages; ++stage) {
+        size_t coming = at + (Renderer::prefetch_stages - stage) * apart;
+        if (coming >= slots.size()) continue;
+        auto slot = static_cast<uint32_t>(slots[coming]);
+        renderer.prefetch({view.serial, slot}, stage);
+        if (stage) continue;
+        __builtin_prefetch(&view.text_ends[slot]);
+        __builtin_prefetch(&view.slot_settings[slot]);
+        __builtin_prefetch(&view.id_ends[slot]);
+    }
 }
 
 // Appends the deliveries of one document; the document has been matched.
 void deliver(const View& view, const Document& document, Renderer& renderer, std::span<const int32_t> slots, bool ids,
              DeliveryBatch& batch, uint64_t& bytes) {
-    renderer.begin(document);
-    constexpr int64_t unknown = -1;
-    std::vector<int64_t> numbers, refusals;             // of this document's payloads and refusals in the batch
-    for (int32_t found : slots) {
-        auto slot = static_cast<uint32_t>(found);
+    renderer.begin(document, batch.bytes);
+    size_t payloads_before = batch.payload_ends.size() - 1, refusals_before = batch.refusals.size();
+    for (size_t at = 0; at < slots.size(); ++at) {
+        prefetch(view, renderer, slots, at);
+        auto slot = static_cast<uint32_t>(slots[at]);
         Rendered rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]], {view.serial, slot});
         if (rendered.is == Rendered::Is::nothing) continue;
         bool built = rendered.is == Rendered::Is::payload;
-        std::vector<int64_t>& known = built ? numbers : refusals;
-        if (known.size() <= rendered.number) known.resize(rendered.number + 1, unknown);
-        int64_t& number = known[rendered.number];
-        std::string_view payload = built ? renderer.payload(rendered.number) : std::string_view();
-        if (built && number == unknown) {
-            number = static_cast<int64_t>(batch.payload_ends.size()) - 1;
-            append(batch, payload);
-        } else if (!built && number == unknown) {
-            number = static_cast<int64_t>(batch.refusals.size());
+        size_t number = rendered.number + (built ? payloads_before : refusals_before);
+        if (built) {
+            if (number + 1 == batch.payload_ends.size()) batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
+            bytes += static_cast<uint64_t>(batch.payload_ends[number + 1] - batch.payload_ends[number]);
+        } else if (number == batch.refusals.size()) {
             batch.refusals.push_back(renderer.refusal(rendered.number));
             batch.refusal_texts.emplace_back(view.text(slot));
         }
@@ -43,9 +50,8 @@ void deliver(const View& view, const Document& document, Renderer& renderer, std
             batch.ids += view.id(slot);
             batch.id_ends.push_back(static_cast<int32_t>(batch.ids.size()));
         }
-        bytes += payload.size();
         batch.slots.push_back(static_cast<int32_t>(slot));
-        batch.payloads.push_back(built ? number : -1 - number);
+        batch.payloads.push_back(built ? static_cast<int64_t>(number) : -1 - static_cast<int64_t>(number));
     }
 }
 
@@ -59,6 +65,7 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
     matcher->adopt(*batch.view);
     std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
+    batch.bytes.room(std::min(payload_bytes_.load(), room_bytes_max));
     auto room = [&] { return bytes < options.bytes_max && batch.ids.size() < id_bytes_max; };
     for (; batch.documents < documents.size() && (!batch.documents || room()); ++batch.documents) {
         Output<int32_t> slots;
@@ -71,8 +78,9 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
             if (!options.report) throw BatchFailure{{batch.documents, failure}};
             batch.rejected.push_back({batch.documents, failure});
         }
-        batch.ends.push_back(static_cast<int64_t>(batch.slots.size()));
+        batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
     }
+    payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
     return batch;
 }
 

@@ -7,6 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <utility>
 
 namespace treecast {
 
@@ -26,9 +29,15 @@ class Output {
 public:
     Output() = default;
     Output(Output&& other) noexcept : memory_(other.memory_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }
-    Output& operator=(Output&&) = delete;
+    Output& operator=(Output&& other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(size_, other.size_);
+        std::swap(capacity_, other.capacity_);
+        return *this;
+    }
     ~Output() { memory_.free(); }
     T* data() { return static_cast<T*>(memory_.data); }
+    const T* data() const { return static_cast<const T*>(memory_.data); }
     size_t size() const { return size_; }
     T* room(size_t count) {         // space for `count` more; what was written there is kept by added()
         if (size_ + count > capacity_) {
@@ -39,6 +48,7 @@ public:
         return data() + size_;
     }
     void added(size_t count) { size_ += count; }
+    void cut(size_t size) { size_ = size; }        // to what was there before
     OutputMemory release() {
         OutputMemory memory = memory_;
         forget();
@@ -52,6 +62,32 @@ private:
     }
     OutputMemory memory_;
     size_t size_ = 0, capacity_ = 0;
+};
+
+// Text that grows at its end, for those who build what Arrow gets.
+class Bytes : public Output<char> {
+public:
+    void append(const char* from, size_t count) {
+        if (!count) return;
+        std::memcpy(room(count), from, count);
+        added(count);
+    }
+    void append_own(size_t begin, size_t count) {  // once more what is there already
+        if (!count) return;
+        char* to = room(count);
+        std::memcpy(to, data() + begin, count);
+        added(count);
+    }
+    Bytes& operator+=(std::string_view text) {
+        append(text.data(), text.size());
+        return *this;
+    }
+    Bytes& operator+=(char c) {
+        *room(1) = c;
+        added(1);
+        return *this;
+    }
+    std::string_view view(size_t begin, size_t count) const { return {data() + begin, count}; }
 };
 
 }  // namespace treecast

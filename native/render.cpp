@@ -13,7 +13,6 @@ namespace treecast {
 
 namespace {
 constexpr uint64_t bytes_most = 1ull << 40;
-constexpr size_t buffer_bytes_max = 16u << 20;           // past this the buffer is given back after a large document
 }
 
 void check_render_limits(const RenderLimits& limits) {
@@ -28,7 +27,6 @@ void check_render_limits(const RenderLimits& limits) {
 struct Renderer::Impl {
     struct Payload {
         uint64_t begin = 0, size = 0;
-        bool original = false;                           // the document as it came
     };
     struct Known {
         uint64_t document = 0;                           // that it was rendered for
@@ -79,9 +77,12 @@ struct Renderer::Impl {
 
     Rendered make(const Plan& plan, std::string_view text) {
         ++built;
-        if (plan.is == Plan::Is::document) return add({0, 0, true});
+        uint64_t begin = builder.out().size();
+        if (plan.is == Plan::Is::document) {
+            builder.add_original();
+            return add({begin, document->original.size()});
+        }
         builder.start();
-        uint64_t begin = builder.out.size();
         try {
             if (!append(plan)) {
                 builder.cut();
@@ -93,7 +94,7 @@ struct Renderer::Impl {
             refusals.push_back(plan.is == Plan::Is::built ? located(failure, plan, text) : failure);
             return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
         }
-        return add({begin, builder.out.size() - begin, false});
+        return add({begin, builder.out().size() - begin});
     }
 
     // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
@@ -130,9 +131,9 @@ struct Renderer::Impl {
     }
 
     bool append_list(const Transformation& list) {
-        uint64_t begin = builder.out.size();
-        if (!restructurer.restructure(list, builder.evaluator, builder.room(), builder.out)) builder.refuse_size();
-        if (builder.out.size() > begin || list.from() == no_entry) return true;
+        uint64_t begin = builder.out().size();
+        if (!restructurer.restructure(list, builder.evaluator, builder.room(), builder.out())) builder.refuse_size();
+        if (builder.out().size() > begin || list.from() == no_entry) return true;
         Evaluator::Item first;                           // nothing is left, or there was nothing to start from
         builder.evaluator.enter(list.query());
         builder.evaluator.prepare(list.from());
@@ -154,15 +155,14 @@ Renderer::~Renderer() = default;
 Renderer::Renderer(Renderer&&) noexcept = default;
 Renderer& Renderer::operator=(Renderer&&) noexcept = default;
 
-void Renderer::begin(const Document& document) {
+void Renderer::begin(const Document& document, Bytes& out) {
     Impl& r = *impl_;
     r.document = &document;
     ++r.documents;
     r.payloads.clear();
     r.refusals.clear();
     r.filled.clear();
-    if (r.builder.out.capacity() > buffer_bytes_max) std::string().swap(r.builder.out);
-    r.builder.begin(document);
+    r.builder.begin(document, out);
     r.restructurer.begin(document);
 }
 
@@ -172,11 +172,10 @@ Rendered Renderer::render(std::string_view text, const Settings& settings, Ident
 
 std::string_view Renderer::payload(uint32_t number) const {
     const Impl::Payload& payload = impl_->payloads[number];
-    if (payload.original) return impl_->document->original;
-    return std::string_view(impl_->builder.out).substr(payload.begin, payload.size);
+    return impl_->builder.out().view(payload.begin, payload.size);
 }
 
-uint32_t Renderer::payloads() const { return static_cast<uint32_t>(impl_->payloads.size()); }
+void Renderer::prefetch(Identity identity, size_t stage) const { impl_->plans.prefetch(identity, stage); }
 
 const Failure& Renderer::refusal(uint32_t number) const { return impl_->refusals[number]; }
 

@@ -1,7 +1,7 @@
 // Document + subscriptions that match it -> payloads: what each subscriber gets.
 //
 // Theory of operation. A subscription is read once into a Plan (render_plan.hpp), which stays in a cache across documents. A plan is
-// built into one growing buffer per document (render_build.hpp): copied elements are slices of the source, values are
+// built at the end of the caller's buffer (render_build.hpp): copied elements are slices of the source, values are
 // escaped on the way, nothing is held in between. Nothing is evaluated twice for one document:
 //   - plans with the same key have the same payload, which is built once;
 //   - what `for` and `where` bind is found once for all plans that bind alike;
@@ -17,6 +17,7 @@
 
 #include "document.hpp"
 #include "failure.hpp"
+#include "output.hpp"
 #include "store.hpp"
 
 #include <cstdint>
@@ -59,16 +60,22 @@ public:
     Renderer(Renderer&&) noexcept;
     Renderer& operator=(Renderer&&) noexcept;
 
-    // Forgets the payloads of the document before. This one must stay as it is until the next call.
-    void begin(const Document& document);
+    // Forgets the payloads of the document before. This one must stay as it is until the next call, and what is put at the
+    // end of `out` too.
+    void begin(const Document& document, Bytes& out);
+
+    // Asks the processor for what is known of a subscription that is about to be rendered. PERF: bench/rendering.py
+    // Stage after stage, with some time between.
+    static constexpr size_t prefetch_stages = 4;
+    void prefetch(Identity identity, size_t stage) const;
 
     // Any subscription: a transformation, or a query, which delivers as its settings say. One that delivers the document must
-    // match it: it is not judged again. Throws Failure where the text cannot be read, which a store has checked before.
+    // match it: it is not judged again. A payload that was not there before is now at the end of `out`, and nothing else.
+    // Throws Failure where the text cannot be read, which a store has checked before.
     Rendered render(std::string_view text, const Settings& settings, Identity identity = {});
 
-    // Of this document. The view lives until the next render() or begin().
+    // Of this document. The view lives until the next render().
     std::string_view payload(uint32_t number) const;
-    uint32_t payloads() const;
     const Failure& refusal(uint32_t number) const;
 
     struct Work {                    // since the Renderer was made

@@ -12,11 +12,12 @@ constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was ma
 
 }  // namespace
 
-void Builder::begin(const Document& document) {
+void Builder::begin(const Document& document, Bytes& out) {
     document_ = &document;
+    out_ = &out;
+    document_begin_ = out_->size();
     evaluator.begin(document);
     scopes_.begin(document);
-    out.clear();
     forget_keys();
     if (forces_.size() > forces_max) forces_.clear();
 }
@@ -27,9 +28,14 @@ void Builder::forget_keys() {
     kept_.clear();
 }
 
+void Builder::add_original() {
+    *out_ += document_->original;
+    document_begin_ += document_->original.size();
+}
+
 void Builder::start() {
-    begin_ = out.size();
-    end_max_ = std::min(begin_ + limits_.payload_bytes_max, limits_.document_payload_bytes_max);
+    begin_ = out_->size();
+    end_max_ = std::min(begin_ + limits_.payload_bytes_max, document_begin_ + limits_.document_payload_bytes_max);
     bindings_ = 0;
     elements_ = 0;
     entered_ = nullptr;
@@ -42,14 +48,14 @@ void Builder::start() {
 }
 
 void Builder::cut() {
-    out.resize(begin_);
+    out_->cut(begin_);
     made_.clear();
 }
 
-uint64_t Builder::room() const { return end_max_ > out.size() ? end_max_ - out.size() : 0; }
+uint64_t Builder::room() const { return end_max_ > out_->size() ? end_max_ - out_->size() : 0; }
 
 void Builder::refuse_size() const {
-    bool own = begin_ + limits_.payload_bytes_max <= limits_.document_payload_bytes_max;
+    bool own = begin_ + limits_.payload_bytes_max <= document_begin_ + limits_.document_payload_bytes_max;
     uint64_t most = own ? limits_.payload_bytes_max : limits_.document_payload_bytes_max;
     const char* limit = own ? "payload_bytes_max" : "document_payload_bytes_max";
     Failure failure(Family::document, own ? "TC330" : "TC331",
@@ -66,11 +72,11 @@ bool Builder::copy_selected(const Plan& plan) {
     for (const Item& item : found) {
         if (item.kind == StepKind::element) {
             check_room(document_->end[item.index] - document_->start[item.index]);
-            copy_element(*document_, scopes_, item.index, in_force_, out);
+            copy_element(*document_, scopes_, item.index, in_force_, *out_);
         } else {
             std::string_view text = evaluator.string_value(item);
             check_room(text.size());
-            out += text;
+            *out_ += text;
         }
         check_room(0);
     }
@@ -160,8 +166,10 @@ void Builder::element(uint32_t at) {
         element_itself(at);
         return;
     }
-    uint64_t hash = 0, begin = out.size();
-    if (reuse(op, hash)) return;
+    uint64_t hash = 0, begin = out_->size();
+    KeyWords words;
+    key_words(op, words);
+    if (reuse(words.all(), hash)) return;
     uint32_t covered = std::exchange(covered_, keys_->uses(op.key));
     bool bound_before = std::exchange(bound_any_, false), delivered_before = std::exchange(delivered_any_, false);
     element_itself(at);
@@ -169,25 +177,22 @@ void Builder::element(uint32_t at) {
     auto flags = static_cast<uint8_t>(bound_any_ * made_bound | delivered_any_ * made_delivered);
     bound_any_ |= bound_before;
     delivered_any_ |= delivered_before;
-    key_words(op);               // once more: what is in it has used them
-    made_.keep(words_, hash, {begin, out.size() - begin, flags});
+    made_.keep(words.all(), hash, {begin, out_->size() - begin, flags});
 }
 
-void Builder::key_words(const Op& op) {
-    words_.clear();
-    words_.push_back(static_cast<uint64_t>(op.key) << 32 | force_);
+void Builder::key_words(const Op& op, KeyWords& words) const {
+    words.words[words.count++] = static_cast<uint64_t>(op.key) << 32 | force_;
     for (uint32_t i = op.first; i < op.first + op.count; ++i) {
         Item item = variables_[program_->variables[i]];
-        words_.push_back(static_cast<uint64_t>(item.kind) << 32 | item.index);
+        words.words[words.count++] = static_cast<uint64_t>(item.kind) << 32 | item.index;
     }
 }
 
-bool Builder::reuse(const Op& op, uint64_t& hash) {
-    key_words(op);
-    const Memo::Made* made = made_.find(words_, hash);
+bool Builder::reuse(std::span<const uint64_t> words, uint64_t& hash) {
+    const Memo::Made* made = made_.find(words, hash);
     if (!made) return false;
     check_room(made->size);
-    out.append(out, made->begin, made->size);
+    out_->append_own(made->begin, made->size);
     bound_any_ = bound_any_ || (made->flags & made_bound);
     delivered_any_ = delivered_any_ || (made->flags & made_delivered);
     joins_ = false;
@@ -208,12 +213,12 @@ void Builder::element_itself(uint32_t at) {
     content(inside, op.end);
     --elements_;
     if (tag_open_) {
-        out += "/>";
+        *out_ += "/>";
         tag_open_ = false;
     } else {
-        out += "</";
-        out += program_->literal(op.literal).substr(1);
-        out += '>';
+        *out_ += "</";
+        *out_ += program_->literal(op.literal).substr(1);
+        *out_ += '>';
     }
     if (in_force_.size() == in_force) return;
     in_force_.cut(in_force);
@@ -223,7 +228,7 @@ void Builder::element_itself(uint32_t at) {
 // Returns where the content begins.
 uint32_t Builder::open_tag(uint32_t at) {
     const Op& op = program_->ops[at];
-    out += program_->literal(op.literal);
+    *out_ += program_->literal(op.literal);
     if (!op.plain || in_force_.size()) {
         const Shape& shape = all_->shape(op.shape);
         for (uint32_t each = shape.declarations; each != no_entry; each = all_->declared(each).next)
@@ -240,17 +245,17 @@ uint32_t Builder::open_tag(uint32_t at) {
 
 void Builder::tag_attribute(uint32_t at) {
     const Op& op = program_->ops[at];
-    out += program_->literal(op.literal);
+    *out_ += program_->literal(op.literal);
     if (op.constant) return;
     in_value_ = true;
     content(at + 1, op.end);
     in_value_ = false;
-    out += '"';
+    *out_ += '"';
 }
 
 void Builder::declare(std::string_view prefix, std::string_view uri, bool written) {
     if (in_force_.uri(prefix) == uri) return;
-    append_declaration({prefix, uri}, out);
+    append_declaration({prefix, uri}, *out_);
     bind(prefix, uri, written);
 }
 

@@ -35,20 +35,21 @@ public:
 
     Builder(const RenderLimits& limits, bool share) : limits_(limits), share_(share) {}
 
-    void begin(const Document& document);
+    void begin(const Document& document, Bytes& out);
     void forget_keys();                  // numbers of keys have changed their meaning
 
-    // Both append to out; false where nothing is bound or selected. After a Failure `out` is to be cut() back.
+    // Both append to out(); false where nothing is bound or selected. After a Failure it is to be cut() back.
     bool build(const Plan& plan, PlanCache& plans);
     bool copy_selected(const Plan& plan);
 
     // How many bytes this payload may still have.
     uint64_t room() const;
     [[noreturn]] void refuse_size() const;
-    void start();                        // a payload begins at the end of `out`
+    void add_original();                 // the document as it came, which has its own limit
+    void start();                        // a payload begins at the end of out()
     void cut();                          // back to where it began, and nothing that was made since is used again
 
-    std::string out;
+    Bytes& out() const { return *out_; }
     Evaluator evaluator;
     uint64_t bound = 0, reused = 0;      // how often
 
@@ -77,20 +78,26 @@ private:
     void tag_attribute(uint32_t at);
     void close_tag() {
         if (!tag_open_) return;
-        out += '>';
+        *out_ += '>';
         tag_open_ = false;
     }
     void declare(std::string_view prefix, std::string_view uri, bool written);
     void bind(std::string_view prefix, std::string_view uri, bool written);
-    void key_words(const Op& op);
-    bool reuse(const Op& op, uint64_t& hash);
+    // What a constructor is made from.
+    struct KeyWords {
+        std::array<uint64_t, 1 + transformation_limits.variables_max> words;
+        size_t count = 0;
+        std::span<const uint64_t> all() const { return {words.data(), count}; }
+    };
+    void key_words(const Op& op, KeyWords& words) const;
+    bool reuse(std::span<const uint64_t> words, uint64_t& hash);
     void ready();
     void use(const Program& program) {
         program_ = &program;
         all_ = program.all.get();
     }
     void check_room(uint64_t bytes) const {
-        if (out.size() + bytes > end_max_) refuse_size();
+        if (out_->size() + bytes > end_max_) refuse_size();
     }
 
     // render_items.cpp
@@ -129,6 +136,8 @@ private:
     const RenderLimits limits_;
     const bool share_;
     const Document* document_ = nullptr;
+    Bytes* out_ = nullptr;
+    uint64_t document_begin_ = 0;        // of its payloads, beside the original
     Scopes scopes_;
 
     // of the payload
@@ -166,7 +175,7 @@ private:
     std::deque<std::string> prefixes_;   // made up, because the ones asked for were taken
 
     // of the document
-    Memo made_;                          // ranges of out
+    Memo made_;                          // ranges of out()
     Memo bound_;                         // ranges of kept_
     std::vector<Item> kept_, stack_;
     std::vector<uint64_t> words_;

@@ -2,6 +2,7 @@
 #include "render_plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 
 namespace treecast {
@@ -92,19 +93,65 @@ const Plan& PlanCache::find(std::string_view text, const Settings& settings, Ide
         ++generation_;
     }
     if (!identity.serial) return of_text(text, settings);
-    if (recents_.empty()) recents_.resize(recents);
-    Recent& recent = recents_[identity.slot % recents];
-    if (recent.drops == drops_ && recent.identity.slot == identity.slot && recent.identity.serial == identity.serial) {
-        Plan& plan = *recent.plan;
-        plan.filled.assign(recent.literals.begin(), recent.literals.begin() + recent.filled);
-        if (recent.filled) plan.unfilled = text;
+    if (const Recent* known = recent(identity)) {
+        Plan& plan = *known->plan;
+        if (known->filled) {
+            plan.filled = {known->literals.data(), known->filled};
+            plan.unfilled = text;
+        }
         return plan;
     }
     Plan& plan = of_text(text, settings);
-    if (plan.filled.size() > recent.literals.size()) return plan;
-    recent = {identity, drops_, &plan, static_cast<uint32_t>(plan.filled.size()), {}};
-    std::copy(plan.filled.begin(), plan.filled.end(), recent.literals.begin());
+    remember(identity, plan);
     return plan;
+}
+
+void PlanCache::prefetch(Identity identity, size_t stage) const {
+    auto ask = [](const auto* from, size_t count) {
+        constexpr size_t line = 64, lines_max = 12;
+        const char* at = reinterpret_cast<const char*>(from);
+        const char* end = at + std::min(count * sizeof(*from), lines_max * line);
+        for (; at < end; at += line) __builtin_prefetch(at);
+    };
+    if (stage == 0) {
+        if (identity.slot < recents_.size()) ask(&recents_[identity.slot], 1);
+        return;
+    }
+    const Recent* known = recent(identity);
+    if (!known) return;
+    const Plan& plan = *known->plan;
+    if (stage == 1) {
+        ask(&plan, 1);
+    } else if (const Program* body = plan.body.get()) {
+        if (stage == 2) {
+            ask(body, 1);
+            ask(plan.places.data(), plan.places.size());
+        } else {
+            ask(body->ops.data(), body->ops.size());
+            ask(body->literals.data(), body->literals.size());
+            ask(body->steps.data(), body->steps.size());
+            ask(body->outer.data(), body->outer.size());
+            ask(body->variables.data(), body->variables.size());
+        }
+    }
+}
+
+void PlanCache::remember(Identity identity, Plan& plan) {
+    if (identity.slot >= recents_max || plan.filled.size() > Recent().literals.size()) return;
+    if (identity.serial != recent_serial_) {
+        recent_serial_ = identity.serial;
+        forget_recents();
+    }
+    if (identity.slot >= recents_.size()) recents_.resize(std::min(recents_max, std::bit_ceil(identity.slot + size_t(1))));
+    Recent& recent = recents_[identity.slot];
+    recent = {&plan, stamp_, static_cast<uint32_t>(plan.filled.size()), {}};
+    std::copy(plan.filled.begin(), plan.filled.end(), recent.literals.begin());
+}
+
+void PlanCache::forget_recents() {
+    if (++stamp_) return;
+    recents_.clear();                // stamps begin again
+    stamp_ = 1;
 }
 
 Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
@@ -112,8 +159,9 @@ Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
     Plan& plan = of_form(settings);
     if (form_.literals.empty()) return plan;
     plan.unfilled = text;
-    plan.filled.clear();
-    for (std::string_view literal : form_.literals) plan.filled.push_back(keys_.use(literal));
+    filled_.clear();
+    for (std::string_view literal : form_.literals) filled_.push_back(keys_.use(literal));
+    plan.filled = filled_;
     return plan;
 }
 
@@ -231,7 +279,7 @@ Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
 }
 
 void PlanCache::drop(Generation& generation) {
-    ++drops_;
+    forget_recents();
     generation.each([this](const Plan& plan) {
         keys_.leave(plan.key);
         leave_program(plan.clauses_key);

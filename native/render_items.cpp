@@ -84,7 +84,7 @@ bool Builder::first_of(const Op& op, Item& found) {
 
 void Builder::item(Item item) {
     if (in_value_) {
-        if (joins_) out += ' ';
+        if (joins_) *out_ += ' ';
         string_of(item);
         joins_ = true;
         return;
@@ -94,8 +94,8 @@ void Builder::item(Item item) {
         case StepKind::element:
             close_tag();
             check_room(item.index == none ? document_->source.size() : document_->end[item.index] - document_->start[item.index]);
-            if (item.index == none) copy_document(*document_, scopes_, in_force_, out);
-            else copy_element(*document_, scopes_, item.index, in_force_, out);
+            if (item.index == none) copy_document(*document_, scopes_, in_force_, *out_);
+            else copy_element(*document_, scopes_, item.index, in_force_, *out_);
             break;
         case StepKind::attribute: attribute_item(item.index); break;
         case StepKind::text: characters(document_->value(document_->text[item.index])); break;
@@ -151,17 +151,17 @@ void Builder::escaped(std::string_view text) {
     if (text.empty()) return;
     check_room(text.size());
     if (!in_value_) close_tag();
-    out += text;
+    *out_ += text;
 }
 
 void Builder::characters(std::string_view text) {
     if (text.empty()) return;
     check_room(text.size());
     if (in_value_) {
-        append_escaped_attribute(text, out);
+        append_escaped_attribute(text, *out_);
     } else {
         close_tag();
-        append_escaped_text(text, out);
+        append_escaped_text(text, *out_);
     }
 }
 
@@ -188,7 +188,7 @@ void Builder::computed_attribute(uint32_t at) {
     in_value_ = true;
     content(at + 1, op.end);
     in_value_ = false;
-    out += '"';
+    *out_ += '"';
 }
 
 void Builder::attribute_item(uint32_t attribute) {
@@ -199,8 +199,8 @@ void Builder::attribute_item(uint32_t attribute) {
         prefix = qname.substr(0, qname.find(':'));
     }
     open_attribute(prefix, document_->names->local(name), document_->names->uri(name));
-    append_escaped_attribute(document_->value(document_->attribute_value[attribute]), out);
-    out += '"';
+    append_escaped_attribute(document_->value(document_->attribute_value[attribute]), *out_);
+    *out_ += '"';
     check_room(0);
 }
 
@@ -214,9 +214,9 @@ void Builder::open_attribute(std::string_view prefix, std::string_view local, st
     if (twice) refuse_attribute("an element gets two attributes of one name", "leave one of them out");
     if (!prefix.empty()) prefix = prefix_for(prefix, uri);
     added_.push_back({local, uri});
-    out += ' ';
-    if (!prefix.empty()) (out += prefix) += ':';
-    (out += local) += "=\"";
+    *out_ += ' ';
+    if (!prefix.empty()) (*out_ += prefix) += ':';
+    (*out_ += local) += "=\"";
 }
 
 // The prefix asked for, declared if need be. Where a constructor has bound it to another namespace, or an attribute before this
@@ -232,7 +232,7 @@ std::string_view Builder::prefix_for(std::string_view prefix, std::string_view u
         prefixes_.push_back(std::move(made));
         prefix = prefixes_.back();
     }
-    append_declaration({prefix, uri}, out);
+    append_declaration({prefix, uri}, *out_);
     bind(prefix, uri, false);
     return prefix;
 }

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -133,7 +134,7 @@ struct Plan {
     std::vector<uint32_t> places;              // for each outer variable of the body, where it is among those bound
     // What the subscription that asks fills in: its literals as numbers of Keys, and its text as long as they are not in
     // the program.
-    std::vector<uint32_t> filled;
+    std::span<const uint32_t> filled;
     mutable std::string_view unfilled;
     std::shared_ptr<const Transformation> list;
     std::unique_ptr<const Query> query;        // elements
@@ -158,6 +159,8 @@ public:
     explicit PlanCache(uint64_t bytes_max = 64ull << 20) : bytes_max_(bytes_max) {}
     // The plan lives until the next call, and so must the text.
     const Plan& find(std::string_view text, const Settings& settings, Identity identity = {});
+    // Asks the processor for what find() and those who follow will touch: each stage for what the one before led to.
+    void prefetch(Identity identity, size_t stage) const;
     const Keys& keys() const { return keys_; }
     PathNames& names() { return names_; }
     uint64_t parsed() const { return parsed_; }
@@ -205,16 +208,26 @@ private:
     Generation young_, old_;
     uint64_t parsed_ = 0, generation_ = 0;
     Form form_;                      // of the text asked for
+    std::vector<uint32_t> filled_;   // with its literals, where it has more than a Recent holds
+    // What is known of the subscriptions of one body by their slots. PERF: a slot that is asked for again is found at one
+    // place of memory, without a look at its text (bench/rendering.py).
     struct Recent {
-        Identity identity;
-        uint64_t drops = 0;          // as many as there had been
         Plan* plan = nullptr;
+        uint32_t stamp = 0;          // as it was then
         uint32_t filled = 0;
         std::array<uint32_t, 4> literals;
     };
-    static constexpr size_t recents = 1u << 16;
-    std::vector<Recent> recents_;    // by slot
-    uint64_t drops_ = 1;             // plans are gone each time
+    const Recent* recent(Identity identity) const {
+        if (identity.serial != recent_serial_ || identity.slot >= recents_.size()) return nullptr;
+        const Recent& found = recents_[identity.slot];
+        return found.stamp == stamp_ ? &found : nullptr;
+    }
+    void remember(Identity identity, Plan& plan);
+    void forget_recents();
+    static constexpr size_t recents_max = 1u << 20;      // 32 MiB
+    std::vector<Recent> recents_;
+    uint64_t recent_serial_ = 0;
+    uint32_t stamp_ = 1;             // another when plans are gone, or slots mean something else
 };
 
 }  // namespace treecast

@@ -193,7 +193,7 @@ struct Restructurer::Impl {
         return true;
     }
 
-    bool restructure(const Transformation& list, uint64_t bytes_max, std::string& out) {
+    bool restructure(const Transformation& list, uint64_t bytes_max, Bytes& out) {
         if (!share || kept_bytes > kept_bytes_max || states.size() > states_max) forget();
         std::vector<uint32_t> line;
         find_states(list, line);
@@ -233,7 +233,7 @@ void Restructurer::begin(const Document& document) {
     impl_->scopes_ready = false;
 }
 
-bool Restructurer::restructure(const Transformation& list, Evaluator& evaluator, uint64_t bytes_max, std::string& out) {
+bool Restructurer::restructure(const Transformation& list, Evaluator& evaluator, uint64_t bytes_max, Bytes& out) {
     impl_->evaluator = &evaluator;
     return impl_->restructure(list, bytes_max, out);
 }

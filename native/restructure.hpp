@@ -21,6 +21,7 @@
 #pragma once
 
 #include "evaluate.hpp"
+#include "output.hpp"
 #include "transformation.hpp"
 
 #include <cstdint>
@@ -45,7 +46,7 @@ public:
     // begun the same document, and has entered another query afterwards. Returns false, with `out` as it was, where
     // the payload would have more than `bytes_max` bytes, or a state on the way more than that and the document
     // together. Throws Failure (TC119).
-    bool restructure(const Transformation& list, Evaluator& evaluator, uint64_t bytes_max, std::string& out);
+    bool restructure(const Transformation& list, Evaluator& evaluator, uint64_t bytes_max, Bytes& out);
 
     uint64_t steps_applied() const;       // in all; a list that shares its first steps applies only the rest
 

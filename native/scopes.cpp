@@ -1,6 +1,7 @@
 #include "scopes.hpp"
 
 #include "escape.hpp"
+#include "output.hpp"
 
 #include <algorithm>
 
@@ -75,12 +76,16 @@ NamespaceBinding Scopes::binding(const NamespaceDeclaration& declaration) const 
     return {document_->source.substr(declaration.prefix_begin, declaration.prefix_size), document_->names->uri_text(declaration.uri)};
 }
 
-void append_declaration(NamespaceBinding binding, std::string& out) {
+template <class Out>
+void append_declaration(NamespaceBinding binding, Out& out) {
     out += binding.prefix.empty() ? " xmlns" : " xmlns:";
     out += binding.prefix;
     out += "=\"";
     append_escaped_attribute(binding.uri, out);
     out += '"';
 }
+
+template void append_declaration(NamespaceBinding, std::string&);
+template void append_declaration(NamespaceBinding, Bytes&);
 
 }  // namespace treecast

@@ -77,6 +77,6 @@ private:
 };
 
 // Appends ` xmlns:prefix="uri"`, or for the prefix "" ` xmlns="uri"`.
-void append_declaration(NamespaceBinding binding, std::string& out);
+template <class Out> void append_declaration(NamespaceBinding binding, Out& out);     // std::string or Bytes
 
 }  // namespace treecast

@@ -350,7 +350,7 @@ class Index:
         ids = column(pa.string(), count, batch.id_ends, batch.ids)
         columns = [ids, pa.DictionaryArray.from_arrays(which, payloads), codes, messages]
         rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
-        ends = column(pa.int64(), batch.documents + 1, batch.ends).cast(pa.int32())
+        ends = column(pa.int32(), batch.documents + 1, batch.ends)
         return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected)
 
     def _render_limits(self) -> _native.RenderLimits:

@@ -26,7 +26,8 @@ std::string render(std::string_view text, const treecast::Bindings& bindings, bo
     static Reader reader;
     const Document& document = reader.read(document_text);
     Renderer renderer(RenderLimits{1 << 16, 1 << 18, 1 << 14}, share);
-    renderer.begin(document);
+    Bytes out;
+    renderer.begin(document, out);
     Settings settings;
     settings.bindings = bindings;
     Rendered rendered = renderer.render(text, settings);
