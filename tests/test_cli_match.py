@@ -259,6 +259,13 @@ def test_one_refused_query(treecast_match: Run, query: str) -> None:
     assert "Traceback" not in done.said
 
 
+def test_a_setting_that_is_none_is_refused_with_its_subscription(treecast_match: Run) -> None:
+    Path("wide.csv").write_text("id,query,deliver\nall,/news,document\nwide,/news,everything\n")
+    done = treecast_match("-s", "wide.csv", "news.xml")
+    assert done.status == 1
+    assert done.said.startswith("treecast: wide: TC144 deliver is document or elements, not 'everything'")
+
+
 def test_ids_of_two_files_may_not_clash(treecast_match: Run) -> None:
     Path("one.csv").write_text("id,query\nq,/news\n")
     Path("two.csv").write_text("id,query\nq,/mail\n")

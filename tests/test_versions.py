@@ -80,14 +80,14 @@ def _counting(original: Any, added: list[int]) -> Any:
 
 def test_refused_subscriptions_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = Table(
-        id=["a", None, "a", "bad", "odd", "far", ""],
-        query=["/a", "/a", "//b", "a[", "/a", "/a", "/a"],
-        deliver=[None, None, None, None, "by hand", None, None],
-        namespaces=[None, None, None, None, None, "{nonsense", None],
+        id=["a", None, "a", "bad", "odd", "far", "", "void"],
+        query=["/a", "/a", "//b", "a[", "/a", "/a", "/a", "/a"],
+        deliver=[None, None, None, None, "by hand", None, None, None],
+        namespaces=[None, None, None, None, None, "{nonsense", None, "x="],
     )
     versions = Versions(tmp_path, table)
     first = versions.of_batch(0)
-    assert (first.subscriptions, first.refused, found(first)) == (1, 6, ["a"])
+    assert (first.subscriptions, first.refused, found(first)) == (1, 7, ["a"])
     assert "'bad' is refused" in caplog.text
     table.answer = pa.table({"id": ["a", "bad"], "query": ["/a[", "/a"]})  # one becomes bad, one good
     second = versions.of_batch(1)

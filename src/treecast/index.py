@@ -30,7 +30,17 @@ from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_en
 from treecast.errors import DocumentError, QueryError, SnapshotError
 from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
-from treecast.subscriptions import FIELDS, LISTED_MAX, add_reporting, addresses, all_refused, from_arrow, from_items
+from treecast.subscriptions import (
+    FIELDS,
+    LISTED_MAX,
+    add_reporting,
+    addresses,
+    all_refused,
+    from_arrow,
+    from_items,
+    pair_of,
+    refused_in,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,8 +144,12 @@ class Index:
             raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
         given = subscriptions if hasattr(subscriptions, "schema") else from_items(subscriptions)
         if on_refused == "report":
-            return add_reporting(given, self._add_all)
-        refused = self._add_all(given, LISTED_MAX)
+            return add_reporting(given, self._add_all, self._settings)
+        try:
+            refused = self._add_all(given, LISTED_MAX)
+        except QueryError:  # rows that cannot be read: an index of its own finds out what else is wrong
+            found = Index(engine=self.engine, namespaces=self._namespaces).add_many(given, on_refused="report")
+            raise refused_in(found) from None
         if refused is not None:
             raise all_refused(*refused)
         return None
@@ -155,7 +169,7 @@ class Index:
                 listed_max,
             )
         else:
-            pairs, settings = [_pair(item) for item in given], [self._settings_of(item) for item in given]
+            pairs, settings = [pair_of(item) for item in given], [self._settings_of(item) for item in given]
             answer = self._native.add_pairs(pairs, settings, listed_max)
         return answer  # type: ignore[no-any-return]
 
@@ -465,10 +479,6 @@ def _read_about(text: bytes) -> _About:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         message = "TC503 this saved index is damaged: its settings cannot be read"
         raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error
-
-
-def _pair(item: tuple[str, str] | Subscription) -> tuple[str, str]:
-    return (item.id, item.query) if isinstance(item, Subscription) else item
 
 
 def _check_on_error(on_error: str) -> bool:

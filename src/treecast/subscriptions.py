@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.errors import QueryError
-from treecast.model import Subscription
+from treecast.model import Deliver, Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FIELDS = ("id", "query", "namespaces", "ordered", "deliver")
+DELIVER = ("document", "elements")
 LISTED_MAX = 20
+Add = Callable[[Any, int], "tuple[int, list[tuple[int, str, QueryError]]] | None"]
+Check = Callable[[Mapping[str, str], bool, Deliver], object]
+"""Raises a QueryError where an index cannot have these settings."""
 REFUSED_FIELDS = ("row", "id", "query", "code", "message", "position")
 
 
@@ -32,13 +36,7 @@ def _item(item: Any) -> tuple[str, str] | Subscription:
             raise _bad(f"a subscription has no field {sorted(unknown)[0]!r}", f"the fields are {', '.join(FIELDS)}")
         if item.get("id") is None or item.get("query") is None:
             raise _bad("a subscription needs an id and a query", 'for example {"id": "q1", "query": "/a/b"}')
-        return Subscription(
-            item["id"],
-            item["query"],
-            namespaces_of(item.get("namespaces")),
-            bool(item.get("ordered") or False),
-            item.get("deliver") or "document",
-        )
+        return Subscription(item["id"], item["query"], *_settings(*map(item.get, FIELDS[2:])))
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return (item[0], item[1])
     raise _bad(f"a subscription is an (id, query) pair, a mapping or a Subscription, not {type(item).__name__}", "")
@@ -65,7 +63,27 @@ def namespaces_of(value: Any) -> dict[str, str]:
                 f"these namespaces cannot be read: {value[:80]!r}", "write p=uri, separated by spaces, or a JSON object"
             )
         return {prefix: uri for prefix, _, uri in pairs}
-    return dict(value)
+    try:
+        return dict(value)
+    except (TypeError, ValueError):
+        raise _bad(f"{str(value)[:80]!r} is no mapping of prefixes to namespaces", "write p=uri, or a map") from None
+
+
+def _ordered_of(value: Any) -> bool:
+    word = value.strip().lower() if isinstance(value, str) else value
+    if word in (None, "", "false", False):
+        return False
+    if word in ("true", True):
+        return True
+    raise _bad(f"ordered is true or false, not {str(value)[:80]!r}", "leave it out for false")
+
+
+def _deliver_of(value: Any) -> Deliver:
+    if value in (None, ""):
+        return "document"
+    if value not in DELIVER:
+        raise _bad(f"deliver is document or elements, not {str(value)[:80]!r}", "leave it out for whole documents")
+    return value  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,7 @@ class Columns:
     ids: pa.Array
     queries: pa.Array
     codes: pa.Array | None
-    settings: list[tuple[dict[str, str], bool, str]]
+    settings: list[tuple[dict[str, str], bool, Deliver]]
 
     def numbers(self, of_settings: list[int]) -> pa.Array | None:
         """For every row the number that the index gave its settings, or None."""
@@ -88,33 +106,66 @@ def from_arrow(table: pa.Table | pa.RecordBatch) -> Columns:
     """The columns of a table as native code takes them, without a look at single rows.
 
     A population has few distinct settings, so these are told apart by Arrow and only each distinct one is read.
+    Raises a QueryError where a row cannot be read (`unfit_rows` lists them), or a column holds something else.
     """
     ids, queries = _texts(table, "id"), _texts(table, "query")
+    codes, distinct = _told_apart(table)
+    return Columns(ids, queries, codes, [_settings(*values) for values in distinct])
+
+
+def unfit_rows(table: pa.Table | pa.RecordBatch, check: Check = lambda *settings: None) -> dict[int, QueryError]:
+    """The rows without an id or a query, and those whose settings cannot be read, each with what is wrong.
+
+    `check` raises a QueryError for settings that can be read and still cannot be. Raises one where a column as a whole
+    is missing or holds something else.
+    """
+    import pyarrow.compute as pc
+
+    lacking = [pc.is_null(_flat(_text_column(table, name))) for name in ("id", "query")]
+    unfit = dict.fromkeys(
+        pc.indices_nonzero(pc.or_(*lacking)).to_pylist(),
+        _bad("the subscription has no id or no query", "give it both"),
+    )
+    codes, distinct = _told_apart(table)
+    wrong: dict[int, QueryError] = {}
+    for code, values in enumerate(distinct):
+        try:
+            check(*_settings(*values))
+        except QueryError as error:
+            wrong[code] = error
+    if wrong and codes is not None:
+        unfit = {row: wrong[code] for row, code in enumerate(codes.to_pylist()) if code in wrong} | unfit
+    return unfit
+
+
+def _unfit_items(items: Sequence[tuple[str, str] | Subscription], check: Check) -> dict[int, QueryError]:
+    unfit = {}
+    for row, item in enumerate(items):
+        if isinstance(item, Subscription):
+            try:
+                check(item.namespaces, item.ordered, item.deliver)
+            except QueryError as error:
+                unfit[row] = error
+    return unfit
+
+
+def _told_apart(table: pa.Table | pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[Any, Any, Any]]]:
+    """For every row the number of its settings, and the different settings; None where the table has no settings."""
     extra = [field for field in FIELDS[2:] if field in table.schema.names]
-    if not extra or not len(ids):
-        return Columns(ids, queries, None, [])
+    if not extra or not table.num_rows:
+        return None, []
     codes, firsts = _distinct([_key(_flat(table.column(field))) for field in extra])
     chosen = {field: _flat(table.column(field)).take(firsts).to_pylist() for field in extra}
     absent = [None] * len(firsts)
-    rows = zip(*(chosen.get(field, absent) for field in FIELDS[2:]), strict=True)
-    return Columns(ids, queries, codes, [_settings(*row) for row in rows])
+    return codes, list(zip(*(chosen.get(field, absent) for field in FIELDS[2:]), strict=True))
 
 
-def incomplete_rows(table: pa.Table | pa.RecordBatch) -> list[int]:
-    """The numbers of the rows without an id or without a query."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lacking = [pc.is_null(_flat(table.column(name))) for name in ("id", "query") if name in table.schema.names]
-    if not lacking:
-        return []
-    either = lacking[0] if len(lacking) == 1 else pc.or_(*lacking)
-    rows: list[int] = pc.indices_nonzero(either.cast(pa.bool_())).to_pylist()
-    return rows
-
-
-def _settings(namespaces: Any, ordered: Any, deliver: Any) -> tuple[dict[str, str], bool, str]:
-    return namespaces_of(namespaces), bool(ordered or False), deliver or "document"
+def _settings(namespaces: Any, ordered: Any, deliver: Any) -> tuple[dict[str, str], bool, Deliver]:
+    bindings = namespaces_of(namespaces)
+    wrong = next((text for binding in bindings.items() for text in binding if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise _bad(f"prefixes and namespaces are strings, not {wrong!r}", "write p=uri, or a map of strings")
+    return bindings, _ordered_of(ordered), _deliver_of(deliver)
 
 
 def _flat(column: Any) -> pa.Array:
@@ -165,7 +216,7 @@ def _numbers(count: int) -> pa.Array:
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 
-def _texts(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+def _text_column(table: pa.Table | pa.RecordBatch, name: str) -> Any:
     import pyarrow as pa
 
     if name not in table.schema.names:
@@ -174,28 +225,28 @@ def _texts(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise _bad(f"the column {name!r} holds {column.type}, not strings", "cast it to string first")
+    return column
+
+
+def _texts(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+    import pyarrow as pa
+
+    column = _text_column(table, name)
     if column.null_count:
-        rows = incomplete_rows(table)
-        listed = ", ".join(str(row) for row in rows[:LISTED_MAX]) + (", …" if len(rows) > LISTED_MAX else "")
-        raise _bad(
-            f"the column {name!r} has {column.null_count} nulls; rows without an id or a query: {listed}",
-            "every subscription needs an id and a query",
-        )
+        raise _bad(f"the column {name!r} has {column.null_count} nulls", "every subscription needs an id and a query")
     return _flat(column.cast(pa.large_string()))
 
 
-Add = Callable[[Any, int], "tuple[int, list[tuple[int, str, QueryError]]] | None"]
-
-
-def add_reporting(given: Any, add: Add) -> pa.Table:
+def add_reporting(given: Any, add: Add, check: Check) -> pa.Table:
     """Add the good ones by `add`, which takes all or none, and tell of the others in a table."""
     import pyarrow as pa
 
     refused: list[dict[str, Any]] = []
-    count = given.num_rows if hasattr(given, "schema") else len(given)
-    for row in incomplete_rows(given) if hasattr(given, "schema") else []:
-        id, query = (given.column(name)[row].as_py() for name in ("id", "query"))
-        refused.append(_refused_row(row, id, query, _bad("the subscription has no id or no query", "give it both")))
+    is_table = hasattr(given, "schema")
+    count = given.num_rows if is_table else len(given)
+    for row, unfit in (unfit_rows if is_table else _unfit_items)(given, check).items():
+        id, query = (given.column(name)[row].as_py() for name in ("id", "query")) if is_table else pair_of(given[row])
+        refused.append(_refused_row(row, id, query, unfit))
     kept: Sequence[int] = range(count)
     if refused:
         lacking = {row["row"] for row in refused}
@@ -207,7 +258,7 @@ def add_reporting(given: Any, add: Add) -> pa.Table:
         if answer is None:
             break
         for number, id, error in answer[1]:
-            query = part.column("query")[number].as_py() if hasattr(part, "schema") else _query_of(part[number])
+            query = part.column("query")[number].as_py() if is_table else pair_of(part[number])[1]
             refused.append(_refused_row(kept[number], id, query, error))
         gone = {number for number, _, _ in answer[1]}
         kept = [row for number, row in enumerate(kept) if number not in gone]
@@ -224,8 +275,9 @@ def _rows(given: Any, rows: Sequence[int]) -> Any:
     return given.take(pa.array(rows, pa.int64()))  # with a type: there may be none
 
 
-def _query_of(item: tuple[str, str] | Subscription) -> str:
-    return item.query if isinstance(item, Subscription) else item[1]
+def pair_of(item: tuple[str, str] | Subscription) -> tuple[str, str]:
+    """Its id and its query."""
+    return (item.id, item.query) if isinstance(item, Subscription) else item
 
 
 def _refused_row(row: int, id: str | None, query: str | None, error: QueryError) -> dict[str, Any]:
@@ -233,22 +285,33 @@ def _refused_row(row: int, id: str | None, query: str | None, error: QueryError)
     return dict(zip(REFUSED_FIELDS, values, strict=True))
 
 
-def all_refused(count: int, refused: list[tuple[int, str, QueryError]]) -> QueryError:
-    """The error that says that nothing was added, and why."""
-    listed = tuple((id, str(error)) for _, id, error in refused)
+def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]]) -> QueryError:
+    """The error that says that nothing was added, and why. A subscription without an id goes by its row."""
+    listed = tuple((f"row {row}" if id is None else id, str(error)) for row, id, error in refused)
+    names = [f"row {row}" if id is None else repr(id[:80]) for row, id, _ in refused]
     if count == 1:
-        text, hint = f"nothing was added: the subscription {listed[0][0]!r} was refused", ""
+        text, hint = f"nothing was added: the subscription {names[0]} was refused", ""
     else:
         text, hint = (
             f"nothing was added: {count} subscriptions were refused",
             "leave them out or mend them, and add all again",
         )
-    for id, message in listed:
-        text += f"\n{id[:80]!r}: {message}"
+    for name, (_, message) in zip(names, listed, strict=True):
+        text += f"\n{name}: {message}"
     first = refused[0][2]
     error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint or first.hint, refused=listed)
     error.position = getattr(first, "position", 0)
     return error
+
+
+def refused_in(table: pa.Table) -> QueryError:
+    """The same, of a table that `add_reporting` gave: not empty."""
+    rows = []
+    for row in table.slice(0, LISTED_MAX).to_pylist():
+        error = QueryError("", code=row["code"], position=row["position"])
+        error.args = (row["message"],)
+        rows.append((row["row"], row["id"], error))
+    return all_refused(table.num_rows, rows)
 
 
 def addresses(texts: pa.Array) -> tuple[int, int]:

@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.errors import QueryError
 from treecast.index import Index
-from treecast.subscriptions import FIELDS, LISTED_MAX, from_arrow, incomplete_rows, namespaces_of
+from treecast.subscriptions import FIELDS, LISTED_MAX, from_arrow, unfit_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-DELIVER = ("document", "elements")
 
 log = logging.getLogger("treecast.spark.changes")
 
@@ -63,17 +62,8 @@ def rows_of(table: pa.Table) -> tuple[pa.Table, int]:
     import pyarrow as pa
 
     whole = table.num_rows
-    lacking = set(incomplete_rows(table))
-    if lacking:
-        table = _without(table, lacking)
-    try:
-        columns = from_arrow(table)
-        readable = all(deliver in DELIVER for _, _, deliver in columns.settings)
-    except QueryError:
-        readable = False
-    if not readable:
-        table = _without(table, _unreadable(table))
-        columns = from_arrow(table)
+    unfit = unfit_rows(table)
+    columns = from_arrow(_without(table, unfit) if unfit else table)
     count = len(columns.ids)
     codes = columns.codes if columns.codes is not None else pa.array([0] * count, pa.int32())
     settings = columns.settings or [({}, False, "document")]
@@ -148,22 +138,7 @@ def _replace(index: Index, rows: pa.Table) -> list[tuple[str, str]]:
     return refused
 
 
-def _unreadable(table: pa.Table) -> set[int]:
-    """The rows whose settings cannot be read. One by one: this is rare."""
-    found = set()
-    wanted = [name for name in FIELDS[2:] if name in table.schema.names]
-    for number, row in enumerate(table.select(wanted).to_pylist()):
-        try:
-            namespaces_of(row.get("namespaces"))
-            readable = (row.get("deliver") or "document") in DELIVER
-        except (QueryError, TypeError, ValueError):
-            readable = False
-        if not readable:
-            found.add(number)
-    return found
-
-
-def _without(table: pa.Table, left_out: set[int]) -> pa.Table:
+def _without(table: pa.Table, left_out: Collection[int]) -> pa.Table:
     import pyarrow as pa
 
     return table.filter(pa.array([row not in left_out for row in range(table.num_rows)], pa.bool_()))
