@@ -92,6 +92,9 @@ def test_refused_subscriptions_are_left_out(tmp_path: Path, caplog: pytest.LogCa
     table.answer = pa.table({"id": ["a", "bad"], "query": ["/a[", "/a"]})  # one becomes bad, one good
     second = versions.of_batch(1)
     assert (second.subscriptions, second.refused, found(second)) == (1, 1, ["bad"])
+    table.answer = pa.table({"id": [], "query": []})  # columns of no type
+    third = versions.of_batch(2)
+    assert (third.number, third.subscriptions, found(third)) == (3, 0, [])
     versions.close()
 
 

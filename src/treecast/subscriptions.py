@@ -223,7 +223,9 @@ def _text_column(table: pa.Table | pa.RecordBatch, name: str) -> Any:
         raise _bad(f"the table has no column {name!r}", "it needs the columns id and query, both strings")
     column = table.column(name)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    # A column without a value, of an empty table say, has no type.
+    fitting = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+    if not any(fits(kind) for fits in fitting):
         raise _bad(f"the column {name!r} holds {column.type}, not strings", "cast it to string first")
     return column
 

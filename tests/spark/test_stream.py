@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from treecast import Index, PipelineError
+from treecast import Index, PipelineError, QueryError
 from treecast.placement import Hierarchical
 from treecast.spark import documents, match_stream, place, ship
 from treecast.spark.batches import BatchDirectories
@@ -165,7 +165,7 @@ def test_a_failure_between_any_two_steps_loses_and_repeats_nothing(
         try:
             run(spark, tmp_path, path, after=[after])
         except Exception as error:
-            assert "StopError" in str(error)
+            assert "StopError" in f"{error!r} {error}"
     assert len(dead) == 5
     assert called == [0, 0, 1, 2]
     # Bound when the second generation was in force, and repeated with it four times.
@@ -188,6 +188,18 @@ def test_what_cannot_be_run_is_said(spark: SparkSession, tmp_path: Path) -> None
         match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint="hdfs://x/y")
     with pytest.raises(PipelineError, match="TC706"):
         match_stream(stream(spark, tmp_path), tmp_path / "absent", tmp_path / "x", checkpoint=tmp_path / "y")
+    lines = tmp_path / "lines.csv"
+    lines.write_text("id,query\na,/a\n")
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (lines, PipelineError, "TC706 .*lines.csv cannot be read as Parquet now"),
+        (batch, TypeError, "an Index or a path, not DataFrame"),
+        (lambda: pa.table({"id": ["a"]}), QueryError, "TC144 the table has no column 'query'"),
+    ]
+    for given, kind, message in wrong:
+        with pytest.raises(kind, match=message):
+            match_stream(stream(spark, tmp_path), given, tmp_path / "x", checkpoint=tmp_path / "new")
+    with pytest.raises(TypeError, match="after is a list of functions"):
+        match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint=tmp_path / "y", after="x")  # type: ignore[arg-type]
     numbered = stream(spark, tmp_path).withColumnRenamed("ordinal", "batch")
     with pytest.raises(PipelineError, match="TC750 the documents have a column batch"):
         match_stream(numbered, path, tmp_path / "x", checkpoint=tmp_path / "y")

@@ -93,10 +93,10 @@ def moves(
     return {id: (old, new) for id, old, new in both if old != new}
 
 
-def check_shards(shards: int) -> int:
+def check_shards(shards: int, most: int = SHARDS_MAX) -> int:
     """The number of shards, if it is one."""
     if not isinstance(shards, int) or isinstance(shards, bool):
         raise TypeError(f"shards must be an integer, not {shards!r}")
-    if not 1 <= shards <= SHARDS_MAX:
-        raise ValueError(f"shards must be from 1 to {SHARDS_MAX}, not {shards}")
+    if not 1 <= shards <= most:
+        raise ValueError(f"shards must be from 1 to {most}, not {shards}")
     return shards

@@ -36,6 +36,8 @@ def answers(
     """
     views = document_views(documents)
     missing = lacking(documents, errors)
+    for row in missing:
+        views[row] = b""  # whatever is there: the source says that it is no document
     raises = form in ("lists", "payloads")
     if raises and missing:
         raise _with_advice(next(iter(missing.values())), form)

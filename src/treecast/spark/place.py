@@ -27,6 +27,7 @@ from treecast.errors import PipelineError
 from treecast.index import Index
 from treecast.placement import ByFilters, DataSharing, FilterSharing, Hierarchical, Pep, Placement, RootTag, Router
 from treecast.placement.auto import WORKER_BYTES_MAX, choose, index_bytes
+from treecast.placement.placement import check_shards
 from treecast.spark.changes import compare, rows_of
 from treecast.spark.ship import give_back, ship
 from treecast.spark.worker import Ticket
@@ -81,8 +82,8 @@ class Placed:
         check(placement)
         if not isinstance(placement, str) and shards is not None and shards != placement.shards:
             raise ValueError(f"the placement has {placement.shards} shards already, not {shards}")
-        if shards is not None and not 1 <= shards <= SHARDS_MAX:
-            raise ValueError(f"shards must be from 1 to {SHARDS_MAX}, not {shards}")
+        if shards is not None:
+            check_shards(shards, SHARDS_MAX)
         self.why = ""
         """Of "auto": why it chose what it chose."""
         self._given, self._shards, self._cache_bytes_max = placement, shards, cache_bytes_max

@@ -9,6 +9,7 @@ and only answers come back; all other columns stay with Spark.
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -124,7 +125,8 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
             code="TC703",
             hint=f'rename one: documents.withColumnRenamed("{(near or list(fields) or ["…"])[0]}", "document")',
         )
-    if fields[name] not in ("binary", "string"):
+    # A string may have a collation, and a table may bound its length.
+    if re.fullmatch(r"binary|string( collate .*)?|(var)?char\(\d+\)", fields[name]) is None:
         raise PipelineError(
             f"the column {name} holds {fields[name]}, not documents",
             code="TC703",

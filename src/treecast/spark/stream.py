@@ -165,17 +165,10 @@ def start(
     `close` is called when the query has ended, to let go of what the plan holds.
     """
     spark = documents.sparkSession
-    _check(documents, spark, str(checkpoint))
+    _check(documents, spark, str(checkpoint), after)
     place = Path(checkpoint).absolute()
     target = output if is_elsewhere(output) else str(Path(output.removeprefix("file://")).absolute())
     versions = Versions(place / "treecast", supplier, versions_max=versions_max, **settings)
-    try:
-        directories = BatchDirectories(spark, target, versions.stream)
-        directories.clear()
-    except BaseException:
-        versions.close()
-        raise
-
     used: list[Path] = []
 
     def work(frame: DataFrame, number: int) -> None:
@@ -191,12 +184,19 @@ def start(
         for function in after:
             function(frame.sparkSession.read.parquet(batch.path), batch)
 
-    writer = documents.writeStream.foreachBatch(work).option("checkpointLocation", str(place))
-    if name is not None:
-        writer = writer.queryName(name)
-    if trigger:
-        writer = writer.trigger(**trigger)
-    query = writer.start()
+    try:
+        versions.begin()
+        directories = BatchDirectories(spark, target, versions.stream)
+        directories.clear()
+        writer = documents.writeStream.foreachBatch(work).option("checkpointLocation", str(place))
+        if name is not None:
+            writer = writer.queryName(name)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        query = writer.start()
+    except BaseException:
+        versions.close()
+        raise
     threading.Thread(target=_close_behind, args=(query, versions, close), daemon=True, name="treecast-stream").start()
     return query
 
@@ -211,7 +211,9 @@ def _close_behind(query: StreamingQuery, versions: Versions, close: Callable[[],
         close()
 
 
-def _check(documents: DataFrame, spark: SparkSession, checkpoint: str) -> None:
+def _check(documents: DataFrame, spark: SparkSession, checkpoint: str, after: Sequence[After]) -> None:
+    if not all(callable(function) for function in after):
+        raise TypeError("after is a list of functions of the rows of a batch and the Batch")
     if not documents.isStreaming:
         hint = "call match() for a batch, or read with stream=True"
         raise PipelineError("the documents are no stream", code="TC750", hint=hint)
@@ -237,16 +239,36 @@ def supplier_of(
         return lambda: subscriptions
     if callable(subscriptions):
         return lambda: _as_table(subscriptions())
+    if not isinstance(subscriptions, (str, Path)):
+        raise TypeError(
+            f"subscriptions are a function that gives them, an Index or a path, not {type(subscriptions).__name__}: "
+            "write lambda: … around what reads them"
+        )
     path = Path(subscriptions).absolute()
     if not path.exists():
         raise PipelineError(f"there are no subscriptions at {path}", code="TC706", hint="name a Parquet table")
     if path.suffix.lower() == ".tcx":
         return when_changed([path], lambda: Index.load(path))
-    return when_changed([path], lambda: _as_table(spark.read.parquet(str(path))))
+    return when_changed([path], lambda: _parquet(spark, path))
+
+
+def _parquet(spark: SparkSession, path: Path) -> pa.Table:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        return subscription_table(spark.read.parquet(str(path)))
+    except (Py4JError, PySparkException) as error:
+        log.debug("%s", error)
+        raise PipelineError(
+            f"{path} cannot be read as Parquet now",
+            code="TC706",
+            hint="name a table of Parquet, a saved index (.tcx), or give a function that reads something else",
+        ) from None
 
 
 def _as_table(given: Given) -> pa.Table | Index | None:
-    if given is None or isinstance(given, Index) or not hasattr(given, "toArrow"):
+    if given is None or isinstance(given, Index) or hasattr(given, "num_rows"):
         return given
     return subscription_table(given)
 

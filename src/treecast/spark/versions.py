@@ -109,6 +109,12 @@ class Versions:
         self.stream = self._stream()
         self._prune()
 
+    def begin(self) -> None:
+        """Make the first version, if there is none: who starts a stream hears what is wrong with its subscriptions."""
+        with self._lock:
+            if self.last() is None:
+                self._current()
+
     def of_batch(self, batch: int) -> Version:
         """The version that the batch is bound to; bound now, durably, if it was not."""
         with self._lock:
