@@ -30,6 +30,8 @@ from treecast.workload import (
     generate_queries,
 )
 
+pytestmark = pytest.mark.house
+
 COMMAND = [sys.executable, "-m", "treecast", "generate"]
 SMALL = DocumentSettings(bytes_target=500)
 PREFIXED = '<!ELEMENT p:a (p:b*)> <!ATTLIST p:a xmlns:p CDATA #FIXED "urn:p"> <!ELEMENT p:b EMPTY>'

@@ -11,6 +11,8 @@ from lxml import etree
 import treecast
 from treecast.query.values import Test, implies, impossible, passes
 
+pytestmark = pytest.mark.house
+
 
 def covers(a: str, b: str) -> bool:
     one, other = (treecast.Query(text, NAMESPACES) for text in (a, b))

@@ -19,6 +19,8 @@ from treecast import DocumentError, LimitError
 from treecast.workload import Attribute, Group, Name, Schema
 from treecast.workload.dtd import Declarations, read_dtd, read_dtd_file
 
+pytestmark = pytest.mark.house
+
 # Constructions of the well-known DTDs, written anew: nested parameter entities, groups in groups, optional parts of a
 # choice, ID and IDREF, fixed values, every kind of declaration that is passed over.
 SHOP_DTD = """<?xml version="1.0" encoding="UTF-8"?>

@@ -22,6 +22,8 @@ from treecast.experiments.ten_types import tags_of
 from treecast.index import Index
 from treecast.workload import Schema
 
+pytestmark = pytest.mark.house
+
 NAMES = experiments.names()
 # Their claims are about tens of thousands of queries: a run with sixty decides nothing.
 TOO_SMALL = [name for name in NAMES if name not in ("yfilter-cost-split", "xtrie-filters", "xtrie-length")]

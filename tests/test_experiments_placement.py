@@ -21,6 +21,8 @@ from treecast.experiments.session import Session
 from treecast.index import Index
 from treecast.placement import Pep
 
+pytestmark = pytest.mark.house
+
 
 def answers(name: str, rows: Sequence[Row]) -> list[str]:
     return [finding.answer for finding in experiments.find(name).verdict(rows)]

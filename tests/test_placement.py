@@ -11,6 +11,8 @@ from test_cases import CASES
 from treecast import Index, QueryError, Subscription
 from treecast.placement import DataSharing, FilterSharing, RootTag, moves, violations
 
+pytestmark = pytest.mark.house
+
 NAMES = sorted(MAKERS)
 
 

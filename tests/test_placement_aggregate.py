@@ -11,6 +11,8 @@ from treecast import Index, Subscription, parse
 from treecast.placement import aggregate, exclusive_sets, name_sets, survey
 from treecast.placement.aggregate import Selectivity, generalisations, shortened
 
+pytestmark = pytest.mark.house
+
 PATHS = ["/a", "//a", "/a/b//c", "/*/a/*", "//*/b", "/a/*[local-name() = 'x']//b", "//*", "/*", "/*/*"]
 VALUED = ["/a/*[@x = 'y = ]']", "//*[. = 3]", '/a/b[text() = "\'"]', '/*[@x = "/a[. = 1]/b"]', "//a[. = '/b/c']"]
 

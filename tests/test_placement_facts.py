@@ -13,6 +13,8 @@ from test_cases import CASES
 from treecast import DocumentError, Index, QueryError, read
 from treecast.placement import Pair, root_name, survey
 
+pytestmark = pytest.mark.house
+
 
 def facts_of(query: str) -> tuple[str | None, list[str], list[str], list[str]]:
     facts = survey([("q", query)])[0]

@@ -22,6 +22,8 @@ from treecast.placement import (
     violations,
 )
 
+pytestmark = pytest.mark.house
+
 
 def valued(count: int, *, values: int, seed: int = 1) -> list[tuple[str, str]]:
     """Queries that compare one of three things with a value; one in ten compares nothing."""

@@ -10,6 +10,8 @@ import pytest
 from treecast.workload import Schema, generate_documents
 from treecast.workload.schema import ENDLESS, UNFIT
 
+pytestmark = pytest.mark.house
+
 
 def test_root_may_be_given_or_is_found() -> None:
     text = "<!ELEMENT b EMPTY> <!ELEMENT a (b?, a?)>"

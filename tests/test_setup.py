@@ -274,26 +274,31 @@ def test_nats_server_is_wanted_and_not_needed(machine: Machine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def run_tests(machine: Machine, pytest_status: int, sanitized_status: int = 0) -> tuple[int, list[str], str]:
+def run_tests(machine: Machine, plain: int, spark: int = 0, sanitized: int = 0) -> tuple[int, list[str], str]:
     """tools/test.sh with parts that end so: its status, what was asked for, in any order, and what is on stderr."""
     fake_python_that_makes_venvs(machine)
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
     log = machine.programs.parent / "pytest.log"
     (machine.checkout / ".venv" / "bin" / "python").unlink()
     (machine.checkout / ".venv" / "bin" / "python").symlink_to(machine.programs / "tester")
-    tester = f'case "$*" in *pytest*) echo "$*" >> "{log}"; exit {pytest_status};; esac'
+    tester = f'echo "$*" >> "{log}"; case "$*" in *"not spark"*) exit {plain};; *spark*) exit {spark};; esac'
     machine.fake("tester", tester)
-    (machine.checkout / "tools" / "sanitize.sh").write_text(f'echo sanitizers >> "{log}"; exit {sanitized_status}\n')
+    (machine.checkout / "tools" / "sanitize.sh").write_text(f'echo sanitizers >> "{log}"; exit {sanitized}\n')
     command = ["/bin/bash", str(machine.checkout / "tools" / "test.sh"), "-x"]
     environment = {"PATH": str(machine.programs), "TREECAST_PYTHON": "python3"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, sorted(log.read_text().splitlines()), done.stderr
+    asked = [line for line in sorted(log.read_text().splitlines()) if "pytest" in line or line == "sanitizers"]
+    return done.returncode, asked, done.stderr
+
+
+PLAIN = "-m pytest -m not long and not spark -x"
+SPARK = "-m pytest -p no:cacheprovider -m not long and spark -x"
 
 
 def test_without_java_the_other_tests_run_and_the_line_fails_it(machine: Machine) -> None:
     status, asked, said = run_tests(machine, 0)
     assert status == 2
-    assert asked == ["-m pytest -m not long and not spark -x", "sanitizers"]
+    assert asked == [PLAIN, "sanitizers"]
     assert re.fullmatch(rf"treecast set-up: missing: Java 17 or newer; run as root: apt-get .* {JAVA}\n", said)
 
 
@@ -303,14 +308,14 @@ def test_without_java_failed_tests_count_first(machine: Machine) -> None:
     assert "missing: Java 17 or newer" in said
 
 
-def test_with_java_all_tests_run(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("plain", "spark", "sanitized", "status"),
+    [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (5, 0, 0, 0), (0, 5, 0, 0), (5, 5, 0, 5), (5, 1, 0, 1)],
+)
+def test_with_java_all_tests_run(machine: Machine, plain: int, spark: int, sanitized: int, status: int) -> None:
+    """Any part that fails makes it fail; a half without tests does not, but where there are none at all."""
     machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
-    assert run_tests(machine, 0) == (0, ["-m pytest -m not long -x", "sanitizers"], "")
-
-
-def test_what_the_sanitizers_find_fails_it(machine: Machine) -> None:
-    machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
-    assert run_tests(machine, 0, 1)[0] == 1
+    assert run_tests(machine, plain, spark, sanitized) == (status, [PLAIN, SPARK, "sanitizers"], "")
 
 
 def fake_python_that_makes_venvs(machine: Machine) -> None:

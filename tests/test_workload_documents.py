@@ -21,6 +21,8 @@ from treecast import DocumentError, LimitError
 from treecast.document import read
 from treecast.workload import DocumentSettings, NumberRange, Schema, Values, generate_documents
 
+pytestmark = pytest.mark.house
+
 SHIPPED = {
     name: resources.files("treecast.workload").joinpath(f"{name}.dtd").read_text("utf-8")
     for name in ("news", "records")

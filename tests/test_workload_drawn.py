@@ -15,6 +15,8 @@ from treecast import DocumentError, Index, LimitError
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
 from treecast.workload.schema import UNFIT
 
+pytestmark = pytest.mark.house
+
 NAMES = [f"e{number}" for number in range(7)]
 TYPES = ["CDATA", "NMTOKEN", "NMTOKENS", "IDREF", "IDREFS", "(x | y | z)", "(one)", "ENTITY", "NOTATION (n)"]
 

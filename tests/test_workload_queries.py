@@ -24,6 +24,8 @@ from treecast.workload import (
     generate_queries,
 )
 
+pytestmark = pytest.mark.house
+
 MANY = QuerySettings(distinct=False)
 
 
