@@ -193,9 +193,10 @@ Evaluator::Range Evaluator::attributes_within(uint32_t element) const {
     return {element == none ? 0 : document_->attribute_begin[element], end};
 }
 
-uint32_t Evaluator::next_child_text(uint32_t element, uint32_t from) const {
+uint32_t Evaluator::next_child_text(uint32_t element, uint32_t from) {
     const Document& d = *document_;
     for (uint32_t text = from; text < d.text_end[element];) {
+        ++looked_at;
         uint32_t parent = d.text_parent[text];
         if (parent == element) return text;
         text = d.text_end[parent];

@@ -67,6 +67,9 @@ public:
     std::string_view string_value(Item item) { return text_of(item); }                 // lives until the next call
     std::pair<uint64_t, uint32_t> order(Item item) const;                              // grows in document order
 
+    // Items looked at so far, whether they passed or not, and 64 bytes of text as one more: what answers have cost.
+    uint64_t looked_at = 0;
+
 private:
     friend class Explainer;
 
@@ -121,7 +124,7 @@ private:
     Range texts_of(uint32_t element) const;
     Range attributes_of(uint32_t element) const;                // of the element itself
     Range attributes_within(uint32_t element) const;            // and of those below it
-    uint32_t next_child_text(uint32_t element, uint32_t from) const;
+    uint32_t next_child_text(uint32_t element, uint32_t from);
     uint32_t owner(uint32_t attribute) const;
 
     // -- conditions
@@ -130,9 +133,9 @@ private:
     bool check_predicates(const Step& step, Item item);
     bool check_paths(uint32_t expr, Item item);
     bool check_first(const Expr& expr, Item item);
-    bool check_text(const Expr& expr, std::string_view text) const;
+    bool check_text(const Expr& expr, std::string_view text);
     bool compare(const Expr& expr, Item item);
-    bool text_equals(Item item, std::string_view text) const;
+    bool text_equals(Item item, std::string_view text);
     std::string_view text_of(Item item);
     double number_of(Item item);
 

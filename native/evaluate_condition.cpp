@@ -76,8 +76,9 @@ bool Evaluator::check_first(const Expr& expr, Item item) {
     return value;
 }
 
-bool Evaluator::check_text(const Expr& expr, std::string_view text) const {
+bool Evaluator::check_text(const Expr& expr, std::string_view text) {
     std::string_view wanted = query_->view(query_->value(expr.value).text);
+    looked_at += text.size() / 64;
     return expr.kind == ExprKind::contains ? text.find(wanted) != std::string_view::npos : text.starts_with(wanted);
 }
 
@@ -91,12 +92,12 @@ bool Evaluator::compare(const Expr& expr, Item item) {
     return related(expr.relation, number_of(item), right);
 }
 
-bool Evaluator::text_equals(Item item, std::string_view text) const {
+bool Evaluator::text_equals(Item item, std::string_view text) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]) == text;
     if (item.kind == StepKind::text) return d.value(d.text[item.index]) == text;
     Range texts = texts_of(item.index);
-    for (uint32_t at = texts.begin; at < texts.end; ++at) {
+    for (uint32_t at = texts.begin; at < texts.end; ++at, ++looked_at) {
         std::string_view piece = d.value(d.text[at]);
         if (!text.starts_with(piece)) return false;
         text.remove_prefix(piece.size());
@@ -114,6 +115,7 @@ std::string_view Evaluator::text_of(Item item) {
     if (texts.end - texts.begin == 1) return d.value(d.text[texts.begin]);
     buffer_.clear();
     for (uint32_t at = texts.begin; at < texts.end; ++at) buffer_ += d.value(d.text[at]);
+    looked_at += texts.end - texts.begin;
     return buffer_;
 }
 

@@ -180,8 +180,10 @@ Evaluator::Next Evaluator::advance(uint32_t index) {
     const Document& d = *document_;
     const Step& step = query_->step(cursor.step);
     const StepPlan& plan = step_plans_[cursor.step];
+    uint64_t looked = 0;
     while (cursor.at < cursor.end) {
         uint32_t candidate = cursor.at;
+        ++looked;
         switch (cursor.way) {
             case Way::children:
                 cursor.at += d.size[candidate];
@@ -201,8 +203,10 @@ Evaluator::Next Evaluator::advance(uint32_t index) {
                 if (step.kind == StepKind::attribute && !passes(step, plan, d.attribute_name[candidate])) continue;
         }
         cursor.candidate = candidate;
+        looked_at += looked;
         return Next::candidate;
     }
+    looked_at += looked;
     return Next::done;
 }
 
@@ -263,8 +267,10 @@ void Evaluator::gather_axis(const Step& step, const StepPlan& plan, uint32_t con
         if (context != none && passes(step, plan, d.name[context])) survivors_.push_back(context);
     } else {
         uint32_t at = step.axis == Axis::descendant_or_self && context != none ? context : below(context);
-        for (uint32_t end = end_of(context); at < end && survivors_.size() < enough; at += deep ? 1 : d.size[at])
+        uint64_t looked = 0;
+        for (uint32_t end = end_of(context); at < end && survivors_.size() < enough; at += deep ? 1 : d.size[at], ++looked)
             if (passes(step, plan, d.name[at])) survivors_.push_back(at);
+        looked_at += looked;
     }
 }
 

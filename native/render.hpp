@@ -11,7 +11,7 @@
 //   TC119  a payload that cannot be: an attribute after content, an attribute twice, an attribute outside any element
 //   TC330  a payload of more than payload_bytes_max
 //   TC331  payloads of one document of more than document_payload_bytes_max together
-//   TC332  more than bindings_max items bound for one payload
+//   TC332  more than bindings_max items bound for one payload, or far more looked at
 //   Each refuses one delivery, not the document.
 #pragma once
 

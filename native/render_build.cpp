@@ -8,6 +8,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t forces_max = 4096;
+constexpr uint64_t looks_per_item = 128;                  // that may be bound, or is in the document
 constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was made
 
 }  // namespace
@@ -37,6 +38,8 @@ void Builder::start() {
     begin_ = out_->size();
     end_max_ = std::min(begin_ + limits_.payload_bytes_max, document_begin_ + limits_.document_payload_bytes_max);
     bindings_ = 0;
+    looked_max_ = evaluator.looked_at + looks_per_item * (limits_.bindings_max + document_->elements());
+    counted_.clear();
     elements_ = 0;
     entered_ = nullptr;
     bound_any_ = delivered_any_ = tag_open_ = joins_ = in_value_ = false;
@@ -141,7 +144,9 @@ void Builder::run(uint32_t at) {
         case OpKind::choice: {
             ready();
             uint32_t then = at + 1;
-            run(evaluator.holds(op.entry, variables_) ? then : program_->ops[then].end);
+            bool holds = evaluator.holds(op.entry, variables_);
+            check_work();
+            run(holds ? then : program_->ops[then].end);
             break;
         }
         default: value(at);

@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace treecast {
@@ -99,6 +100,10 @@ private:
     void check_room(uint64_t bytes) const {
         if (out_->size() + bytes > end_max_) refuse_size();
     }
+    // After every answer: a path may be followed for each binding, through all of the document, and find nothing.
+    void check_work() const {
+        if (evaluator.looked_at > looked_max_) refuse_work();
+    }
 
     // render_items.cpp
     void computed_attribute(uint32_t at);
@@ -112,6 +117,7 @@ private:
     void value(uint32_t at);
     void value_piece(uint32_t at);
     bool first_of(const Op& op, Item& found);
+    uint64_t count_of(const Op& op);
     void escaped(std::string_view text);
     void characters(std::string_view text);
     void string_of(Item item);
@@ -130,8 +136,9 @@ private:
     void sort_tuples(const Op& op, size_t begin);
     void set_variables(const Op& op, const Item* tuple);
     SortKey sort_key(const Clause& clause);
-    int compare(const SortKey& a, const SortKey& b) const;
+    int compare(const SortKey& a, const SortKey& b);
     void count_binding(uint64_t items);
+    [[noreturn]] void refuse_work() const;
 
     const RenderLimits limits_;
     const bool share_;
@@ -150,6 +157,8 @@ private:
     PathNames* names_ = nullptr;
     uint64_t begin_ = 0, end_max_ = 0;
     uint64_t bindings_ = 0;
+    uint64_t looked_max_ = 0;             // by the evaluator's count
+    std::vector<std::pair<const Op*, uint64_t>> counted_;      // count() of paths that start at no variable
     size_t tuples_ = 0;                  // of the clauses being bound
     bool body_again_ = false;            // other plans build the same of other bindings
     bool bound_any_ = false, delivered_any_ = false;

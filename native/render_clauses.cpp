@@ -50,7 +50,11 @@ Builder::Tuples Builder::tuples(const Op& op) {
 void Builder::bind_clauses(uint32_t at, const Op& op) {
     while (at != no_entry) {
         const Clause& clause = all_->clause(at);
-        if (clause.kind == ClauseKind::where && !evaluator.holds(clause.condition, variables_)) return;
+        if (clause.kind == ClauseKind::where) {
+            bool holds = evaluator.holds(clause.condition, variables_);
+            check_work();
+            if (!holds) return;
+        }
         if (clause.kind == ClauseKind::each && clause.variable != no_entry) break;
         at = clause.next;
     }
@@ -77,11 +81,21 @@ void Builder::set_variables(const Op& op, const Item* tuple) {
 
 void Builder::count_binding(uint64_t items) {
     bindings_ += items;
+    check_work();
     if (bindings_ <= limits_.bindings_max) return;
     Failure failure(Family::document, "TC332", "more than " + std::to_string(limits_.bindings_max) +
                                                    " items are bound for one payload, the limit bindings_max");
     failure.limit = true;
     failure.hint = "raise it with DeliveryLimits(bindings_max=…), or bind less: conditions in brackets come first";
+    throw failure;
+}
+
+void Builder::refuse_work() const {
+    std::string each = std::to_string(limits_.bindings_max) + ", the limit bindings_max";
+    Failure failure(Family::document, "TC332",
+                    "this payload looks at more than 128 items for each that is in the document or may be bound (" + each + ")");
+    failure.limit = true;
+    failure.hint = "raise it with DeliveryLimits(bindings_max=…), or look for less in each binding";
     throw failure;
 }
 
@@ -121,10 +135,13 @@ Builder::SortKey Builder::sort_key(const Clause& clause) {
         if (pool_used_ == pool_.size()) pool_.emplace_back();
         evaluator.select(clause.paths, variables_, pool_[pool_used_]);
         key.count = pool_[pool_used_].size();
+        check_work();
         return key;
     }
     Item item;
-    if (!evaluator.first(clause.paths, variables_, item)) {
+    bool any = evaluator.first(clause.paths, variables_, item);
+    check_work();
+    if (!any) {
         key.none = !clause.strings;
         return key;
     }
@@ -142,7 +159,7 @@ Builder::SortKey Builder::sort_key(const Clause& clause) {
 
 // By code points, which is the order of the bytes of UTF-8. Elements are compared text by text: their values together might be
 // many times the document.
-int Builder::compare(const SortKey& a, const SortKey& b) const {
+int Builder::compare(const SortKey& a, const SortKey& b) {
     if (a.none || b.none) {
         if (a.none == b.none) return 0;
         return a.none != a.clause->empty_greatest ? -1 : 1;
@@ -150,7 +167,8 @@ int Builder::compare(const SortKey& a, const SortKey& b) const {
     if (a.clause->counts) return a.count < b.count ? -1 : a.count > b.count;
     std::string_view left = a.value, right = b.value;
     uint32_t left_text = a.text, right_text = b.text;
-    while (true) {
+    for (;; ++evaluator.looked_at) {
+        check_work();
         while (left.empty() && left_text < a.text_end) left = document_->value(document_->text[left_text++]);
         while (right.empty() && right_text < b.text_end) right = document_->value(document_->text[right_text++]);
         size_t common = std::min(left.size(), right.size());

@@ -19,7 +19,7 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
     auto last = static_cast<uint32_t>(context == none ? d.elements() : context + d.size[context]);
     switch (step->kind) {
         case StepKind::element:
-            for (uint32_t at = context == none ? 0 : context + 1; at < last; at += d.size[at])
+            for (uint32_t at = context == none ? 0 : context + 1; at < last; at += d.size[at], ++evaluator.looked_at)
                 if ((step->any || d.name[at] == name) && walk(step + 1, end, {StepKind::element, at}, visit)) return true;
             return false;
         case StepKind::attribute: {
@@ -33,6 +33,7 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
             if (context == none) return false;
             for (uint32_t at = d.text_begin[context]; at < d.text_end[context];) {
                 uint32_t parent = d.text_parent[at];
+                ++evaluator.looked_at;
                 if (parent == context && visit(Item{StepKind::text, at})) return true;
                 // Of a text further down, all that its parent holds is further down too.
                 at = parent == context ? at + 1 : d.text_end[parent];
@@ -56,12 +57,14 @@ void Builder::items(const Op& op) {
             item(found);
             return false;
         });
+        check_work();
         return;
     }
     ready();
     if (pool_used_ == pool_.size()) pool_.emplace_back();
     size_t at = pool_used_++;
     evaluator.select(op.entry, variables_, pool_[at]);
+    check_work();
     if (!pool_[at].empty()) delivered_any_ = true;
     for (const Item& found : pool_[at]) item(found);
     --pool_used_;
@@ -78,8 +81,32 @@ bool Builder::first_of(const Op& op, Item& found) {
         ready();
         any = evaluator.first(op.entry, variables_, found);
     }
+    check_work();
     delivered_any_ |= any;
     return any;
+}
+
+// A count that is the same for all bindings is taken once.
+uint64_t Builder::count_of(const Op& op) {
+    for (const auto& [known, count] : counted_)
+        if (known == &op) return count;
+    bool same = true;
+    all_->query().each_path(op.entry, [&](uint32_t, const PathEntry& path) { same = same && path.absolute; });
+    uint64_t count = 0;
+    if (op.first != no_entry) {
+        walk_path(op, [&](Item) {
+            ++count;
+            return false;
+        });
+    } else {
+        ready();
+        if (pool_used_ == pool_.size()) pool_.emplace_back();
+        evaluator.select(op.entry, variables_, pool_[pool_used_]);
+        count = pool_[pool_used_].size();
+    }
+    check_work();
+    if (same) counted_.emplace_back(&op, count);
+    return count;
 }
 
 void Builder::item(Item item) {
@@ -124,18 +151,7 @@ void Builder::value_piece(uint32_t at) {
                                                        : attribute_qname(*document_, found.index));
             break;
         case OpKind::count: {
-            uint64_t count = 0;
-            if (op.first != no_entry) {
-                walk_path(op, [&](Item) {
-                    ++count;
-                    return false;
-                });
-            } else {
-                ready();
-                if (pool_used_ == pool_.size()) pool_.emplace_back();
-                evaluator.select(op.entry, variables_, pool_[pool_used_]);
-                count = pool_[pool_used_].size();
-            }
+            uint64_t count = count_of(op);
             delivered_any_ |= count > 0;
             char digits[24];
             escaped({digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, count).ptr - digits)});

@@ -45,7 +45,7 @@ class DeliveryLimits:
     document_payload_bytes_max: int = 256 << 20
     """All different payloads of one document together."""
     bindings_max: int = 1_000_000
-    """Combinations of `for` variables that one payload may look at."""
+    """Combinations of `for` variables that one payload may look at; and for each of them, 128 items of the document."""
 
     def __post_init__(self) -> None:
         for name in ("payload_bytes_max", "document_payload_bytes_max", "bindings_max"):
