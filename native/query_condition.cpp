@@ -187,11 +187,18 @@ QueryParser::Operand QueryParser::read_operand() {
     char c = scan_.peek();
     if (c == '(') return read_parenthesis();
     if (is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)))) return read_number();
+    if (c == '$') {
+        Operand held;
+        if (read_held(held)) return held;
+    }
     if (c == '"' || c == '\'') {
         Value value;
         if (!scan_.literal(value.text))
             refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin},
                    std::string("end it with ") + c);
+        if (scan_.peek() == c)
+            refuse("TC101", "a quote cannot be doubled in this literal", {scan_.at - 1, 2},
+                   "write it between quotes of the other kind");
         check_literal(value.text);
         Slice source = since(begin);
         return {Is::literal, false, Relation::eq, append(query_.values_, value, source), source};
@@ -236,6 +243,9 @@ QueryParser::Operand QueryParser::read_parenthesis() {
     Nesting nesting(*this, begin);
     ++scan_.at;
     Operand inside = read_disjunction();
+    scan_.skip_space();
+    if (scan_.peek() == ',')
+        refuse_here("')'", bound_ ? "join paths with '|', and comparisons with 'or'" : "join comparisons with 'or'");
     close(')');
     uint32_t end = scan_.at;
     scan_.skip_space();
@@ -273,6 +283,7 @@ QueryParser::Operand QueryParser::read_call(Slice name) {
     std::string_view function = scan_.view(name);
     if (function == "contains") return read_contains(name, ExprKind::contains);
     if (function == "starts-with") return read_contains(name, ExprKind::starts_with);
+    if (function == "count" && bound_) return read_count(name);
     bool negation = function == "not", local_name = function == "local-name";
     if (!negation && !local_name && function != "position" && function != "last") refuse_function(name);
     Nesting nesting(*this, scan_.at);
@@ -305,7 +316,7 @@ QueryParser::Operand QueryParser::read_contains(Slice name, ExprKind kind) {
         refuse("TC106", "the first argument of " + shown(name) + "() is one path", path.source,
                "as in " + shown(name) + "(@a, \"x\")");
     scan_.skip_space();
-    if (scan_.peek() != ',') refuse_here("','");
+    if (scan_.peek() != ',') refuse_here("','", shown(name) + "(@a, \"x\")");
     ++scan_.at;
     Operand text = read_union();
     if (text.is != Is::literal)
@@ -321,7 +332,7 @@ QueryParser::Operand QueryParser::read_contains(Slice name, ExprKind kind) {
 
 void QueryParser::close(char bracket) {
     scan_.skip_space();
-    if (scan_.peek() != bracket) refuse_here(bracket == ']' ? "']'" : "')'");
+    if (scan_.peek() != bracket) refuse_here(bracket == ']' ? "']'" : "')'", std::string("close it with ") + bracket);
     ++scan_.at;
 }
 
@@ -338,6 +349,7 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
     const Operand& object = turn ? left : right;
     if (turn) relation = mirrored(relation);
     Slice source = since(left.source.begin);
+    if (subject.is == Is::count) return compare_count(subject, relation, object, source);
     Expr expr;
     expr.relation = relation;
     if (subject.is == Is::paths && constant(object)) {
@@ -363,7 +375,7 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
 QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
     if (operand.is == Is::condition) return operand;
     Expr expr;
-    if (operand.is == Is::paths) {
+    if (operand.is == Is::paths || operand.is == Is::count) {       // a number is true where it is not 0
         expr.first = operand.index;
         return make_condition(expr, false, operand.source);
     }

@@ -45,7 +45,8 @@ void QueryParser::begin(std::string_view text) {
     size_t bad = find_bad_character(text);
     if (bad != text.size()) {
         Slice where{static_cast<uint32_t>(bad), scan_.character_size(static_cast<uint32_t>(bad))};
-        refuse("TC110", "the query is not UTF-8, or holds a character that XML does not have", where);
+        refuse("TC110", "the query is not UTF-8, or holds a character that XML does not have", where,
+               "leave it out, or write the query in UTF-8");
     }
     for (size_t i = 0; i < bindings_.size(); ++i) {
         if (!bindings_[i].first.empty() || bindings_[i].second.empty()) continue;
@@ -239,7 +240,7 @@ void QueryParser::read_kind_test(Steps& steps, Axis axis, bool axis_written, Sli
     std::string_view kind = scan_.view(name);
     bool known = kind == "text" || kind == "node" || kind == "comment" || kind == "processing-instruction";
     if (!known) {
-        if (!axis_written) refuse_function(name);
+        if (!axis_written) refuse_function(name, true);
         refuse_here("a step");
     }
     bool connects = kind == "node" && (axis == Axis::self || axis == Axis::descendant_or_self);

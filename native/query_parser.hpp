@@ -24,7 +24,7 @@ protected:
         Slice gap_source;
     };
     // What an expression in brackets turned out to be; a Condition already is an Expr.
-    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test };
+    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count };
     struct Operand {
         Is is = Is::paths;
         bool positional = false;           // a condition that depends on position() or last()
@@ -67,6 +67,11 @@ protected:
     Operand read_inner_path();
     virtual Operand read_bound_path() { return read_inner_path(); }
     virtual void check_literal(Slice) {}
+    virtual bool read_held(Operand&) { return false; }      // a variable that holds a literal, a number or a count
+    virtual Operand read_count(Slice name) { refuse_function(name); }
+    virtual Operand compare_count(const Operand& counted, Relation, const Operand& number, Slice) {
+        refuse_comparison(counted, number);
+    }
     Operand make_condition(const Expr& expr, bool positional, Slice source);
     Operand compare(const Operand& left, Relation relation, const Operand& right);
     Operand as_condition(const Operand& operand);
@@ -83,7 +88,7 @@ protected:
     [[noreturn]] void refuse_here(const char* expected, std::string hint = {});
     [[noreturn]] void refuse_axis(Slice name);
     [[noreturn]] void refuse_parent(uint32_t at);
-    [[noreturn]] void refuse_function(Slice name);
+    [[noreturn]] void refuse_function(Slice name, bool step = false);
     [[noreturn]] void refuse_comment(uint32_t at);
     [[noreturn]] void refuse_kind_test(Slice name, Axis axis);
     [[noreturn]] void refuse_start();
@@ -122,6 +127,8 @@ protected:
     bool message_ = false;                   // the branch starts with $msg: `/` in its predicates starts at the step
     bool in_branch_ = false;                 // not inside a predicate
     bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
+    bool clauses_ = false;                   // in a transformation with variables
+    const char* usual_hint_ = "a query is an absolute path such as /a/b or //b";
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;
 };

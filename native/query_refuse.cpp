@@ -46,6 +46,23 @@ constexpr Advice function_advice[] = {
     {"lang", "test the attribute: [@xml:lang = \"en\"]"},
 };
 
+// In where and if (…), where no brackets stand round it and paths start at variables.
+constexpr Advice clause_advice[] = {
+    {"boolean", "write the path itself: where $n/a"},
+    {"exists", "write the path itself: where $n/a"},
+    {"empty", "write not($n/a)"},
+    {"string", "write the path itself: $n/a = \"…\""},
+    {"data", "write the path itself: $n/a = \"…\""},
+    {"number", "compare with a number: $n/a = 1"},
+    {"name", "write $n/self::a"},
+    {"local-name", "write $n/self::a, or $n/self::*[local-name()='a']"},
+    {"string-length", "$n/a != \"\" tests for text"},
+    {"lower-case", "compare with each spelling: $n/a = \"x\" or $n/a = \"X\""},
+    {"upper-case", "compare with each spelling: $n/a = \"x\" or $n/a = \"X\""},
+    {"id", "test the attribute: $n/a[@id = \"…\"]"},
+    {"lang", "test the attribute: $n/@xml:lang = \"en\""},
+};
+
 template <size_t n>
 std::string find_advice(const Advice (&table)[n], std::string_view name) {
     for (const Advice& advice : table)
@@ -88,18 +105,19 @@ void QueryParser::refuse_depth(Slice where) {
 void QueryParser::refuse_here(const char* expected, std::string hint) {
     scan_.skip_space();
     std::string wanted = std::string("expected ") + expected;
+    if (hint.empty()) hint = usual_hint_;
     if (scan_.ended()) refuse("TC101", wanted + ", but the query ends here", {scan_.at, 0}, std::move(hint));
     Slice found = scan_.peek_name();
     if (!found.size) found = {scan_.at, scan_.character_size(scan_.at)};
     std::string_view word = scan_.view(found);
     char next = scan_.peek(1);
-    if (word == "$") {
+    if (word == "$" && !bound_) {
         ++scan_.at;
         found = {found.begin, 1 + scan_.name().size};
         refuse_variable(found);
     }
     if (word == "(" && next == ':') refuse_comment(found.begin);
-    if (word == "(")
+    if (word == "(" && !bound_)
         refuse("TC105", "parentheses cannot stand in place of a step", found, "write a/(b | c) as a/b | a/c");
     for (std::string_view quote : typographic_quotes)
         if (word == quote) hint = "write literals in plain quotes, \"…\" or '…'";
@@ -109,7 +127,7 @@ void QueryParser::refuse_here(const char* expected, std::string hint) {
     if (word == "eq") hint = "write '='";
     if (word == "ne") hint = "write '!='";
     if (word == "lt" || word == "le" || word == "gt" || word == "ge") hint = "write '<', '<=', '>' or '>='";
-    if (word == "/") hint = "one '/' for children, '//' for descendants";
+    if (word == "/" && !bound_) hint = "one '/' for children, '//' for descendants";
     refuse("TC101", wanted + ", found '" + shown(found) + "'", found, std::move(hint));
 }
 
@@ -128,7 +146,7 @@ void QueryParser::refuse_parent(uint32_t at) {
            find_advice(axis_advice, "parent"));
 }
 
-void QueryParser::refuse_function(Slice name) {
+void QueryParser::refuse_function(Slice name, bool step) {
     scan_.at = name.end();
     scan_.skip_space();
     if (scan_.peek(1) == ':') refuse_comment(scan_.at);
@@ -139,11 +157,16 @@ void QueryParser::refuse_function(Slice name) {
             refuse("TC103", shown(name) + "() cannot stand in place of a step", where,
                    "write it as a predicate, in brackets");
     std::string hint = find_advice(function_advice, function);
+    if (clauses_ && function == "count") hint = "count($n/a) stands in where and if (…), outside brackets";
+    if (std::string clause = find_advice(clause_advice, function); bound_ && !clause.empty()) hint = clause;
+    if (step && clauses_ && (function == "string" || function == "name" || function == "data"))
+        hint = "the function stands round the path: " + std::string(function == "name" ? "name" : "string") + "($n/a)";
     if (hint.empty()) hint = "the functions are not(), contains(), starts-with(), position(), last() and local-name()";
     refuse("TC103", "the function " + shown(name) + "() is not part of the language", where, hint);
 }
 
 void QueryParser::refuse_comment(uint32_t at) {
+    if (scan_.comments) refuse("TC101", "the comment is not closed", {at, 2}, "end it with :)");
     refuse("TC105", "comments are not part of the language", {at, 2}, "leave it out");
 }
 
@@ -218,8 +241,9 @@ void QueryParser::refuse_rest() {
                text == "or" ? "write '|'" : "write it as a predicate: /*[a and b]");
     check_arithmetic();
     if (c == ']' || c == ')')
-        refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1});
-    refuse_here("'/', '[', '|' or the end of the query");
+        refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1}, "leave it out");
+    refuse_here("'/', '[', '|' or the end of the query",
+                c == ',' ? "write '|', or put what is to be built into parentheses: ($msg/a, $msg/b)" : "");
 }
 
 void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
@@ -235,6 +259,8 @@ void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
         refuse("TC106", "a condition is compared", where, "write the condition itself, or not(…)");
     if (has(Is::local_name))
         refuse("TC106", "local-name() is compared with = or != to a literal only", where, "write *[local-name()='x']");
+    if (has(Is::count))
+        refuse("TC106", "count() is compared with a number only", where, "write a number, as in count($n/a) > 1");
     if (has(Is::literal))
         refuse("TC106", "a position is compared with a literal", where, "write the number without quotes");
     refuse("TC106", "a position is compared with a number or with last() only", where,
@@ -248,10 +274,15 @@ void QueryParser::refuse_constant(const Operand& operand) {
     if (operand.is == Is::position) hint = "write position() = 1, or any other number";
     if (operand.is == Is::local_name) hint = "write local-name()='x'";
     if (operand.is == Is::literal) hint = "compare it with a path: [. = " + shown(operand.source) + "]";
+    if (bound_ && (operand.is == Is::literal || operand.is == Is::number))
+        hint = "compare it with a path: $n/a = " + shown(operand.source);
     refuse("TC106", shown(operand.source) + " is no condition", operand.source, hint);
 }
 
 void QueryParser::refuse_variable(Slice where) {
+    if (clauses_)
+        refuse("TC105", "in brackets paths start at the step, or at $msg", where,
+               "put a condition on another variable into 'where'");
     refuse("TC105", "variables are not part of the language, '$msg' at the front of a path excepted", where,
            "$msg/a means /a");
 }

@@ -81,6 +81,24 @@ bool Scanner::literal(Slice& inside) {
     return true;
 }
 
+bool Scanner::skip_comment() {
+    size_t size = comment_size({text_ + at, size_ - at});
+    at += static_cast<uint32_t>(size);
+    return size != 0;
+}
+
+size_t comment_size(std::string_view text) {
+    if (!text.starts_with("(:")) return 0;
+    size_t open = 0;
+    for (size_t at = 0; at + 1 < text.size();) {
+        bool opens = text[at] == '(' && text[at + 1] == ':', closes = text[at] == ':' && text[at + 1] == ')';
+        at += opens || closes ? 2 : 1;
+        if (opens) ++open;
+        if (closes && --open == 0) return at;
+    }
+    return 0;
+}
+
 uint32_t Scanner::character_size(uint32_t position) const {
     if (position >= size_) return 0;
     uint32_t size = decode_utf8(text_ + position, text_ + size_).length;

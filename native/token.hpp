@@ -30,8 +30,12 @@ public:
     std::string_view view(Slice s) const { return {text_ + s.begin, s.size}; }
     std::string_view view(uint32_t begin, uint32_t end) const { return {text_ + begin, end - begin}; }
 
+    bool comments = false;                                        // `(: … :)` is white space, as XQuery has it
+
     void skip_space() {
-        while (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\t' || text_[at] == '\r') ++at;
+        do
+            while (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\t' || text_[at] == '\r') ++at;
+        while (text_[at] == '(' && comments && skip_comment());
     }
     // The NCName that starts here; its size is 0 where none does, and nothing is consumed then.
     Slice name();
@@ -45,9 +49,14 @@ public:
     uint32_t character_size(uint32_t position) const;
 
 private:
+    bool skip_comment();
+
     const char* text_ = "";
     uint32_t size_ = 0;
 };
+
+// Bytes of the comment `(: … :)` at the front of a text, those inside it among them; 0 where there is none, or it is not closed.
+size_t comment_size(std::string_view text);
 
 // Whether a whole text is an NCName of XML 1.0, fifth edition.
 bool is_ncname(std::string_view text);

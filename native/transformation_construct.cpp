@@ -6,6 +6,7 @@
 #include "transformation_parser.hpp"
 
 #include <charconv>
+#include <utility>
 
 namespace treecast {
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::string_view xml_namespace = "http://www.w3.org/XML/1998/namespace";
 constexpr std::string_view xmlns_namespace = "http://www.w3.org/2000/xmlns/";
+constexpr uint32_t name_bytes_max = 1024;         // documents have no longer ones by default
 constexpr const char* closed_prefix = "\x01";     // no name has it: the binding of a constructor that has ended
 
 }  // namespace
@@ -34,7 +36,7 @@ uint32_t TransformationParser::read_element() {
     read_attributes(element, name);
     if (scan_.peek() == '/') {
         ++scan_.at;
-        if (scan_.peek() != '>') refuse_here("'>'");
+        if (scan_.peek() != '>') refuse("TC114", "the tag does not end", {scan_.at - 1, 1}, "write '/>', without a space");
         ++scan_.at;
     } else {
         ++scan_.at;
@@ -55,6 +57,8 @@ Slice TransformationParser::read_qname(const char* what) {
         ++scan_.at;
         if (!scan_.name().size) refuse_here("a name after the prefix");
     }
+    if (scan_.at - begin > name_bytes_max)
+        refuse_limit("TC327", "bytes in a name", "name_bytes_max", name_bytes_max, since(begin));
     return since(begin);
 }
 
@@ -82,15 +86,16 @@ void TransformationParser::read_attributes(Shape& element, Slice name) {
     std::vector<uint32_t> attributes;
     std::vector<Slice> names;
     bool enclosed = false;
+    scan_.comments = false;                                        // in tags there are none
     while (true) {
         uint32_t before = scan_.at;
         scan_.skip_space();
         char c = scan_.peek();
         if (c == '>' || c == '/') break;
-        if (before == scan_.at) refuse_here("white space, '>' or '/>'");
+        if (before == scan_.at) refuse_here("white space, '>' or '/>'", "<a b=\"c\">…</a>");
         Slice attribute = read_qname("an attribute, '>' or '/>'");
         scan_.skip_space();
-        if (scan_.peek() != '=') refuse_here("'='");
+        if (scan_.peek() != '=') refuse_here("'='", "write name=\"…\"");
         ++scan_.at;
         scan_.skip_space();
         char quote = scan_.peek();
@@ -113,6 +118,7 @@ void TransformationParser::read_attributes(Shape& element, Slice name) {
         attributes.push_back(add_shape(shape, since(attribute.begin)));
         names.push_back(attribute);
     }
+    scan_.comments = true;
     element.name = resolve(name, false);
     uint32_t last = no_entry;
     for (size_t i = 0; i < attributes.size(); ++i) {
@@ -139,8 +145,8 @@ void TransformationParser::read_declaration(Slice name, Slice value, Shape& elem
             read_reference();
             continue;
         }
-        out_.texts_.push_back(is_space(c) ? ' ' : c);
-        ++scan_.at;
+        read_character();
+        if (is_space(c)) out_.texts_.back() = ' ';
     }
     scan_.at = after;
     Declared declared;
@@ -201,8 +207,8 @@ uint32_t TransformationParser::read_attribute_parts(char quote, bool& enclosed) 
             refuse("TC114", "nothing is open that '}' could close", {scan_.at, 1}, "write }} for the character");
         } else {
             if (c == quote || c == '{' || c == '}') ++scan_.at;     // doubled: one of them
-            out_.texts_.push_back(is_space(c) ? ' ' : c);
-            ++scan_.at;
+            read_character();
+            if (is_space(c)) out_.texts_.back() = ' ';
         }
     }
     end_part();
@@ -235,10 +241,8 @@ void TransformationParser::read_content(Shape& element, Slice name) {
             refuse("TC114", "nothing is open that '}' could close", {scan_.at, 1}, "write }} for the character");
         } else {
             if (c == '{' || c == '}') ++scan_.at;
-            if (c == '\r' && scan_.peek(1) == '\n') ++scan_.at;     // line ends are one character
             space.blank = space.blank && is_space(c);
-            out_.texts_.push_back(c == '\r' ? '\n' : c);
-            ++scan_.at;
+            read_character();
         }
     }
     uint32_t begin = scan_.at;
@@ -246,8 +250,8 @@ void TransformationParser::read_content(Shape& element, Slice name) {
     Slice closing = read_qname("a name");
     if (scan_.view(closing) != scan_.view(name))
         refuse("TC114", "</" + shown(closing) + "> ends <" + shown(name) + ">", since(begin), "write </" + shown(name) + ">");
-    scan_.skip_space();
-    if (scan_.peek() != '>') refuse_here("'>'");
+    while (is_space(scan_.peek())) ++scan_.at;
+    if (scan_.peek() != '>') refuse_here("'>'", "write </" + shown(name) + ">");
     ++scan_.at;
 }
 
@@ -262,6 +266,7 @@ void TransformationParser::end_text(const Space& space, uint32_t& first, uint32_
 uint32_t TransformationParser::read_enclosed() {
     uint32_t begin = scan_.at++;
     Nesting nesting(*this, begin);
+    bool comments = std::exchange(scan_.comments, true);
     Shape shape;
     shape.kind = ShapeKind::enclosed;
     scan_.skip_space();
@@ -269,6 +274,7 @@ uint32_t TransformationParser::read_enclosed() {
     scan_.skip_space();
     if (scan_.peek() != '}') check_end("'}'");
     ++scan_.at;
+    scan_.comments = comments;
     return add_shape(shape, since(begin));
 }
 
@@ -277,11 +283,13 @@ uint32_t TransformationParser::read_computed_attribute(uint32_t begin) {
     if (scan_.peek() == '{')
         refuse("TC116", "the name of an attribute is written down, not computed", {scan_.at, 1}, "write attribute name {…}");
     Slice name = read_qname("a name");
+    if (scan_.view(name) == "xmlns")
+        refuse("TC114", "xmlns is no attribute", name, "declare namespaces in a direct constructor: <a xmlns=\"…\">");
     Shape shape;
     shape.kind = ShapeKind::attribute;
     shape.name = resolve(name, true);
     scan_.skip_space();
-    if (scan_.peek() != '{') refuse_here("'{'");
+    if (scan_.peek() != '{') refuse_here("'{'", "write attribute name {…}");
     shape.first = read_enclosed();
     check_values(shape.first);
     return add_shape(shape, since(begin));
@@ -317,7 +325,7 @@ uint32_t TransformationParser::read_instruction() {
     uint32_t begin = scan_.at;
     scan_.at += 2;
     Slice target = scan_.name();
-    if (!target.size) refuse_here("the target of a processing instruction");
+    if (!target.size) refuse_here("the target of a processing instruction", "write <?target text?>");
     std::string_view word = scan_.view(target);
     bool xml = word.size() == 3 && (word[0] | 32) == 'x' && (word[1] | 32) == 'm' && (word[2] | 32) == 'l';
     if (xml || (scan_.peek() != '?' && !is_space(scan_.peek())))
@@ -332,6 +340,14 @@ uint32_t TransformationParser::read_instruction() {
     shape.text = keep(rest.substr(2, end - 2));
     scan_.at = begin + static_cast<uint32_t>(end) + 2;
     return add_shape(shape, since(begin));
+}
+
+// The character that comes next, into texts_; line ends are one, as in XML.
+void TransformationParser::read_character() {
+    char c = scan_.peek();
+    if (c == '\r' && scan_.peek(1) == '\n') ++scan_.at;
+    out_.texts_.push_back(c == '\r' ? '\n' : c);
+    ++scan_.at;
 }
 
 // &lt; and its like, or a character by its number; into texts_.
@@ -370,8 +386,8 @@ void TransformationParser::read_cdata() {
     if (!rest.starts_with("<![CDATA[") || end == std::string_view::npos)
         refuse("TC114", "the CDATA section is not well formed", {begin, static_cast<uint32_t>(std::min<size_t>(rest.size(), 9))},
                "write <![CDATA[…]]>");
-    for (char c : rest.substr(9, end - 9)) out_.texts_.push_back(c);
-    scan_.at = begin + static_cast<uint32_t>(end) + 3;
+    for (scan_.at += 9; scan_.at < begin + end;) read_character();
+    scan_.at += 3;
 }
 
 }  // namespace treecast

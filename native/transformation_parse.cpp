@@ -6,68 +6,44 @@
 #include "query_print.hpp"
 #include "transformation_parser.hpp"
 
+#include <algorithm>
+
 namespace treecast {
 
 namespace {
-
-struct Word {
-    std::string_view name, hint;
-};
-
-// What XQuery has and the language has not.
-constexpr Word outside[] = {
-    {"some", "a path in a condition holds where some item does: where $n/a = 1"},
-    {"every", "write not() of the opposite: not($n/a != 1)"},
-    {"typeswitch", "write if (…) then … else …"},
-    {"switch", "write if (…) then … else …"},
-    {"try", "leave it out: nothing here raises errors"},
-    {"declare", "give prefixes as the subscription's namespaces"},
-    {"import", "there are no modules"},
-    {"element", "write a direct constructor: <name>{…}</name>"},
-    {"text", "write the text in a constructor, or concat(…)"},
-    {"comment", "write <!--…--> in a constructor"},
-    {"document", "deliver elements: <name>{…}</name>"},
-    {"ordered", "leave it out"},
-    {"unordered", "leave it out"},
-    {"group", "nest a for in the return"},
-    {"count", "count(path) is the function"},
-    {"data", "write string(path)"},
-    {"distinct-values", "deliver all of them"},
-    {"number", "write string(path)"},
-    {"sum", "deliver the items: there is no arithmetic"},
-    {"position", "positions stand in brackets: $n/a[1]"},
-    {"not", "conditions stand in where and if (…)"},
-    {"exists", "conditions stand in where and if (…)"},
-    {"contains", "conditions stand in where and if (…)"},
-    {"starts-with", "conditions stand in where and if (…)"},
-    {"true", "conditions stand in where and if (…)"},
-    {"false", "conditions stand in where and if (…)"},
-};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
 bool is_transformation(std::string_view text) {
-    size_t at = text.find_first_not_of(" \t\r\n");
-    if (at == std::string_view::npos) return false;
-    text.remove_prefix(at);
-    if (text[0] == '<') return true;
-    if (text[0] == '(' || text[0] == '{') {               // of something that begins so
-        size_t inside = text.find_first_not_of("({ \t\r\n");
-        if (inside == std::string_view::npos || text[inside] == ':') return false;
-        std::string_view rest = text.substr(inside);
-        for (std::string_view call : {"string", "count", "concat", "name", "attribute"})
-            if (rest.starts_with(call)) return true;
-        return rest[0] == '$' || rest[0] == '"' || rest[0] == '\'' || is_transformation(rest);
+    bool inside = false;                                  // of parentheses or braces: only here a path may be built
+    while (true) {
+        size_t at = text.find_first_not_of(" \t\r\n");
+        if (at == std::string_view::npos) return false;
+        text.remove_prefix(at);
+        size_t comment = comment_size(text);
+        if (!comment && text[0] != '(' && text[0] != '{') break;
+        inside = inside || !comment;
+        text.remove_prefix(comment ? comment : 1);
     }
-    size_t size = text.find_first_of(" \t\r\n$(\"'<");
-    if (size == std::string_view::npos) return false;
-    std::string_view word = text.substr(0, size);
+    if (text[0] == '<') return true;
+    if (inside && (text[0] == '$' || text[0] == '"' || text[0] == '\'')) return true;
+    size_t size = std::min(text.find_first_of(" \t\r\n$({\"'<"), text.size());
+    std::string_view word = text.substr(0, size), rest = text.substr(size);
+    if (rest.empty()) return false;
+    bool space = is_space(rest[0]), comment = comment_size(rest);
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
     if (word == "if") return true;
-    if (word == "for" || word == "let") return text[size] == '$' || is_space(text[size]);
-    bool step = word == "from" || word == "drop" || word == "keep" || word == "rename" || word == "unwrap";
-    return step && is_space(text[size]);
+    if (word == "for" || word == "let") return space || comment || rest.starts_with('$');
+    for (std::string_view step : {"from", "drop", "keep", "rename", "unwrap"})
+        if (word == step) return space || comment;
+    for (std::string_view call : {"string", "count", "concat", "name", "attribute"})
+        if (inside && word == call) return true;
+    // XQuery that is refused, but as such.
+    for (std::string_view other : {"declare", "import", "xquery", "element", "some", "every", "validate"})
+        if (word == other) return space && !rest.empty();
+    return false;
 }
 
 void parse_transformation(std::string_view text, const Bindings& bindings, Transformation& out) {
@@ -83,16 +59,18 @@ void TransformationParser::parse(std::string_view text) {
     out_.changes_.clear();
     out_.root_ = out_.from_ = no_entry;
     begin(text);
-    message_ = true;
+    message_ = scan_.comments = true;
     scan_.skip_space();
     std::string_view word = scan_.view(scan_.peek_name());
     out_.list_ = word == "from" || word == "drop" || word == "keep" || word == "rename" || word == "unwrap";
     if (out_.list_) {
         message_ = false;
+        usual_hint_ = "drop //a; keep //b; unwrap //c; rename //d to e";
         read_list();
         return;
     }
-    bound_ = true;
+    usual_hint_ = "for $n in $msg/a where $n/b = 1 return <c>{$n/d}</c>";
+    bound_ = clauses_ = true;
     declare({}, Holds::message, no_entry);
     out_.root_ = read_expression();
     // Braces round the whole say nothing; in canonical texts they tell a path that is built from one that is only matched.
@@ -173,7 +151,10 @@ uint32_t TransformationParser::read_word_expression(Slice name) {
         scan_.at = begin;
         return read_flwr();
     }
-    if (word == "if" && after == '(') return read_choice();
+    if ((word == "for" || word == "let") && scan_.peek_name().size)
+        refuse_here("a variable", word == "for" ? "for $n in $msg/a" : "let $t := $n/title");
+    if (word == "if" && after == '(') return read_choice(begin);
+    if (word == "if" && after == '$') refuse_here("'('", "if ($n/a = 1) then … else …");
     if (after == '(') {
         if (word == "string") return read_function(name, ShapeKind::string_of);
         if (word == "count") return read_function(name, ShapeKind::count);
@@ -222,7 +203,8 @@ uint32_t TransformationParser::read_items() {
                 refuse("TC113", "$" + shown(name) + " holds something built, and paths lead through documents only",
                        since(begin), "use the paths that it was built from");
             scan_.at = end;
-            return add_shape(copy, since(begin));
+            // A literal keeps its place: conditions read it there.
+            return add_shape(copy, copy.kind == ShapeKind::value ? copy.source : since(begin));
         }
         scan_.at = begin;
     }
@@ -233,6 +215,7 @@ uint32_t TransformationParser::read_items() {
     Relation relation;
     scan_.skip_space();
     uint32_t at = scan_.at;
+    if (scan_.peek() == '<' && scan_.peek(1) == '/') refuse_here("'}'", "close the braces before the end tag");
     if (read_relation(relation))
         refuse("TC116", "a comparison is a condition, and conditions are not delivered", since(at),
                "write if ($n/a = 1) then … else …, or put it into 'where'");
@@ -272,8 +255,7 @@ uint32_t TransformationParser::read_literal() {
                 continue;
             }
             if (scan_.peek() == c) ++scan_.at;            // doubled: one of them
-            out_.texts_.push_back(scan_.peek());
-            ++scan_.at;
+            read_character();
         }
         ++scan_.at;
         shape.text = keep_since(kept);
@@ -302,6 +284,8 @@ uint32_t TransformationParser::read_function(Slice name, ShapeKind kind) {
     uint32_t first = no_entry, last = no_entry, arguments = 0;
     if (of_paths) {
         shape.paths = read_paths("a path");
+        scan_.skip_space();
+        if (scan_.peek() == ',') refuse_here("')'", "join paths with '|': count($n/a | $n/b)");
     } else {
         while (true) {
             uint32_t argument = read_single();
@@ -338,17 +322,15 @@ void TransformationParser::check_value(uint32_t index, const char* what) {
     }
 }
 
-uint32_t TransformationParser::read_choice() {
-    uint32_t begin = scan_.at;
-    Nesting nesting(*this, begin);
+uint32_t TransformationParser::read_choice(uint32_t begin) {
     ++scan_.at;
     Shape shape;
     shape.kind = ShapeKind::choice;
     shape.condition = read_condition();
     close(')');
-    expect_word("then");
+    expect_word("then", "if ($n/a = 1) then … else …");
     shape.first = read_single();
-    expect_word("else");
+    expect_word("else", "write else () for nothing");
     shape.other = read_single();
     return add_shape(shape, since(begin));
 }
@@ -374,18 +356,16 @@ uint32_t TransformationParser::read_flwr() {
         scan_.skip_space();
         if (read_word("for")) read_for(clauses);
         else if (read_word("let")) read_let();
+        else if (read_word("where")) read_where(clauses);
         else break;
     }
-    if (read_word("where")) read_where(clauses);
     bool stable = read_word("stable");
-    if (stable) expect_word("order");
+    if (stable) expect_word("order", "stable order by $n/a");
     if (stable || read_word("order")) read_order(clauses);
     scan_.skip_space();
     Slice word = scan_.peek_name();
     if (scan_.view(word) != "return") {
-        for (const Word& known : outside)
-            if (known.name == scan_.view(word))
-                refuse("TC116", "'" + shown(word) + "' is not part of the language", word, std::string(known.hint));
+        refuse_if_outside(word);
         refuse_here("'return'", "for $n in $msg/a where $n/b = 1 return $n");
     }
     scan_.at = word.end();
@@ -416,7 +396,7 @@ void TransformationParser::read_for(std::vector<Clause>& clauses) {
         if (scan_.view(word) == "at" || scan_.view(word) == "as")
             refuse("TC116", "'" + shown(word) + "' is not part of the language", word,
                    scan_.view(word) == "at" ? "positions stand in brackets: $n/a[1]" : "nothing has a type here: leave it out");
-        expect_word("in");
+        expect_word("in", "for $n in $msg/a, or let $t := $n/a");
         Clause clause;
         clause.paths = read_paths("a path");
         clause.source = since(begin);
@@ -458,7 +438,7 @@ void TransformationParser::read_let() {
         scan_.skip_space();
         if (scan_.peek() != ':' || scan_.peek(1) != '=') refuse_here("':='", "let $t := $n/title");
         scan_.at += 2;
-        uint32_t made = read_single();
+        uint32_t made = unparenthesised(read_single());
         const Shape& shape = out_.shapes_[made];
         if (shape.kind == ShapeKind::items) {
             const PathEntry& path = query_.path(shape.paths);
@@ -485,31 +465,60 @@ void TransformationParser::read_where(std::vector<Clause>& clauses) {
     clauses.push_back(clause);
 }
 
+// A path, count(…) or string(…), or a variable that holds one of them.
+void TransformationParser::read_key(Clause& clause) {
+    if (scan_.peek() == '$') {
+        uint32_t begin = scan_.at;
+        const Variable& variable = find_variable(read_variable_name());
+        const Shape* held = variable.holds == Holds::shape ? &out_.shapes_[variable.index] : nullptr;
+        if (held && held->kind == ShapeKind::string_of && out_.shapes_[held->first].kind == ShapeKind::items) {
+            clause.strings = true;
+            clause.paths = copy_paths(out_.shapes_[held->first].paths);
+        } else if (held && held->kind == ShapeKind::count) {
+            clause.counts = true;
+            clause.paths = copy_paths(held->paths);
+        }
+        if (clause.paths != no_entry) return;
+        scan_.at = begin;
+    }
+    Slice name = scan_.peek_name();
+    std::string_view function = scan_.view(name);
+    bool call = function == "count" || function == "string";
+    if (call) {
+        clause.counts = function == "count";
+        clause.strings = !clause.counts;
+        scan_.at = name.end();
+        scan_.skip_space();
+        if (scan_.peek() != '(') refuse_here("'('", "order by count($n/a)");
+        ++scan_.at;
+    }
+    clause.paths = read_paths("a path to order by");
+    if (call) close(')');
+}
+
+// What stands alone in parentheses is the same without them.
+uint32_t TransformationParser::unparenthesised(uint32_t shape) const {
+    while (true) {
+        const Shape& found = out_.shapes_[shape];
+        bool empty = found.kind != ShapeKind::sequence || found.first == no_entry;
+        if (empty || out_.shapes_[found.first].next != no_entry) return shape;
+        shape = found.first;
+    }
+}
+
 void TransformationParser::read_order(std::vector<Clause>& clauses) {
-    expect_word("by");
+    expect_word("by", "order by $n/a, $n/b descending");
     do {
         scan_.skip_space();
         uint32_t begin = scan_.at;
         Clause clause;
         clause.kind = ClauseKind::order;
-        Slice name = scan_.peek_name();
-        std::string_view function = scan_.view(name);
-        bool call = function == "count" || function == "string";
-        if (call) {
-            clause.counts = function == "count";
-            clause.strings = !clause.counts;
-            scan_.at = name.end();
-            scan_.skip_space();
-            if (scan_.peek() != '(') refuse_here("'('");
-            ++scan_.at;
-        }
-        clause.paths = read_paths("a path to order by");
-        if (call) close(')');
+        read_key(clause);
         if (read_word("descending")) clause.descending = true;
         else read_word("ascending");
         if (read_word("empty")) {
             if (read_word("greatest")) clause.empty_greatest = true;
-            else expect_word("least");
+            else expect_word("least", "empty least, or empty greatest");
         }
         if (read_word("collation")) refuse("TC116", "there are no collations", since(begin), "strings are ordered by code point");
         clause.source = since(begin);
@@ -518,49 +527,6 @@ void TransformationParser::read_order(std::vector<Clause>& clauses) {
         if (scan_.peek() != ',') return;
         ++scan_.at;
     } while (true);
-}
-
-// -- words
-
-void TransformationParser::expect_word(const char* word) {
-    if (read_word(word)) return;
-    std::string quoted = "'";
-    (quoted += word) += '\'';
-    refuse_here(quoted.c_str());
-}
-
-void TransformationParser::check_end(const char* expected) {
-    char c = scan_.peek();
-    if (c == '=' || c == '!' || c == '>')
-        refuse("TC116", "a comparison is a condition, and conditions are not delivered", {scan_.at, 1},
-               "write if ($n/a = 1) then … else …, or put it into 'where'");
-    check_arithmetic();
-    refuse_here(expected);
-}
-
-void TransformationParser::refuse_unbound_path() {
-    uint32_t begin = scan_.at, end = begin;
-    constexpr std::string_view stops = " \t\r\n,)}]=<>!";
-    while (end < scan_.size() && stops.find(scan_.view(end, end + 1)) == std::string_view::npos) ++end;
-    std::string own(shown({begin, end - begin}));
-    std::string name = scope_variables_.size() > 1 ? shown(scope_variables_.back().name) : "msg";
-    refuse("TC104", "the path is relative, and there is nothing that it could start from", {begin, end - begin},
-           "write $" + name + "/" + own);
-}
-
-void TransformationParser::refuse_word(Slice name) {
-    std::string_view word = scan_.view(name);
-    scan_.at = name.end();
-    scan_.skip_space();
-    bool call = scan_.peek() == '(';
-    for (const Word& known : outside)
-        if (known.name == word && (call || word != "text"))
-            refuse("TC116", "'" + shown(name) + "' is not part of the language", name, std::string(known.hint));
-    if (call && word != "text" && word != "node")
-        refuse("TC116", "the function " + shown(name) + "() is not part of the language", name,
-               "the functions here are string(), count(), concat() and name()");
-    scan_.at = name.begin;
-    refuse_unbound_path();
 }
 
 }  // namespace treecast

@@ -1,5 +1,6 @@
 // The parser behind parse_transformation. It adds to QueryParser what XQuery adds to paths: transformation_parse.cpp reads clauses
-// and expressions, transformation_paths.cpp what starts at variables, transformation_construct.cpp constructors, transformation_steps.cpp lists of steps.
+// and expressions, transformation_paths.cpp what starts at variables, transformation_condition.cpp values in conditions,
+// transformation_construct.cpp constructors, transformation_steps.cpp lists of steps; transformation_refuse.cpp words refusals.
 #pragma once
 
 #include "query_parser.hpp"
@@ -41,16 +42,23 @@ private:
     void read_let();
     void read_where(std::vector<Clause>& clauses);
     void read_order(std::vector<Clause>& clauses);
-    uint32_t read_choice();
+    void read_key(Clause& clause);
+    uint32_t unparenthesised(uint32_t shape) const;
+    uint32_t read_choice(uint32_t begin);
     uint32_t read_function(Slice name, ShapeKind kind);
     uint32_t read_computed_attribute(uint32_t begin);
     uint32_t read_paths(const char* what);              // a union of bound paths, the first PathEntry
     uint32_t read_items();
     uint32_t read_literal();
     uint32_t read_condition();
-    void check_end(const char* expected);
-    void expect_word(const char* word);
     void check_value(uint32_t shape, const char* what);
+
+    // transformation_condition.cpp
+    bool read_held(Operand& held) override;
+    Operand read_count(Slice name) override;
+    Operand compare_count(const Operand& counted, Relation relation, const Operand& number, Slice source) override;
+    bool count_by_position(uint32_t path) const;
+    uint32_t positioned(uint32_t path, ExprKind kind, Relation relation, uint32_t value, Slice source);
 
     // transformation_paths.cpp
     Operand read_bound_path() override;
@@ -82,6 +90,7 @@ private:
     uint32_t read_comment();
     uint32_t read_instruction();
     void read_reference();
+    void read_character();
     void read_cdata();
     Slice read_qname(const char* what);
     Name resolve(Slice qname, bool attribute);
@@ -95,7 +104,13 @@ private:
     uint32_t add_shape(const Shape& shape, Slice source);
     Slice keep(std::string_view text);                   // in texts_
     Slice keep_since(uint32_t begin) const { return {begin, static_cast<uint32_t>(out_.texts_.size()) - begin}; }
+
+    // transformation_refuse.cpp
+    void check_end(const char* expected);
+    void expect_word(const char* word, const char* hint);
+    void refuse_if_outside(Slice word);
     [[noreturn]] void refuse_unbound_path();
+    [[noreturn]] void refuse_relative(uint32_t begin);
     [[noreturn]] void refuse_word(Slice name);
 
     Transformation& out_;

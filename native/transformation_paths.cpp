@@ -6,7 +6,14 @@ namespace treecast {
 Slice TransformationParser::read_variable_name() {
     ++scan_.at;
     Slice name = scan_.name();
-    if (!name.size) refuse_here("a name after '$'");
+    if (!name.size) refuse("TC101", "a variable has a name", {scan_.at - 1, 1}, "write $n, without a space");
+    if (scan_.peek() == ':' && scan_.peek(1) != '=') {
+        Scanner prefixed = scan_;
+        ++prefixed.at;
+        if (prefixed.name().size)
+            refuse("TC113", "variables have no prefixes", {name.begin - 1, prefixed.at + 1 - name.begin},
+                   "use a name without a colon");
+    }
     return name;
 }
 

@@ -55,7 +55,14 @@ void TransformationParser::read_change() {
         });
         if (!read_word("to")) refuse_here("'to' and a name", "rename //d to e");
         scan_.skip_space();
-        change.name = resolve(read_qname("a name"), false);
+        Slice name = read_qname("a name");
+        change.name = resolve(name, false);
+        query_.each_path(change.paths, [&](uint32_t, const PathEntry& path) {
+            query_.each_step(path.first, [&](uint32_t, const Step& step) {
+                if (step.kind == StepKind::attribute && scan_.view(name) == "xmlns")
+                    refuse("TC117", "no attribute can be called xmlns: it would declare a namespace", name, "use another name");
+            });
+        });
     }
     change.source = since(begin);
     out_.changes_.push_back(change);
