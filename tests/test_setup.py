@@ -373,14 +373,19 @@ def test_failed_install_leaves_no_stamp_and_shows_the_log(machine: Machine) -> N
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
 
 
-def test_native_change_rebuilds_without_new_packages(machine: Machine) -> None:
+@pytest.mark.parametrize("change", ["native", "a new package", "nothing"])
+def test_what_is_rebuilt_without_new_requirements(machine: Machine, change: str) -> None:
     fake_python_that_makes_venvs(machine)
     machine.setup(TREECAST_PYTHON="python3")
     pip_log(machine)
-    (machine.checkout / "native" / "cpu.cpp").write_text("// something\n")
+    if change == "native":
+        (machine.checkout / "native" / "cpu.cpp").write_text("// something\n")
+    elif change == "a new package":
+        (machine.checkout / "src" / "treecast" / "room").mkdir()
+    else:  # what running the tests leaves behind
+        (machine.checkout / "src" / "treecast" / "__pycache__").mkdir()
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
-    (only,) = pip_log(machine)
-    assert "--editable" in only
+    assert ["--editable" in line for line in pip_log(machine)] == [True] * (change != "nothing")
 
 
 def test_new_requirements_are_installed(machine: Machine) -> None:

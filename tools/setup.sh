@@ -11,7 +11,8 @@
 # Order of events: (1) a stamp that fits the sources means there is nothing to do; (2) everything is checked in one pass,
 # and nothing is created meanwhile; (3) what is missing is installed by apt-get, as root and unless TREECAST_NO_APT=1, or
 # else named in exactly one line, with exit status 2; (4) the venv is made and its stamp written last, so that a venv without
-# a stamp is a half-made one, removed and made again. A change of pyproject.toml, CMakeLists.txt or native/ reinstalls.
+# a stamp is a half-made one, removed and made again. A change of pyproject.toml, CMakeLists.txt or native/ reinstalls, and
+# so does a new package.
 #
 # Settings: TREECAST_PYTHON (the Python to use instead of the first that fits), TREECAST_NO_APT=1, CXX, JAVA_HOME.
 set -u
@@ -28,13 +29,17 @@ CHECKS="writable disk python compiler"    # one check_… function each
 
 say() { printf 'treecast set-up: %s\n' "$*"; }
 
-# ---- what the venv was made from: checkout, dependencies, native sources; one line each in the stamp ----
+# ---- what the venv was made from: checkout, dependencies, packages and native sources; one line each in the stamp ----
 
 digest() { sha256sum | cut -c1-64; }
 fingerprint() {
     pwd -P
     digest <pyproject.toml
-    { cat CMakeLists.txt; find native -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum; } | digest
+    {
+        cat CMakeLists.txt
+        find src -type d ! -name __pycache__ | LC_ALL=C sort    # an editable install knows the packages it was made with
+        find native -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    } | digest
 }
 stamp_line() { sed -n "${1}p" "$STAMP" 2>/dev/null; }
 current() { [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c '' 2>/dev/null; }
