@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from treecast import Index, Subscription
+from treecast import Index, QueryError, Subscription
 from treecast.placement import (
     ByFilters,
     Choice,
@@ -111,9 +111,47 @@ def test_partitions_are_kept_good() -> None:
     assert not pep.worn and pep.uncovered < 0.2
     assert moves == {id: (old, pep.holders(id)[0]) for id, old in before.items() if pep.holders(id)[0] != old}
     assert moves
-    with pytest.raises(Exception, match="TC1"):
-        pep.renew([("x", "no query")])
+    for wrong in ([("x", "no query")], [("x", "/a"), ("x", "/b")]):
+        with pytest.raises(QueryError, match="TC1"):
+            pep.renew(wrong)
     assert len(pep) == len(now)
+
+
+def test_a_value_that_most_ask_for_wears_nothing() -> None:
+    pep = Pep(9)
+    queries = [(f"q{n}", f'/news[@topic = "{n % 50 if n % 2 else 0}"]') for n in range(1000)]
+    placed(pep, queries)
+    assert pep.skew > 3 and not pep.worn  # nothing divides the queries of one value, so renewing is of no use
+    for id, _ in queries[1::2]:
+        pep.remove(id)
+    assert pep.worn
+    pep.renew(queries[::2])
+    assert not pep.worn
+
+
+@pytest.mark.parametrize("first", [[("all", "//x")], [("one", '/news[@lang = "en"]')]])
+def test_patterns_chosen_for_a_few_do_not_hold_for_many(first: list[tuple[str, str]]) -> None:
+    pep = Pep(9)
+    pep.add_many(first)
+    later = [(f"q{n}", f'/news[@topic = "t{n}"]') for n in range(200)]
+    pep.add_many(later)
+    assert pep.uncovered > 0.9 and pep.worn
+    pep.renew([*first, *later])
+    assert pep.uncovered < 0.1 and not pep.worn
+    for id, _ in [*first, *later]:
+        pep.remove(id)
+    pep.add_many([("new", '/order[@part = "7"]')])  # nobody is there who would have to move
+    assert [pattern.path for pattern in pep.patterns] == ["/order/@part"]
+
+
+def test_values_that_come_and_go_leave_nothing_behind() -> None:
+    pep = Pep(5)
+    pep.add_many([("first", '/news[@topic = "t"]')])
+    for number in range(100):
+        assert pep.add("next", f'/news[@topic = "t{number}"]') == pep.remove("next")
+    router = pep.router()
+    assert isinstance(router, ByFilters) and list(router.filters.values()) == ['/news[@topic = "t"]']
+    assert len(pep._tree._chain_list) == 2
 
 
 def library(random: Random) -> tuple[list[tuple[str, str]], list[bytes]]:

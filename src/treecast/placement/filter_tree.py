@@ -42,6 +42,8 @@ class FilterTree:
         self._branches: list[_Branch] = []
         self._chains: dict[Chain, int] = {}
         self._chain_list: list[Chain] = []
+        self._free: list[int] = []  # numbers of chains that nobody uses
+        self._shard_sizes: Counter[int] = Counter()
         self._index = Index(limits=limits, entities=entities)
         self._numbers: dict[str, int] = {}  # of the filters in use
         self._used: Counter[str] = Counter()  # by how many branches
@@ -73,9 +75,9 @@ class FilterTree:
         for chain in chains:
             number = self._chains.get(chain)
             if number is None:
-                number = self._chains[chain] = len(self._chain_list)
-                self._chain_list.append(chain)
+                number = self._chains[chain] = self._number(chain)
             groups.append(number)
+        self._shard_sizes.update(chain.shard for chain in chains)
         fresh = [number for number in dict.fromkeys(groups) if not self.members.sizes[number]]
         self.members.enter(ids, groups)
         new: list[str] = []
@@ -97,8 +99,11 @@ class FilterTree:
         """Take a subscription out, and the filters that it alone needed; the answer is the number of its chain."""
         number = self.members.remove(id)
         chain = self._chain_list[number]
+        self._shard_sizes[chain.shard] -= 1
         if not self.members.sizes[number]:
             self._router = None
+            del self._chains[chain]
+            self._free.append(number)
             for branch, text in chain.uses:
                 uses = self._branches[branch].uses
                 uses[text] -= 1
@@ -110,16 +115,23 @@ class FilterTree:
                         self._index.remove(str(self._numbers.pop(text)))
         return number
 
+    def _number(self, chain: Chain) -> int:
+        """A number for a new chain: that of one that nobody uses, if there is one."""
+        if self._free:
+            number = self._free.pop()
+            self._chain_list[number] = chain
+        else:
+            number = len(self._chain_list)
+            self._chain_list.append(chain)
+        return number
+
     def chain(self, number: int) -> Chain:
-        """A chain by its number, which is the group of its members."""
+        """A chain by its number, which is the group of its members. One that all have left stays until others enter."""
         return self._chain_list[number]
 
     def shard_sizes(self) -> Counter[int]:
         """How many subscriptions each shard holds."""
-        sizes: Counter[int] = Counter()
-        for number, count in self.members.sizes.items():
-            sizes[self._chain_list[number].shard] += count
-        return sizes
+        return self._shard_sizes
 
     def router(self) -> ByFilters:
         """The tree as it is now. It routes with the live index: ask again after changes."""

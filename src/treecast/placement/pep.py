@@ -13,8 +13,9 @@ A document goes to the partitions of the values that occur in it *and* are asked
 pattern and value in use, the query `path[target = value]`, which covers all queries that went by it. So a value that
 repeats, or is written in another way ("1", "1.0"), is no problem.
 
-As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions uneven or the
-patterns cover too little (`worn`), `renew` chooses anew and tells what has to move.
+As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions more uneven
+than they were or the patterns cover less (`worn`), `renew` chooses anew and tells what has to move. Where more queries
+have come than the patterns were chosen for, what was reached then no longer excuses anything.
 
 Source: ONYX, section 4.4. We differ: partitions are matched by values asked for, not by whole buckets, so fewer match;
 patterns come from the queries themselves, not from accepting states.
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 PATTERNS_MAX = 10
 _WEIGHED_MAX = 200  # patterns whose repetition is looked at
 _SKEW_MAX = 2.0
+_SKEW_GROWTH_MAX = 1.5  # where a value that many ask for leaves partitions uneven from the beginning
 _UNCOVERED_MAX = 0.1  # how much the share of "don't care" may grow
+_ADDED_MAX = 2  # times as many as the patterns were chosen for: then these say nothing of today's queries
 
 Value: TypeAlias = tuple[int, float, str]
 
@@ -61,6 +64,14 @@ class Pattern(NamedTuple):
     """Queries that have it."""
     repetition: float
     """How often it occurs in the documents that have it, on average; 1: at most once."""
+
+
+class _Reached(NamedTuple):
+    """What the choice of patterns gave."""
+
+    queries: int
+    uncovered: float
+    skew: float
 
 
 @dataclass
@@ -115,12 +126,13 @@ class Pep(HeldByGroup):
         self._rest = self._tree.branch(-1, shard=self.shards - 1)
         self._cuts: dict[str, _Cut] = {}
         self.patterns: tuple[Pattern, ...] = ()
-        self._uncovered_then: float | None = None
+        self._reached: _Reached | None = None
+        self._added = 0  # since then
 
     # -- the interface
 
     def _enter(self, found: Survey) -> None:
-        if not self._cuts and not len(self):
+        if not len(self):
             self.choose(Counter(frozenset(pair.pattern for pair in found.pairs(row)) for row in range(len(found))))
             pairs = [self._pair(found, row) for row in range(len(found))]
             self.cut(Counter(pair for pair in pairs if pair is not None))
@@ -156,21 +168,26 @@ class Pep(HeldByGroup):
     @property
     def skew(self) -> float:
         """How much the largest of the other partitions is above their mean."""
-        sizes = [self._tree.shard_sizes()[shard] for shard in range(self.shards - 1)]
+        held = self._tree.shard_sizes()
+        sizes = [held[shard] for shard in range(self.shards - 1)]
         return max(sizes, default=0) * len(sizes) / max(1, sum(sizes)) if sizes else 1.0
 
     @property
     def worn(self) -> bool:
         """Whether `renew` is due: partitions have become uneven, or the patterns cover clearly less than they did."""
-        return self.skew > _SKEW_MAX or self.uncovered > (self._uncovered_then or 0) + _UNCOVERED_MAX
+        reached = self._reached
+        if reached is None or self._added > _ADDED_MAX * reached.queries:
+            return self.skew > _SKEW_MAX or self.uncovered > _UNCOVERED_MAX
+        uneven = self.skew > max(_SKEW_MAX, _SKEW_GROWTH_MAX * reached.skew)
+        return uneven or self.uncovered > reached.uncovered + _UNCOVERED_MAX
 
     def renew(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
         """Choose patterns and buckets anew for all subscriptions; the answer is who moves: id -> (from, to)."""
-        given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
-        survey(given, self._namespaces)  # raises before anything changes
+        found = survey(subscriptions, self._namespaces)
+        Members().check_new(found.ids)  # raises before anything changes
         before = {id: self.holders(id)[0] for id in self._members}
         self._lay_out()
-        self.add_many(given)
+        self._enter(found)
         after = {id: self.holders(id)[0] for id in self._members}
         return {id: (old, after[id]) for id, old in before.items() if id in after and after[id] != old}
 
@@ -192,7 +209,7 @@ class Pep(HeldByGroup):
         chosen = _with_fewer_repeats(chosen, counted, repetition)
         self.patterns = tuple(Pattern(_as_query(text), coverage[text], repetition[text]) for text in chosen)
         self._cuts = {pattern: _Cut([], []) for pattern in chosen}
-        self._uncovered_then = None
+        self._reached = None
         return tuple(chosen)
 
     def _repetition(self, pattern: str) -> float:
@@ -225,8 +242,9 @@ class Pep(HeldByGroup):
         self._members.check_new(ids)
         chains = {pair: self._chain(pair) for pair in dict.fromkeys(pairs)}
         self._tree.enter(ids, [chains[pair] for pair in pairs])
-        if self._uncovered_then is None:
-            self._uncovered_then = self.uncovered
+        self._added += len(ids)
+        if self._reached is None:
+            self._reached, self._added = _Reached(len(self), self.uncovered, self.skew), 0
 
     def _pair(self, found: Survey, row: int) -> Pair | None:
         """The pair that a query goes by: it follows from its text, so that it can be found again."""
