@@ -122,6 +122,8 @@ void bind_deliver(nb::module_& m) {
         .def_prop_ro("bytes", [](DeliveryBatch& b) { return place_of(b.bytes.data(), b.bytes.size()); })
         .def_prop_ro("id_ends", [](const DeliveryBatch& b) { return place_of(b.id_ends.data(), b.id_ends.size()); }, "int32")
         .def_prop_ro("ids", [](const DeliveryBatch& b) { return place_of(b.ids.data(), b.ids.size()); }, "UTF-8")
+        .def_prop_ro("nanoseconds", [](const DeliveryBatch& b) { return place_of(b.nanoseconds.data(), b.nanoseconds.size()); },
+                     "int64, by document: what it took")
         .def("refused", [](const DeliveryBatch& b) {
             nb::list refused;
             for (size_t i = 0; i < b.payloads.size(); ++i)

@@ -60,6 +60,7 @@ struct DeliveryBatch {
     std::vector<Failure> refusals;
     std::vector<std::string> refusal_texts;    // the first subscription that each is about
     std::vector<Rejected> rejected;
+    std::vector<int64_t> nanoseconds;      // spent on each document
 };
 
 struct DeliveryOptions {

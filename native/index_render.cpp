@@ -3,6 +3,7 @@
 #include "index_lease.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 namespace treecast {
@@ -69,6 +70,7 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
     auto room = [&] { return bytes < options.bytes_max && batch.ids.size() < id_bytes_max; };
     for (; batch.documents < documents.size() && (!batch.documents || room()); ++batch.documents) {
         Output<int32_t> slots;
+        auto begin = std::chrono::steady_clock::now();
         try {
             const Document& document = matcher->match(*batch.view, documents[batch.documents], slots, true);
             sort_slots(*batch.view, slots.data(), slots.size(), scratch);
@@ -79,6 +81,7 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
             batch.rejected.push_back({batch.documents, failure});
         }
         batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
+        batch.nanoseconds.push_back(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     }
     payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
     return batch;

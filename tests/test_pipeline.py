@@ -12,9 +12,11 @@ import pytest
 
 from treecast import Index, PipelineError, sample
 from treecast.cli import main, pipeline_file
+from treecast.cli import run as run_verb
 from treecast.cli.console import Console
 from treecast.cli.run_progress import RunProgress, progress_line
 from treecast.document import Limits
+from treecast.model import DeliveryLimits
 from treecast.spark import failure, session
 from treecast.spark.job import Progress
 from treecast.spark.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
@@ -40,12 +42,14 @@ namespaces = {x = "urn:x"}
 output = "../out"
 matches = "s3a://bucket/matches"
 overwrite = true
+render = true
 by_subscription = true
 directories_max = 50
 report = false
 [limits]
 document_bytes_max = "2M"
 depth_max = 64
+payload_bytes_max = "1M"
 cache_bytes_max = "1g"
 [spark]
 "spark.executor.memory" = "4g"
@@ -86,6 +90,7 @@ def test_everything(tmp_path: Path) -> None:
             str(home / "../out"),
             matches="s3a://bucket/matches",
             overwrite=True,
+            render=True,
             by_subscription=True,
             directories_max=50,
             report=False,
@@ -93,6 +98,7 @@ def test_everything(tmp_path: Path) -> None:
         name="nightly",
         master="local[4]",
         limits=Limits(document_bytes_max=2 << 20, depth_max=64),
+        delivery_limits=DeliveryLimits(payload_bytes_max=1 << 20),
         cache_bytes_max=1 << 30,
         spark={
             "spark.executor.memory": "4g",
@@ -107,6 +113,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
     assert told["source.entities"] == "uuml=ü"
     assert told["source.stream"] == "available-now"
     assert told["limits.document_bytes_max"] == "2,097,152"
+    assert (told["sinks.render"], told["limits.payload_bytes_max"]) == ("true", "1,048,576")
     assert told["spark.executor.memory"] == "4g"
     assert "source.record" not in dict(read(tmp_path, SHORTEST).describe())
 
@@ -126,7 +133,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
         (
             "[sinks]\nqq = 1",
             "TC731",
-            "hint: known are output, matches, overwrite, by_subscription, directories_max, report",
+            "hint: known are output, matches, overwrite, render, by_subscription, directories_max, report",
         ),
         (
             "[limits]\ndeph_max = 1",
@@ -141,6 +148,18 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
         ),
         ("[limits]\ndepth_max = true", "TC732", "job.toml: [limits] depth_max: True is no size"),
         ("[limits]\ncache_bytes_max = 1.5", "TC732", "a number with a fraction is no size"),
+        (
+            "[limits]\nbindings_max = 9",
+            "TC732",
+            "job.toml: limits: payload_bytes_max, document_payload_bytes_max, bindings_max are about payloads\n"
+            "  hint: set sinks.render = true, or leave them out",
+        ),
+        ("[sinks]\nrender = true\n[limits]\nbindings_max = 0", "TC732", "job.toml: [limits]: bindings_max must be a"),
+        (
+            "[sinks]\nrender = true\n[limits]\ndocument_payload_bytes_max = '2G'",
+            "TC732",
+            "job.toml: limits.document_payload_bytes_max: 2,147,483,648 is more than a row of Spark holds",
+        ),
         ("name = 3\n", "TC732", "job.toml: name: a number where a string is wanted\n  hint: put it in quotes"),
         ("source = 'docs'\n", "TC732", "job.toml: source: a string where a table is wanted"),
         ("spark = 1\n", "TC732", "job.toml: spark: a number where a table is wanted"),
@@ -347,6 +366,10 @@ def test_a_saved_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index.save(job.parent / "i.tcx")
     job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "i.tcx"')
     assert dry_run(job, capsys)[1].startswith("job: 2 subscriptions;")
+    more = "[sinks]\nrender = true\n[limits]\npayload_bytes_max = 9"
+    job.write_text(f'[source]\npath = "docs"\n[subscriptions]\npath = "i.tcx"\n{more}')
+    loaded = run_verb.build_index(pipeline_file.read(str(job)), print)
+    assert loaded.delivery_limits == DeliveryLimits(payload_bytes_max=9)
     job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "i.tcx"\nnamespaces = {x = "urn:x"}')
     assert "TC732 subscriptions: a saved index stands alone" in dry_run(job, capsys)[2]
 

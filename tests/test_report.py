@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from report_page import check_page
 
+from treecast.cli.run_table import table
 from treecast.report import Figures, Moment, RefusedDocument, SlowDocument, write_chart, write_page
 from treecast.report.figures import short_number, short_size, short_time, shown, ticks
 from treecast.report.page import page
@@ -69,6 +70,18 @@ def test_the_page_says_what_happened() -> None:
     assert "… and 2 more; all of them are rows of the result." in told
     assert "out/matches" in told
     assert "<svg" in page(FULL)
+
+
+def test_the_page_says_what_was_rendered() -> None:
+    refused = RefusedDocument("a.xml, for sport", "TC330", "the payload is too large")
+    rendered = replace(FULL, errors=0, payload_bytes=7_000_000, refused_deliveries=1, refused=(refused,))
+    told = check_page(page(rendered))
+    for expected in ("7.0 MB of payloads", "of reading, matching and rendering", "a.xml, for sport"):
+        assert expected in told, expected
+    assert "Refused documents and deliveries" in told
+    assert "payloads" not in check_page(page(FULL))
+    lines = list(table(rendered))
+    assert "  deliveries            12,344               7.0 MB of payloads" in lines
 
 
 def test_names_stay_text() -> None:

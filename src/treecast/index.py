@@ -76,6 +76,8 @@ class RenderedPart:
     dictionary once, those of a document in one run, in the order in which its deliveries first have them."""
     rejected: list[tuple[int, DocumentError]]
     """The number of each rejected document and why, in their order."""
+    nanoseconds: pa.Array
+    """What each document took."""
 
 
 class Index:
@@ -365,7 +367,8 @@ class Index:
         columns = [ids, pa.DictionaryArray.from_arrays(which, payloads), codes, messages]
         rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
         ends = column(pa.int32(), batch.documents + 1, batch.ends)
-        return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected)
+        took = column(pa.int64(), batch.documents, batch.nanoseconds)
+        return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected, took)
 
     def _render_limits(self) -> _native.RenderLimits:
         limits = self._delivery_limits
@@ -403,6 +406,7 @@ class Index:
         limits: Limits | None = None,
         entities: EntityTexts = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
+        delivery_limits: DeliveryLimits | None = None,
     ) -> Index:
         """An index that `save` wrote, with the settings it had, unless others are given here.
 
@@ -417,7 +421,7 @@ class Index:
             limits=limits or saved.limits,
             entities=saved.entities if entities is None else entities,
             cache_bytes_max=cache_bytes_max,
-            delivery_limits=saved.delivery_limits,
+            delivery_limits=delivery_limits or saved.delivery_limits,
         )
         if not index._native.load(_file_name(path), verify):
             warnings.warn(

@@ -82,7 +82,8 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
 def test_bad_documents_are_rows_and_the_rest_goes_on(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write_job(tmp_path)
+    path = write_job(tmp_path, more="[sinks]\nrender = true\nby_subscription = true\n[limits]\npayload_bytes_max = 4")
+    (tmp_path / "s.csv").write_text("id,query,deliver\nany,/a,\nb,//b,elements\nx,//c,elements\n")
     (tmp_path / "docs" / "3.xml").write_text("<a><b></a>")
     (tmp_path / "docs" / "4<i>.xml").write_text("")
     (tmp_path / "docs" / "5.xml.gz").write_bytes(gzip.compress(b"<a/>")[:-6])
@@ -91,9 +92,14 @@ def test_bad_documents_are_rows_and_the_rest_goes_on(
     assert pairs(results / "matches") == MATCHES
     bad = {Path(row["file"]).name: row["error"]["code"] for row in written(results / "matches") if row["error"]}
     assert bad["3.xml"] == "TC202"
-    assert set(bad) == {"3.xml", "4<i>.xml", "5.xml.gz"}
+    assert bad["2.xml"] == "TC330"  # what is for x is too large
+    assert set(bad) == {"2.xml", "3.xml", "4<i>.xml", "5.xml.gz"}
+    given = [(row["subscription"], row["payload"]) for row in written(results / "matches") if row["payload"]]
+    assert sorted(given) == [("any", b"<a><b/></a>"), ("any", b"<a><c x='1'/></a>"), ("b", b"<b/>")]
+    assert [row["payload"] for row in written(results / "by-subscription" / "directory=b")] == [b"<b/>"]
     told = json.loads((results / "run.json").read_text())
     assert (told["documents"], told["matches"], told["refused"]) == (5, 4, 3)
+    assert (told["payload_bytes"], told["refused_deliveries"]) == (32, 1)
     said = capsys.readouterr().out
     assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in said
     assert "4<i>.xml" in check_page((results / "report.html").read_text("utf-8"))
@@ -109,7 +115,8 @@ def test_a_placement_changes_neither_matches_nor_accounts(
     (tmp_path / "docs" / "5.xml").write_text("")
     monkeypatch.setattr(place, "worker_bytes", lambda given: 1)
     path.write_text(f'placement = "{placement}"\nshards = 3\n{path.read_text()}')
-    assert main(["run", str(path), "--quiet"]) == 0
+    render = ["--render"] if placement == "pep" else []
+    assert main(["run", str(path), "--quiet", *render]) == 0
     results = tmp_path / "results"
     assert pairs(results / "matches") == MATCHES
     bad = [(Path(row["file"]).name, row["error"]["code"]) for row in written(results / "matches") if row["error"]]
@@ -117,21 +124,24 @@ def test_a_placement_changes_neither_matches_nor_accounts(
     told = json.loads((results / "run.json").read_text())
     assert (told["documents"], told["matches"], told["refused"]) == (5, 4, 2)
     assert told["bytes"] == sum(file.stat().st_size for file in (tmp_path / "docs").iterdir())
+    assert told.get("payload_bytes") == (56 if render else None)
     shown = check_page((results / "report.html").read_text("utf-8"))
     assert (": the index takes" if placement == "auto" else placement) in shown
 
 
 def test_a_stream_with_a_placement(spark: SparkSession, tmp_path: Path) -> None:
     path = write_job(tmp_path, source='stream = true\ntrigger = "available-now"')
-    path.write_text(f'placement = "hierarchical"\nshards = 2\n{path.read_text()}')
+    path.write_text(f'placement = "hierarchical"\nshards = 2\n{path.read_text()}[sinks]\nrender = true')
     assert main(["run", str(path), "--quiet"]) == 0
     assert pairs(tmp_path / "results" / "matches") == MATCHES
+    for row in written(tmp_path / "results" / "matches"):
+        assert row["payload"] == Path(row["file"]).read_bytes()
     (tmp_path / "s.csv").write_text("id,query\nany,/a\nnew,//d\n")
     (tmp_path / "docs" / "3.xml").write_text("<a><d/></a>")
     assert main(["run", str(path), "--quiet"]) == 0
     assert pairs(tmp_path / "results" / "matches") == sorted([*MATCHES, ("3.xml", "any"), ("3.xml", "new")])
     told = json.loads((tmp_path / "results" / "run.json").read_text())
-    assert (told["documents"], told["matches"]) == (1, 2)
+    assert (told["documents"], told["matches"], told["payload_bytes"]) == (1, 2, 22)
 
 
 def test_the_pipeline_of_the_guide(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,16 +12,19 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from treecast.cli import subscription_files
 from treecast.document import Limits
 from treecast.errors import PipelineError
+from treecast.model import DeliveryLimits
 from treecast.spark.batches import is_elsewhere
 from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
 
 FORMATS = (*subscription_files.FORMATS, "tcx")
+DELIVERY_LIMITS = tuple(asdict(DeliveryLimits()))
 FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -57,12 +60,14 @@ class _Reader:
                 raise self._error("", "", what, f'write [{name}] and below it path = "…"', code="TC733")
         limits = tables["limits"]
         cache = {"cache_bytes_max": limits.pop("cache_bytes_max")} if "cache_bytes_max" in limits else {}
+        payloads = {name: limits.pop(name) for name in DELIVERY_LIMITS if name in limits}
         try:
             return Pipeline(
                 Source(**tables["source"]),
                 Subscriptions(**tables["subscriptions"]),
                 Sinks(**{"output": self.place("results"), **tables["sinks"]}),
                 limits=Limits(**limits),
+                delivery_limits=DeliveryLimits(**payloads) if payloads else None,
                 spark=self._settings(content.get("spark", {})),
                 **{"name": Path(self._path).stem, **top, **cache},
             )
@@ -225,10 +230,11 @@ KEYS: dict[str, dict[str, Callable[[_Reader, Any], Any]]] = {
         "output": _place,
         "matches": _place,
         "overwrite": _flag,
+        "render": _flag,
         "by_subscription": _flag,
         "directories_max": _number,
         "report": _flag,
     },
-    "limits": dict.fromkeys(("cache_bytes_max", *vars(Limits())), _size),
+    "limits": dict.fromkeys(("cache_bytes_max", *vars(Limits()), *DELIVERY_LIMITS), _size),
     "spark": {},
 }

@@ -33,7 +33,8 @@ LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
 
 DESCRIPTION = """\
 Matches documents on Spark, as PIPELINE (a TOML file) describes; without one, the embedded sample.
-The output directory then holds the matches as Parquet, a report (HTML and PNG) and Spark's log."""
+The output directory then holds the matches as Parquet, a report (HTML and PNG) and Spark's log.
+With --render, or render = true below [sinks], there is a payload beside each match: what the subscriber gets."""
 
 EPILOG = """\
 example:
@@ -64,6 +65,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--dry-run", action="store_true", help="check everything and start nothing")
     option("--master", metavar="M", help="Spark's master, such as local[4] or spark://host:7077")
     option("-o", "--output", metavar="DIR", help="the output directory")
+    option("--render", action="store_true", help="payloads too: what each subscriber gets")
     option("--quiet", action="store_true", help="no progress, notes or table")
     parser.set_defaults(run=run)
 
@@ -114,6 +116,8 @@ def described(options: argparse.Namespace) -> Pipeline:
         pipeline = Pipeline(source, subscriptions, Sinks(), name="the embedded sample", spark=quick)
     if options.output is not None:
         pipeline = replace(pipeline, sinks=replace(pipeline.sinks, output=options.output))
+    if options.render:
+        pipeline = replace(pipeline, sinks=replace(pipeline.sinks, render=True))
     return pipeline if options.master is None else replace(pipeline, master=options.master)
 
 
@@ -178,6 +182,7 @@ def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
     settings: dict[str, Any] = {
         "limits": pipeline.limits,
         "entities": pipeline.source.entities,
+        "delivery_limits": pipeline.delivery_limits,
         "cache_bytes_max": pipeline.cache_bytes_max,
     }
     if "tcx" in kinds:
@@ -216,7 +221,12 @@ def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
 
     def read() -> Any:
         if wanted.path[0] not in later and _kind(wanted.path[0], wanted.format) == "tcx":
-            return Index.load(wanted.path[0], limits=pipeline.limits, entities=pipeline.source.entities)
+            return Index.load(
+                wanted.path[0],
+                limits=pipeline.limits,
+                entities=pipeline.source.entities,
+                delivery_limits=pipeline.delivery_limits,
+            )
         return subscription_files.join([table(path) for path in wanted.path])
 
     return when_changed([Path(path) for path in wanted.path], read)
@@ -341,9 +351,10 @@ def versions(spark: Any) -> tuple[tuple[str, str], ...]:
 
 def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
     sinks = pipeline.sinks
-    found = [("matches (Parquet)", sinks.matches_path)]
+    what = "deliveries" if sinks.render else "matches"
+    found = [(f"{what} (Parquet)", sinks.matches_path)]
     if sinks.by_subscription:
-        found.append(("matches by subscription", sinks.by_subscription_path))
+        found.append((f"{what} by subscription", sinks.by_subscription_path))
     if sinks.report:
         found += [("report", str(Path(sinks.output, PAGE_FILE))), ("picture", str(Path(sinks.output, CHART_FILE)))]
     return (*found, ("Spark's log", str(Path(sinks.output, LOG_FILE))))
@@ -359,6 +370,7 @@ def write_report(pipeline: Pipeline, figures: Figures) -> None:
 
 def summary(figures: Figures) -> dict[str, Any]:
     """What run.json says of a job that is done, for programs."""
+    rendered = {"payload_bytes": figures.payload_bytes, "refused_deliveries": figures.refused_deliveries}
     return {
         "state": "done",
         "began": figures.began,
@@ -367,6 +379,7 @@ def summary(figures: Figures) -> dict[str, Any]:
         "matches": figures.matches,
         "refused": figures.errors,
         "bytes": figures.size_bytes,
+        **({} if figures.payload_bytes is None else rendered),
         "subscriptions": figures.subscriptions,
         "subscriptions_matched": figures.subscriptions_matched,
         "places": dict(figures.places),

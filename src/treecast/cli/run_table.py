@@ -29,8 +29,12 @@ def table(figures: Figures) -> Iterator[str]:
         ("refused", figures.errors, "", ", ".join(f"{count:,} × {code}" for code, count in figures.refused_codes)),
         ("subscriptions", figures.subscriptions, "", f"{figures.subscriptions_matched:,} of them matched"),
     ]
+    if figures.payload_bytes is not None:
+        size = f"{short_size(figures.payload_bytes)} of payloads"
+        rows.insert(2, ("deliveries", figures.matches - figures.refused_deliveries, "", size))
+        rows[3] = ("refused", figures.errors + figures.refused_deliveries, *rows[3][2:])
     busy = short_time(figures.busy_nanoseconds)
-    yield f"{printable(figures.title)}: {figures.seconds:,.1f} s on Spark, {busy} of that for reading and matching"
+    yield f"{printable(figures.title)}: {figures.seconds:,.1f} s on Spark, {busy} of that for {figures.work}"
     for name, count, speed, more in rows:
         yield f"  {name:<14}{count:>14,}  {speed:>10}   {more}".rstrip()
     if figures.top:
@@ -41,8 +45,9 @@ def table(figures: Figures) -> Iterator[str]:
         yield "refused:"
         for one in figures.refused[:REFUSED_SHOWN]:
             yield f"  {printable(one.name)}: {printable(one.message.splitlines()[0])}"
-        if figures.errors > REFUSED_SHOWN:
-            yield f"  … and {figures.errors - REFUSED_SHOWN:,} more"
+        hidden = figures.errors + figures.refused_deliveries - REFUSED_SHOWN
+        if hidden > 0:
+            yield f"  … and {hidden:,} more"
     yield "results:"
     for name, place in figures.places:
-        yield f"  {name:<26}{printable(place)}"
+        yield f"  {name:<28}{printable(place)}"

@@ -38,7 +38,7 @@ class SlowDocument:
 
 @dataclass(frozen=True)
 class RefusedDocument:
-    """A document that gave no matches because it could not be read."""
+    """A document that gave no matches because it could not be read; or a delivery of one that was refused."""
 
     name: str
     code: str
@@ -71,8 +71,16 @@ class Figures:
     refused_codes: tuple[tuple[str, int], ...] = ()
     places: tuple[tuple[str, str], ...] = ()
     """(what, where): the results."""
+    payload_bytes: int | None = None
+    """Of what was rendered, a payload counted for each who gets it; None where nothing was to be."""
+    refused_deliveries: int = 0
     settings: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def work(self) -> str:
+        """What was done with documents."""
+        return "reading and matching" if self.payload_bytes is None else "reading, matching and rendering"
 
     @property
     def documents_per_second(self) -> float:

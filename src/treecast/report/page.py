@@ -105,7 +105,7 @@ def _tiles(figures: Figures) -> str:
     share = figures.errors / figures.documents if figures.documents else 0.0
     tiles = [
         (f"{figures.documents:,}", "documents,", short_size(figures.size_bytes)),
-        (f"{figures.matches:,}", "matches,", f"{short_number(each)} a document"),
+        (f"{figures.matches:,}", "matches,", f"{short_number(each)} a document{_payloads(figures)}"),
         (f"{figures.subscriptions_matched:,}", "subscriptions matched", f"of {figures.subscriptions:,}"),
         (f"<span{bad}>{figures.errors:,}</span>", "refused documents", f"({share:.2%})" if figures.errors else ""),
         (
@@ -113,13 +113,17 @@ def _tiles(figures: Figures) -> str:
             "documents",
             f"in {figures.seconds:,.1f} s, {_megabytes(figures)}",
         ),
-        (short_time(figures.busy_nanoseconds), "of reading and matching", "in all"),
+        (short_time(figures.busy_nanoseconds), f"of {figures.work}", "in all"),
     ]
     items = "".join(
         f'<div class="tile"><b>{value}</b>{name} <span class="soft">{more}</span></div>\n'
         for value, name, more in tiles
     )
     return f'<div class="tiles">\n{items}</div>'
+
+
+def _payloads(figures: Figures) -> str:
+    return "" if figures.payload_bytes is None else f"; {short_size(figures.payload_bytes)} of payloads"
 
 
 def _megabytes(figures: Figures) -> str:
@@ -223,14 +227,16 @@ def _slowest(figures: Figures) -> str:
 
 
 def _refused(figures: Figures) -> str:
-    if not figures.errors:
-        return _section("Refused documents", '<p class="soft">None: every document could be read.</p>')
+    title = "Refused documents" if figures.payload_bytes is None else "Refused documents and deliveries"
+    count = figures.errors + figures.refused_deliveries
+    if not count:
+        return _section(title, '<p class="soft">None: every document could be read.</p>')
     codes = ", ".join(f"{count:,} × {_text(code)}" for code, count in figures.refused_codes)
-    more = figures.errors - len(figures.refused)
+    more = count - len(figures.refused)
     note = f'<p class="soft">… and {more:,} more; all of them are rows of the result.</p>' if more > 0 else ""
     heads = [("document", False), ("reason", False)]
     rows = [(_text(one.name), _text(one.message, 300)) for one in figures.refused]
-    return _section("Refused documents", f'<p class="soft">{codes}</p>' + _rows(heads, rows) + note)
+    return _section(title, f'<p class="soft">{codes}</p>' + _rows(heads, rows) + note)
 
 
 def _listing(title: str, pairs: Sequence[tuple[str, str]]) -> str:

@@ -6,6 +6,8 @@
     payloads         a struct of deliveries (subscription, number) and payloads, which the numbers count; each different
                      payload of the document is there once; a bad document and a refused delivery raise
     payload report   the same, with an error beside the number
+    payload profile  the same, and error, nanoseconds and bytes of the document; payload_bytes count a payload for each
+                     delivery
 
 In a report a bad document has one struct, with an error and nothing else. Arrow's lists and binaries have 32-bit ends,
 and a task has little memory, so a batch may be answered in several arrays.
@@ -61,6 +63,8 @@ def answers(
 
 
 def _in_form(part: Part | RenderedPart, rejected: dict[int, DocumentError], form: str, views: list[Any]) -> pa.Array:
+    if isinstance(part, RenderedPart) and form == "payload profile":
+        return _payload_profile(part, rejected, views)
     if isinstance(part, RenderedPart):
         return _payloads(part, rejected, reports=form == "payload report")
     if form == "lists":
@@ -198,9 +202,31 @@ def _profile(part: Part, rejected: dict[int, DocumentError], views: list[Any]) -
     """Structs: the ids, the error if there is one, what the document took and how large it is."""
     import pyarrow as pa
 
+    columns = [part.matches, *_accounts(part, rejected, views)]
+    return pa.StructArray.from_arrays(columns, ["matches", *_ACCOUNTS])
+
+
+def _payload_profile(part: RenderedPart, rejected: dict[int, DocumentError], views: list[Any]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    payloads = part.deliveries.values.field("payload")
+    sizes = pc.fill_null(pc.binary_length(payloads.dictionary).take(payloads.indices), 0)
+    sums = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(sizes.cast(pa.int64()))])
+    upto = sums.take(part.deliveries.offsets)
+    given = _payloads(part, {}, reports=True)
+    columns = [*given.flatten(), *_accounts(part, rejected, views), pc.subtract(upto[1:], upto[:-1])]
+    return pa.StructArray.from_arrays(columns, ["deliveries", "payloads", *_ACCOUNTS, "payload_bytes"])
+
+
+_ACCOUNTS = ("error", "nanoseconds", "bytes")
+
+
+def _accounts(part: Part | RenderedPart, rejected: dict[int, DocumentError], views: list[Any]) -> list[pa.Array]:
+    import pyarrow as pa
+
     errors: list[Any] = [None] * len(views)
     for row, error in rejected.items():
         errors[row] = _error_row(error)
     sizes = pa.array([len(view) for view in views], pa.int64())
-    columns = [part.matches, pa.array(errors, _error_type()), part.nanoseconds, sizes]
-    return pa.StructArray.from_arrays(columns, ["matches", "error", "nanoseconds", "bytes"])
+    return [pa.array(errors, _error_type()), part.nanoseconds, sizes]

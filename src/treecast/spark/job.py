@@ -35,6 +35,7 @@ from treecast.spark.match import profiled, split
 from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline
 from treecast.spark.place import Placed, Shipped
 from treecast.spark.plan import ERROR_TYPE, subscription_table
+from treecast.spark.render import ROW_BYTES_MAX, check_room
 from treecast.spark.sampling import first_documents
 from treecast.spark.sinks import write_directories
 from treecast.spark.stream import Batch, shipping, start
@@ -52,8 +53,6 @@ SLOWEST_SHOWN = 10
 TOP_SHOWN = 20
 REFUSED_SHOWN = 50
 MOMENTS_MAX = 2_000
-ROW_TYPE = f"file string, offset long, ordinal long, subscription string, error {ERROR_TYPE}"
-ROW_BYTES_MAX = 1 << 30  # Spark's rows hold no more
 
 Tell = Callable[["Progress"], None]
 
@@ -72,6 +71,8 @@ class Progress:
     tasks_done: int = 0
     tasks: int = 0
     """0 while nobody knows; a stream has none."""
+    payload_bytes: int = 0
+    refused_deliveries: int = 0
     stage: str = ""
     """What is done with the documents behind it."""
 
@@ -102,6 +103,8 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, suppl
     has done.
     """
     placed = Placed(pipeline.placement, pipeline.shards, pipeline.cache_bytes_max)
+    if pipeline.sinks.render:
+        check_room(index)
     if pipeline.source.stream:
         account = _stream(spark, pipeline, index, placed, tell, supply)
     else:
@@ -118,18 +121,23 @@ def run(spark: SparkSession, pipeline: Pipeline, index: Index, tell: Tell, suppl
         subscriptions=len(index),
         moments=tuple(account.moments),
         slowest=tuple(account.slowest),
-        settings=tuple(
-            (name, placed.why or text if name == "placement" else text) for name, text in pipeline.describe()
-        ),
+        settings=_settings(pipeline, placed),
+        payload_bytes=account.progress.payload_bytes if pipeline.sinks.render else None,
+        refused_deliveries=account.progress.refused_deliveries,
     )
     # A stream that was ended before its first batch has written nothing that could tell what its columns are.
-    reader = spark.read.schema(ROW_TYPE) if pipeline.source.stream else spark.read
+    reader = spark.read.schema(_row_type(pipeline)) if pipeline.source.stream else spark.read
     written = reader.parquet(pipeline.sinks.matches_path)
     if pipeline.sinks.by_subscription:
         tell(replace(account.progress, stage="writing the matches by subscription"))
         _write_directories(written, pipeline, len(index))
     tell(replace(account.progress, stage="counting the matches of each subscription"))
     return _with_details(written, figures)
+
+
+def _row_type(pipeline: Pipeline) -> str:
+    payload = ", payload binary" if pipeline.sinks.render else ""
+    return f"file string, offset long, ordinal long, subscription string{payload}, error {ERROR_TYPE}"
 
 
 def _settings(pipeline: Pipeline, placed: Placed) -> tuple[tuple[str, str], ...]:
@@ -197,18 +205,25 @@ def _read(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 def _plan(
     read: DataFrame, pipeline: Pipeline, index: Index | Path, shipped: Shipped | None, observed: Any
 ) -> DataFrame:
-    """The rows to be written: file, offset, ordinal, and a subscription or an error."""
+    """The rows to be written: file, offset, ordinal, and a subscription, if wanted with its payload, or an error."""
     from pyspark.sql import functions
 
+    render = pipeline.sinks.render
+    form, array = ("payload profile", "found.deliveries") if render else ("profile", "found.matches")
     given = read.select("file", "offset", "ordinal", "document", "error")
-    found = profiled(given, index, shipped, pipeline.cache_bytes_max).observe(observed, *_metrics())
-    wanted = functions.col("found.error").isNotNull() | (functions.size("found.matches") > 0)
-    return found.filter(wanted).select(
+    found = profiled(given, index, shipped, form, pipeline.cache_bytes_max).observe(observed, *_metrics(array))
+    wanted = functions.col("found.error").isNotNull() | (functions.size(array) > 0)
+    one = functions.col("one")
+    rows = found.filter(wanted).select("*", functions.explode_outer(array).alias("one"))
+    if not render:
+        return rows.select("file", "offset", "ordinal", one.alias("subscription"), "found.error")
+    return rows.select(
         "file",
         "offset",
         "ordinal",
-        functions.explode_outer("found.matches").alias("subscription"),
-        functions.col("found.error").alias("error"),
+        one["subscription"].alias("subscription"),
+        functions.get("found.payloads", one["number"]).alias("payload"),
+        functions.coalesce("found.error", one["error"]).alias("error"),
     )
 
 
@@ -223,10 +238,11 @@ def _source_options(pipeline: Pipeline) -> dict[str, Any]:
     return options
 
 
-def _metrics() -> list[Column]:
+def _metrics(array: str) -> list[Column]:
+    """`array` is what was found of a document: ids, or deliveries."""
     from pyspark.sql import functions
 
-    count = functions.coalesce(functions.size("found.matches"), functions.lit(0))
+    count = functions.coalesce(functions.size(array), functions.lit(0))
     document = functions.struct(
         "file",
         "ordinal",
@@ -234,6 +250,13 @@ def _metrics() -> list[Column]:
         functions.col("found.bytes").alias("bytes"),
         count.alias("matches"),
     )
+    rendered: list[Column] = []
+    if array == "found.deliveries":
+        refused = functions.size(functions.filter(array, lambda one: one["error"].isNotNull()))
+        rendered = [
+            functions.sum("found.payload_bytes").alias("payload_bytes"),
+            functions.sum(refused).alias("refused_deliveries"),
+        ]
     return [
         functions.count_if("first").alias("documents"),
         functions.sum(count).alias("matches"),
@@ -241,6 +264,7 @@ def _metrics() -> list[Column]:
         functions.sum(functions.when(functions.col("first"), functions.col("found.bytes"))).alias("bytes"),
         functions.sum("found.nanoseconds").alias("nanoseconds"),
         functions.max_by(document, functions.col("found.nanoseconds"), SLOWEST_SHOWN).alias("slowest"),
+        *rendered,
     ]
 
 
@@ -256,6 +280,11 @@ def _slow(rows: list[Row] | None) -> list[SlowDocument]:
 
 def _name(file: str | None, ordinal: int | None) -> str:
     return f"{file or '?'}#{ordinal}" if ordinal else file or "?"
+
+
+def _refused_name(row: Row) -> str:
+    name = _name(row["file"], row["ordinal"])
+    return name if row["subscription"] is None else f"{name}, for {row['subscription']}"
 
 
 # -- batch
@@ -308,7 +337,7 @@ def _batch(spark: SparkSession, pipeline: Pipeline, index: Index, placed: Placed
     return account
 
 
-def _progress(sums: Any, seconds: float, tasks_done: int = 0, tasks: int = 0) -> Progress:
+def _progress(sums: dict[str, Any], seconds: float) -> Progress:
     return Progress(
         seconds=seconds,
         documents=int(sums["documents"] or 0),
@@ -316,8 +345,8 @@ def _progress(sums: Any, seconds: float, tasks_done: int = 0, tasks: int = 0) ->
         errors=int(sums["errors"] or 0),
         size_bytes=int(sums["bytes"] or 0),
         nanoseconds=int(sums["nanoseconds"] or 0),
-        tasks_done=tasks_done,
-        tasks=tasks,
+        payload_bytes=int(sums.get("payload_bytes") or 0),
+        refused_deliveries=int(sums.get("refused_deliveries") or 0),
     )
 
 
@@ -473,6 +502,7 @@ def _stream(
         namespaces=pipeline.subscriptions.namespaces,
         limits=pipeline.limits,
         entities=pipeline.source.entities,
+        delivery_limits=pipeline.delivery_limits,
     )
     try:
         while query.isActive:
@@ -500,15 +530,8 @@ def _see_batches(ended: list[dict[str, Any]], account: _Account, seconds: float)
     now = account.progress
     while ended:
         sums = ended.pop(0)
-        more = _progress(sums, seconds)
-        now = Progress(
-            seconds,
-            now.documents + more.documents,
-            now.matches + more.matches,
-            now.errors + more.errors,
-            now.size_bytes + more.size_bytes,
-            now.nanoseconds + more.nanoseconds,
-        )
+        more = vars(_progress(sums, seconds))
+        now = Progress(**{name: vars(now)[name] + more[name] for name in more if name not in ("seconds", "stage")})
         slower = [*account.slowest, *_slow(sums["slowest"])]
         account.slowest = sorted(slower, key=lambda one: -one.nanoseconds)[:SLOWEST_SHOWN]
     account.see(replace(now, seconds=seconds))
@@ -534,15 +557,15 @@ def _with_details(written: DataFrame, figures: Figures) -> Figures:
         top += [(one["subscription"], one["count"]) for one in row["most"]]
     top.sort(key=lambda pair: (-pair[1], pair[0]))
     figures = replace(figures, buckets=buckets, top=tuple(top[:TOP_SHOWN]))
-    if not figures.errors:
+    if not figures.errors + figures.refused_deliveries:
         return figures
     first = functions.min_by(
-        functions.struct("file", "ordinal", "error"), functions.struct("file", "ordinal"), REFUSED_SHOWN
+        functions.struct("file", "ordinal", "subscription", "error"), functions.struct("file", "ordinal"), REFUSED_SHOWN
     )
     bad = written.where("error is not null").groupBy("error.code")
     told = bad.agg(functions.count(functions.lit(1)).alias("n"), first.alias("first")).collect()
     listed = [
-        RefusedDocument(_name(one["file"], one["ordinal"]), one["error"]["code"], one["error"]["message"])
+        RefusedDocument(_refused_name(one), one["error"]["code"], one["error"]["message"])
         for row in told
         for one in row["first"]
     ]

@@ -93,16 +93,18 @@ def matched(
     return _exploded(with_found(documents, columns, index, shipped, form, cache_bytes_max), form)
 
 
-def profiled(documents: DataFrame, index: Index | Path, shipped: Shipped | None, cache_bytes_max: int) -> DataFrame:
+def profiled(
+    documents: DataFrame, index: Index | Path, shipped: Shipped | None, form: str, cache_bytes_max: int
+) -> DataFrame:
     """For jobs that keep accounts: without `document` and `error`, with `found` and `first`.
 
-    `found` is a struct of `matches`, `error`, `nanoseconds` (reading and matching) and `bytes`; bad documents never
-    raise. Where subscriptions are divided, a document has a row for each shard that must see it, at least one, and
-    `first` is true in one of them, which alone tells an error.
+    `found` is a struct as `form` has it ("profile" or "payload profile", see `treecast.spark.answers`); bad documents
+    never raise. Where subscriptions are divided, a document has a row for each shard that must see it, at least one,
+    and `first` is true in one of them, which alone tells an error.
     """
     from pyspark.sql import functions
 
-    answered = with_found(documents, ["document", "error"], index, shipped, "profile", cache_bytes_max)
+    answered = with_found(documents, ["document", "error"], index, shipped, form, cache_bytes_max)
     first = functions.lit(True) if shipped is None else functions.col(PLACE) == 0
     return answered.withColumnRenamed(FOUND, "found").withColumn("first", first).drop(PLACE)
 

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX
+from treecast.model import DeliveryLimits
 from treecast.spark.batches import is_elsewhere
 from treecast.spark.place import NAMES, SHARDS_MAX
+from treecast.spark.render import ROW_BYTES_MAX
 from treecast.spark.sinks import DIRECTORIES_MAX
 
 AVAILABLE_NOW = "available-now"
@@ -91,6 +93,8 @@ class Sinks:
     matches: str | None = None
     """Parquet elsewhere than in the output directory; what lies there is kept, unless `overwrite` is set."""
     overwrite: bool = False
+    render: bool = False
+    """What each subscriber gets, beside the matches."""
     by_subscription: bool = False
     directories_max: int = DIRECTORIES_MAX
     report: bool = True
@@ -127,6 +131,8 @@ class Pipeline:
     shards: int | None = None
     """Of a placement that divides subscriptions; as many as shuffle partitions where it is not set."""
     limits: Limits = field(default_factory=Limits)
+    delivery_limits: DeliveryLimits | None = None
+    """Of payloads; those of a saved index, or treecast's own, where they are not set."""
     cache_bytes_max: int = CACHE_BYTES_MAX
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -143,11 +149,21 @@ class Pipeline:
         if self.sinks.by_subscription and self.source.stream and self.source.trigger != AVAILABLE_NOW:
             hint = f'set source.trigger = "{AVAILABLE_NOW}", or call treecast.spark.sinks.stream_directories yourself'
             raise refuse("sinks.by_subscription", "it is written at the end, and this stream has none", hint)
+        if self.delivery_limits is not None:
+            self._check_delivery_limits(self.delivery_limits)
         if not self.master:
             raise refuse("master", "it is empty", f'write a master of Spark such as "{MASTER}", or leave it out')
         if self.master.startswith("sc://"):
             hint = "call treecast.spark.match in a program of your own, or name the cluster's master"
             raise refuse("master", "a job does not run through Spark Connect", hint)
+
+    def _check_delivery_limits(self, limits: DeliveryLimits) -> None:
+        if not self.sinks.render:
+            names = ", ".join(asdict(limits))
+            raise refuse("limits", f"{names} are about payloads", "set sinks.render = true, or leave them out")
+        if limits.document_payload_bytes_max > ROW_BYTES_MAX:
+            problem = f"{limits.document_payload_bytes_max:,} is more than a row of Spark holds"
+            raise refuse("limits.document_payload_bytes_max", problem, f'write "{ROW_BYTES_MAX >> 30}G" or less')
 
     def describe(self) -> tuple[tuple[str, str], ...]:
         """(setting, value) for people: all that were set, and the defaults worth knowing."""
@@ -161,12 +177,15 @@ class Pipeline:
             ("subscriptions.path", ", ".join(self.subscriptions.path)),
             ("subscriptions.namespaces", _listed(self.subscriptions.namespaces)),
             ("sinks.matches", sinks.matches_path),
+            ("sinks.render", "true" if sinks.render else None),
             ("sinks.by_subscription", sinks.by_subscription_path if sinks.by_subscription else None),
             ("placement", self.placement),
             ("shards", self.shards),
             ("master", self.master),
         ]
         told += [(f"limits.{name}", f"{value:,}") for name, value in vars(limits).items()]
+        if self.delivery_limits is not None:
+            told += [(f"limits.{name}", f"{value:,}") for name, value in asdict(self.delivery_limits).items()]
         told.append(("limits.cache_bytes_max", f"{self.cache_bytes_max:,}"))
         told += list(self.spark.items())
         return tuple((name, str(value)) for name, value in told if value)

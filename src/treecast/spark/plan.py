@@ -39,6 +39,8 @@ TYPES = {
     "profile": f"struct<matches:array<string>,error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint>",
     "payloads": f"struct<deliveries:array<struct<{_DELIVERY}>>,payloads:array<binary>>",
     "payload report": f"struct<deliveries:array<struct<{_DELIVERY},error:{ERROR_TYPE}>>,payloads:array<binary>>",
+    "payload profile": f"struct<deliveries:array<struct<{_DELIVERY},error:{ERROR_TYPE}>>,payloads:array<binary>,"
+    f"error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint,payload_bytes:bigint>",
 }
 """Of the answers, by their form: see `treecast.spark.answers`."""
 

@@ -97,7 +97,7 @@ def _route(
             routes[row] = None
         for row, shards in enumerate(routes):
             # One that nobody wants is read by any shard, if nobody has read it yet or it has to be accounted for.
-            if shards is None or (not shards and (form == "profile" or not router.reads)):
+            if shards is None or (not shards and ("profile" in form or not router.reads)):
                 routes[row] = (spread(views[row], count),)
         yield pa.array(routes, pa.list_(pa.int32()))
 
