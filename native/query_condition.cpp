@@ -34,7 +34,7 @@ void QueryParser::read_predicates(uint32_t step) {
         Nesting nesting(*this, begin);
         ++scan_.at;
         scan_.skip_space();
-        if (scan_.peek() == ']') refuse("TC101", "the predicate is empty", {begin, scan_.at + 1 - begin});
+        if (scan_.peek() == ']') refuse("TC101", "the predicate is empty", {begin, scan_.at + 1 - begin}, "leave it out, or write a condition");
         Operand operand = read_disjunction();
         close(']');
         end = scan_.at;

@@ -121,6 +121,7 @@ private:
         std::vector<Alternative> alternatives(1);
         std::vector<Alternative> expanded;
         for (const Literal& literal : given_) {
+            refusing_ = query_.expr(literal.expr).source;
             expand(literal, expanded);
             multiply(alternatives, expanded);
         }
@@ -226,7 +227,7 @@ private:
         return literal.path == no_entry && !literal.negated && kind == ExprKind::conjunction;
     }
 
-    static void multiply(std::vector<Alternative>& by, const std::vector<Alternative>& with) {
+    void multiply(std::vector<Alternative>& by, const std::vector<Alternative>& with) {
         std::vector<Alternative> product;
         if (by.size() * with.size() > transformation_limits.alternatives_max) refuse_alternatives();
         for (const Alternative& left : by)
@@ -259,10 +260,12 @@ private:
     }
     static uint64_t variable_of(const PathEntry& path) { return path.variable == no_entry ? 0 : 1ull << path.variable; }
 
-    [[noreturn]] static void refuse_alternatives() {
+    [[noreturn]] void refuse_alternatives() const {
         Failure failure(Family::query, "TC328", "the conditions stand for more than " +
                             std::to_string(transformation_limits.alternatives_max) + " alternatives, the limit (alternatives_max)");
         failure.limit = true;
+        failure.position = refusing_.begin;
+        failure.length = refusing_.size;
         failure.hint = "split it into several subscriptions; this limit is fixed";
         throw failure;
     }
@@ -274,6 +277,7 @@ private:
     std::vector<Literal> given_;               // conditions of the shapes and clauses round the one looked at
     std::vector<uint32_t> eaches_, roots_;     // clauses
     const Alternative* alternative_ = nullptr;
+    Slice refusing_;                           // the condition that has too many alternatives, if one has
     uint32_t branches_ = 0;
 };
 

@@ -373,7 +373,8 @@ uint32_t TransformationParser::read_flwr() {
     shape.kind = ShapeKind::flwr;
     shape.first = read_single();
     scope_variables_.resize(outer);
-    if (clauses.empty()) return shape.first;              // nothing but lets
+    bool binds = std::any_of(clauses.begin(), clauses.end(), [](const Clause& c) { return c.kind == ClauseKind::each; });
+    if (!binds) return conditioned(clauses, shape.first, since(begin));
     uint32_t last = no_entry;
     for (const Clause& clause : clauses) {
         out_.clauses_.push_back(clause);
@@ -383,6 +384,20 @@ uint32_t TransformationParser::read_flwr() {
         last = index;
     }
     return add_shape(shape, since(begin));
+}
+
+// Nothing but lets: what is returned, if the conditions hold. There is nothing to order.
+uint32_t TransformationParser::conditioned(const std::vector<Clause>& clauses, uint32_t body, Slice source) {
+    for (auto clause = clauses.rbegin(); clause != clauses.rend(); ++clause) {
+        if (clause->kind != ClauseKind::where) continue;
+        Shape choice;
+        choice.kind = ShapeKind::choice;
+        choice.condition = clause->condition;
+        choice.first = body;
+        choice.other = add_shape(Shape(), source);        // ()
+        body = add_shape(choice, source);
+    }
+    return body;
 }
 
 void TransformationParser::read_for(std::vector<Clause>& clauses) {

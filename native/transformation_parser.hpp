@@ -40,6 +40,7 @@ private:
     uint32_t read_flwr();
     void read_for(std::vector<Clause>& clauses);
     void read_let();
+    uint32_t conditioned(const std::vector<Clause>& clauses, uint32_t body, Slice source);
     void read_where(std::vector<Clause>& clauses);
     void read_order(std::vector<Clause>& clauses);
     void read_key(Clause& clause);

@@ -188,7 +188,25 @@ class PathDrawer:
             return ["not(", *self.condition(scope, depth + 1, context, positions=positions), ")"]
         return self.test(scope, depth, context)
 
+    def counted(self, scope: Scope) -> Pieces:
+        """A count compared with a number: of any path whether there are some, of one step how many."""
+        if self.chance(0.3):
+            some = self.random.choice((" > 0", " = 0", " >= 1", " < 1", " != 0", " <= 0.5", ""))
+            return ["count(", *self.path(scope).pieces, f"){some}"]
+        held = [variable for variable in scope.holding("element") if variable.single]
+        start = self.random.choice([*held, *held, Variable("$msg", "element")]).name
+        test = "text()" if start != "$msg" and self.chance(0.15) else self.element_test(scope)
+        deep = self.chance(0.4) or start == "$msg"
+        condition = self.condition(
+            scope.without_variables(), 2, "text" if test == "text()" else "element", positions=not deep
+        )
+        predicate = [self.cut("[", *condition, "]")] if self.chance(0.3) else []
+        relation, number = self.random.choice(RELATIONS), self.random.choice(("1.5", "2", "2", "3"))
+        return self.compared(["count(", start, "//" if deep else "/", test, *predicate, ")"], relation, number)
+
     def test(self, scope: Scope, depth: int, context: str | None) -> Pieces:
+        if context is None and self.chance(0.12):
+            return self.counted(scope)
         path = self.operand(scope, depth, context)
         form = self.random.random()
         if form < 0.3:

@@ -28,7 +28,7 @@ class TransformationDrawer(PathDrawer):
     delivered: list[Binding] = field(default_factory=list)
 
     def gap(self) -> str:
-        return self.random.choice((" ", " ", " ", "  ", "\n", "\n    "))
+        return self.random.choice((" ", " ", " ", "  ", "\n", "\n    ") * 6 + (' (: it\'s (: "one" :) :) ',))
 
     # --- the whole ---------------------------------------------------------------------------------------------------
 
@@ -81,11 +81,15 @@ class TransformationDrawer(PathDrawer):
         before = len(self.bindings), len(self.delivered)
         clauses: list[Piece] = []
         inner = replace(scope.deeper(), inside=scope.inside or fors > 0)
+        apart = False
         for number in range(fors):
-            joined = number > 0 and self.chance(0.4)
+            joined = number > 0 and not apart and self.chance(0.4)
             while not joined and self.chance(0.2):
                 inner = self.let(inner, clauses)
             inner = self.each(inner, clauses, joined=joined)
+            apart = number + 1 < fors and self.chance(0.1)
+            if apart:
+                clauses.append(self.cut("where ", *self.condition(inner, 0, None), self.gap()))
         while self.chance(0.25) or not clauses:
             inner = self.let(inner, clauses)
         if self.chance(0.4):
@@ -296,7 +300,9 @@ class TransformationDrawer(PathDrawer):
             prefix = self.random.choice(("", "p", "q", "new"))
             if any(text.startswith(f"xmlns:{prefix}=" if prefix else "xmlns=") for text in declared):
                 break
-            prefixes[prefix] = self.random.choice(URIS if prefix else ("", *URIS))
+            # Inside another xmlns, Saxon takes xmlns="" for the default of the prolog.
+            taken_back = not prefix and not (self.namespaces.get("") and scope.prefixes is not self.namespaces)
+            prefixes[prefix] = self.random.choice(("", *URIS) if taken_back else URIS)
             declared.append(f'xmlns{":" if prefix else ""}{prefix}="{prefixes[prefix]}"')
         inner = replace(scope, prefixes=prefixes)
         attributes: list[Pieces] = [[text] for text in declared]
@@ -316,7 +322,11 @@ class TransformationDrawer(PathDrawer):
             name = f"{self.random.choice(bound)}:{name}"
         tag: list[Piece] = [f"<{name}"]
         for pieces in attributes:
-            tag += [self.gap(), *pieces] if str(pieces[0]).startswith("xmlns") else [self.cut(self.gap(), *pieces)]
+            tag += (
+                [" ", *pieces]
+                if str(pieces[0]).startswith("xmlns")
+                else [self.cut(self.random.choice((" ", "\n")), *pieces)]
+            )
         return inner, name, tag
 
     def attribute(self, scope: Scope, name: str) -> Pieces:

@@ -102,6 +102,12 @@ READ = [
         "for $a in $msg/x where $a/@k=1 for $b in $a/y where $b/z order by string($a/t) return $b",
         "/x[@k=1][y[z]]",
     ),
+    # without any for, conditions are those of a choice
+    (
+        "let $t := $msg/x/y, $u := $t/@k where $u = 1 where not($t/z) order by $u return <o>{$t}</o>",
+        "if ($msg/x/y/@k=1) then if (not($msg/x/y/z)) then <o>{$msg/x/y}</o> else () else ()",
+        "/x/y[/x/y/@k=1][not(/x/y/z)]",
+    ),
     # comments are white space
     (
         "(: it's (: one :) <x> :) for(::)$a (: \" :) in $msg/(: :)x return (: {} :) <o>(: text :){(: none :)}</o>",
