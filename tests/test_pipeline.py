@@ -172,6 +172,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
             "TC732",
             "job.toml: sinks.output: 'hdfs://x/y' is no directory of this machine",
         ),
+        ("[sinks]\nmatches = ''\noverwrite = true", "TC732", "job.toml: [sinks] matches: it is empty"),
         (
             "[sinks]\noverwrite = true",
             "TC732",
@@ -384,10 +385,15 @@ def test_what_is_not_ours_is_not_overwritten(job: Path, capsys: pytest.CaptureFi
     assert dry_run(job, capsys)[0] == 0
     (results / "checkpoint").mkdir()
     assert "holds the results of a stream" in dry_run(job, capsys)[2]
-    job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "docs"')
-    assert f"TC736 sinks.matches: {job.parent}/docs is there already" in dry_run(job, capsys)[2]
-    job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "docs"\noverwrite = true')
+    (job.parent / "old").mkdir()
+    (job.parent / "old" / "part.parquet").write_text("")
+    job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "old"')
+    assert f"TC736 sinks.matches: {job.parent}/old is there already" in dry_run(job, capsys)[2]
+    job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "old"\noverwrite = true')
     assert dry_run(job, capsys)[0] == 0
+    for place, held in (("docs", "docs"), (".", "new")):  # what the job reads, or writes beside
+        job.write_text(SHORTEST + f'[sinks]\noutput = "new"\nmatches = "{place}"\noverwrite = true')
+        assert f"holds {job.parent}/{held}\n  hint: name a directory of its own" in dry_run(job, capsys)[2]
 
 
 def test_an_output_nobody_may_write(

@@ -140,6 +140,9 @@ def test_what_is_refused_is_said(spark: SparkSession) -> None:
         pep(spark.createDataFrame([("a", "/a"), ("a", "/b")], "id string, query string"), 3)
     with pytest.raises(treecast.PipelineError, match="TC703 the subscriptions have no column query"):
         pep(spark.createDataFrame([], "id string, xpath string"), 3)
+    for attempt in (lambda: pep(given, 3, documents=given), lambda: aggregate(given, documents=given)):
+        with pytest.raises(treecast.PipelineError, match="TC703 the documents have no column document"):
+            attempt()
     with pytest.raises(ValueError, match="filters_max"):
         aggregate(given, filters_max=0)
 
@@ -186,6 +189,8 @@ def test_queries_come_to_an_end(spark: SparkSession) -> None:
     assert generate_queries(spark, SMALL, 0).count() == 0
     with pytest.raises(ValueError, match="count is from 0"):
         generate_queries(spark, SMALL, -1)
+    with pytest.raises(ValueError, match="partitions must be 1 or more, not 0"):
+        generate_queries(spark, SMALL, 1, partitions=0)
     prefixed = Schema.from_text("<!ELEMENT p:a (p:b)> <!ELEMENT p:b EMPTY>")
     rows = generate_queries(spark, prefixed, 2, plain).collect()
     assert [row.namespaces for row in rows] == [{"p": "urn:treecast:p"}] * 2

@@ -182,6 +182,8 @@ def _size(reader: _Reader, value: object) -> int:
 
 
 def _place(reader: _Reader, value: object) -> str:
+    if value == "":
+        raise _WrongError("it is empty", "name a directory, or leave it out")
     return reader.place(_text(reader, value))
 
 

@@ -46,6 +46,7 @@ def generate_documents(
     partitions: int | None = None,
 ) -> DataFrame:
     """Documents number 0 to `count` - 1 of these schemas, settings and seed: `number` and `document`, lazily."""
+    _check_partitions(partitions)
     settings = settings or DocumentSettings()
     schemas = _list(schema)
     documents_in_one_process(
@@ -73,6 +74,7 @@ def generate_queries(
     """
     if not 0 <= count <= QUERIES_MAX:
         raise ValueError(f"count is from 0 to {QUERIES_MAX:,}")
+    _check_partitions(partitions)
     settings = settings or QuerySettings()
     schemas = _list(schema)
     for _ in queries_in_one_process(schemas, min(count, 1), replace(settings, distinct=False), weights=weights):
@@ -80,7 +82,7 @@ def generate_queries(
     blocks = -(-count // BLOCK)
 
     def drawn(blocks: int) -> DataFrame:
-        numbers = spark.range(0, blocks, 1, None if partitions is None else max(1, min(partitions, blocks)))
+        numbers = spark.range(0, blocks, 1, None if partitions is None else min(partitions, max(1, blocks)))
         return mapped(numbers, "draw_queries", (schemas, settings, seed, weights), QUERIES_TYPE)
 
     if settings.distinct and count:
@@ -134,6 +136,11 @@ def _namespaces(schemas: Sequence[Schema]) -> dict[str, str]:
             if found.setdefault(prefix, uri) != uri:
                 raise ValueError(f"the prefix {prefix} stands for {found[prefix]} and, in {schema.name}, for {uri}")
     return found
+
+
+def _check_partitions(partitions: int | None) -> None:
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"partitions must be 1 or more, not {partitions}")
 
 
 def _list(schema: Schema | Sequence[Schema]) -> list[Schema]:

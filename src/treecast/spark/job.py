@@ -181,8 +181,15 @@ def check_output(pipeline: Pipeline) -> None:
     if checkpoint and not pipeline.source.stream:
         hint = "name another output directory, or remove it first"
         raise PipelineError(f"{output} holds the results of a stream", code="TC736", hint=hint)
-    if sinks.matches is not None and not is_elsewhere(sinks.matches) and not checkpoint and not sinks.overwrite:
-        place = Path(sinks.matches)
+    if sinks.matches is not None and not is_elsewhere(sinks.matches):
+        place = Path(sinks.matches.removeprefix("file://"))
+        kept = [sinks.output, *pipeline.source.path, *pipeline.subscriptions.path]
+        for path in [Path(path).resolve() for path in kept if not is_elsewhere(path)]:
+            if path.is_relative_to(place.resolve()):
+                hint = "name a directory of its own: what is in it is replaced"
+                raise PipelineError(f"sinks.matches: {place} holds {path}", code="TC736", hint=hint)
+        if checkpoint or sinks.overwrite:
+            return
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             hint = "name another directory, or set sinks.overwrite = true"
             raise PipelineError(f"sinks.matches: {place} is there already", code="TC736", hint=hint)

@@ -26,7 +26,7 @@ from treecast.placement import Aggregate, Pair, Pep
 from treecast.placement.aggregate import FILTERS_MAX, Selectivity, of_paths
 from treecast.placement.pep import PATTERNS_MAX
 from treecast.spark.carry import mapped
-from treecast.spark.plan import subscription_columns
+from treecast.spark.plan import document_columns, subscription_columns
 from treecast.spark.population_worker import FACTS_TYPE, PARTIAL_TYPE
 from treecast.spark.sampling import drawn_documents
 from treecast.subscriptions import LISTED_MAX, all_refused
@@ -54,7 +54,7 @@ def pep(
     """
     from pyspark.sql import functions
 
-    sample = drawn_documents(documents)
+    sample = _sample(documents)
     placement = Pep(
         shards,
         documents=sample,
@@ -85,6 +85,12 @@ def pep(
     return placement
 
 
+def _sample(documents: DataFrame | Sequence[Bytes]) -> list[bytes]:
+    if not hasattr(documents, "sparkSession"):
+        return [bytes(document) for document in documents]
+    return drawn_documents(documents, document_columns(documents, "lists", ())[0])  # type: ignore[arg-type]
+
+
 def _gone_by(chosen: Sequence[str]) -> Column:
     """The pair that a query goes by, as `Pep.place` wants it."""
     from pyspark.sql import functions
@@ -113,7 +119,7 @@ def aggregate(
 
     if filters_max < 1:
         raise ValueError(f"filters_max must be 1 or more, not {filters_max}")
-    selectivity = Selectivity(drawn_documents(documents), limits=limits, entities=entities)
+    selectivity = Selectivity(_sample(documents), limits=limits, entities=entities)
     sample = [bytes(document) for document in selectivity.documents]
     given = (dict(namespaces or {}), sample, limits, entities)
     partial = mapped(subscription_columns(subscriptions), "reduce", given, PARTIAL_TYPE)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from treecast.document import Bytes
 from treecast.placement.aggregate import DOCUMENTS_MAX
 from treecast.spark.answers import document_views
 
@@ -21,13 +19,11 @@ def first_documents(documents: DataFrame, name: str = "document") -> list[bytes]
     return _fetched(_fit(documents, name).limit(DOCUMENTS_MAX))
 
 
-def drawn_documents(documents: DataFrame | Sequence[Bytes], name: str = "document") -> list[bytes]:
-    """A sample of all of them, by a hash of their content: the same however the rows are divided. Sequences stay."""
+def drawn_documents(documents: DataFrame, name: str = "document") -> list[bytes]:
+    """A sample of all of them, by a hash of their content: the same however the rows are divided."""
     from pyspark.sql import functions
 
-    if not hasattr(documents, "sparkSession"):
-        return [bytes(document) for document in documents]
-    fit = _fit(documents, name)  # type: ignore[arg-type]
+    fit = _fit(documents, name)
     return _fetched(fit.orderBy(functions.xxhash64("document"), "document").limit(DOCUMENTS_MAX))
 
 
