@@ -16,6 +16,7 @@ from test_match import Population, corpus, drawn, found, stream_of, streamed  # 
 import treecast
 from treecast.spark import match, place, split
 from treecast.spark.place import NAMES
+from treecast.spark.ship import give_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,6 +179,23 @@ def test_the_choice_looks_at_documents(
     looked, guessed = (record.getMessage() for record in caplog.records)
     assert "would still send a document to 12.0 of 12 shards" in looked
     assert "without a sample of documents" in guessed
+
+
+def test_a_layout_that_a_set_has_outgrown_is_made_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "LAID_OUT_MIN", 1)
+    placed = place.Placed("root-tag", 4, 0)
+    index = treecast.Index()
+    index.add("first", "/r0")
+    shipped = [placed.ship(spark, index, lambda: (), lasting=False)]
+    for number in range(3):
+        index.add(f"second{number}", f"/r{number}")
+    shipped.append(placed.ship(spark, index, lambda: (), lasting=False))
+    for number in range(30):
+        index.add(f"third{number}", f"/r{number % 10}")
+    shipped.append(placed.ship(spark, index, lambda: (), lasting=False))
+    # Three shards hold the same, as long as there is one root; and the one for what has none is empty.
+    assert [len(set(each.tickets)) for each in shipped if each] == [2, 2, 4]
+    give_back(spark, placed._name)
 
 
 def test_what_is_asked_wrongly_is_said(spark: SparkSession) -> None:

@@ -45,6 +45,8 @@ MAKERS: dict[str, Callable[[int], Placement]] = {
 }
 NAMES = (*MAKERS, "auto")
 SHARDS_MAX = 1024
+GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then it is made anew
+LAID_OUT_MIN = 1_000  # fewer are not worth it
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Placed:
         self._given, self._shards, self._cache_bytes_max = placement, shards, cache_bytes_max
         self._name = f"placed-{uuid.uuid4().hex}"  # who asks for what is shipped
         self._placement: Placement | None = None if isinstance(placement, str) else placement
+        self._laid_out = 0  # for how many subscriptions
         self._rows: pa.Table | None = None  # the set that is placed, as treecast.spark.changes writes it
         self._tickets: dict[tuple[int, ...], tuple[Any, ...]] = {}
         self._filters: tuple[Mapping[int, str], tuple[Any, ...]] | None = None
@@ -147,14 +150,16 @@ class Placed:
     def _chosen(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
         """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions.
 
-        What "auto" chose stays, but for data-sharing that has no more room.
+        What "auto" chose stays, but for data-sharing that has no more room, and as long as the set does not outgrow it.
         """
+        if self._outgrown(len(index)):
+            self._placement, self._rows = None, None
         if self._placement is not None and (self._given != "auto" or self._placement.name != "data-sharing"):
             return self._placement
         shards = self._shards or min(SHARDS_MAX, int(session.conf.get("spark.sql.shuffle.partitions") or 1))
         if self._given != "auto":
             assert isinstance(self._given, str)
-            self._placement = MAKERS[self._given](shards)
+            self._placement, self._laid_out = MAKERS[self._given](shards), len(index)
             return self._placement
         needed = index_bytes(index, self._cache_bytes_max)
         room = worker_bytes(session.conf.get("spark.executor.pyspark.memory", "") or "")
@@ -163,8 +168,14 @@ class Placed:
         documents = () if needed <= room else sample()
         choice = choose(index.subscriptions(), shards, index_bytes=needed, worker_bytes_max=room, documents=documents)
         logging.getLogger("treecast").info("placement: %s", choice.why)
-        self._placement, self.why, self._rows = choice.placement, choice.why, None
+        self._placement, self.why, self._rows, self._laid_out = choice.placement, choice.why, None, len(index)
         return self._placement
+
+    def _outgrown(self, count: int) -> bool:
+        """Whether the layout was made for far fewer. A Pep says itself when it is worn; one that is given stays."""
+        if not isinstance(self._given, str) or self._placement is None or isinstance(self._placement, Pep):
+            return False
+        return count > GROWTH_MAX * max(LAID_OUT_MIN, self._laid_out)
 
     def _follow(self, placement: Placement, table: pa.Table) -> set[tuple[int, ...]] | None:
         """Make the placement hold this set; the answer is the holders of what is new or gone, None for all."""
