@@ -281,7 +281,41 @@ void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
         if (all.size() > items_max) all.resize(items_max);
         out.items = std::move(all);
     }
-    if (!out.holds && out.items.empty()) blame_namespace(expr, item, out);
+    if (!out.holds && out.items.empty() && !blame_condition(expr, item, out)) blame_namespace(expr, item, out);
+}
+
+// Of those that a step without positions would lead to, the first for which most of its predicates hold, one after the other.
+uint32_t Explainer::nearest(uint32_t index, const std::vector<uint32_t>& candidates) {
+    const Step& step = query_->step(index);
+    uint32_t best = candidates.front(), most = 0;
+    for (uint32_t candidate : candidates) {
+        uint32_t holding = 0, expr = step.predicates;
+        for (; expr != no_entry && evaluator_.check(expr, {step.kind, candidate}, 1, 1); expr = query_->expr(expr).next) ++holding;
+        if (holding > most) best = candidate;
+        most = std::max(most, holding);
+    }
+    return best;
+}
+
+// Where a path leads nowhere: is it a condition of its own that stops it? Told of the element for which most of them hold.
+bool Explainer::blame_condition(const Expr& expr, Item item, Reason& out) {
+    if (evaluator_.ordered_) return false;
+    for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
+        const PathEntry& path = query_->path(at);
+        if (path.first == no_entry) continue;
+        Climb way;
+        climb(path.first, path.absolute ? Item{} : item, way);
+        if (way.complete() || way.candidates.empty()) continue;
+        uint32_t step = way.steps[way.sets.size() - 1];
+        Item stopped{query_->step(step).kind, way.candidates.front()};
+        if (!query_->step(step).positional) stopped.index = nearest(step, way.candidates);
+        std::vector<Reason> found = conditions(step, stopped, context_of(step, way.sets.back(), stopped, false));
+        if (found.empty() || found.back().holds) continue;
+        out.items.push_back(stopped);
+        out.parts.push_back(std::move(found.back()));
+        return true;
+    }
+    return false;
 }
 
 // Where a path leads nowhere: is it only that a name is in another namespace?

@@ -23,7 +23,7 @@ struct Reason {
     std::vector<Evaluator::Item> items;      // what made it true; where it is false, what was looked at; three at most
     Evaluator::Item other_namespace;         // where it is false for want of an element that exists in another namespace
     uint32_t wanting = no_entry;             // and the step that wants it
-    std::vector<Reason> parts;               // of and, or, not: those that decide
+    std::vector<Reason> parts;               // of and, or, not: those that decide; of a path that stops, what stops it
     uint32_t position = 0, last = 0;         // of conditions on positions
 };
 
@@ -83,6 +83,8 @@ private:
     Reason ordered_reason(uint32_t expr, uint32_t element, uint32_t& bound);
     void reason_of_paths(uint32_t expr, Item item, Reason& out);
     void blame_namespace(const Expr& expr, Item item, Reason& out);
+    uint32_t nearest(uint32_t step, const std::vector<uint32_t>& candidates);
+    bool blame_condition(const Expr& expr, Item item, Reason& out);
     uint32_t element_of(Item item) const;
 
     Evaluator& evaluator_;

@@ -159,7 +159,7 @@ bool is_transformation(std::string_view text);
 
 void parse_transformation(std::string_view text, const Bindings& bindings, Transformation& out);
 
-// A predicate of the matching part, and the condition that it came from or, if `negated`, the one whose opposite it is: the
+// A predicate of the matching part, and the condition or the `for` that it came from or, if `negated`, the one whose opposite it is: the
 // bytes of both texts.
 struct Origin {
     Slice matching, written;

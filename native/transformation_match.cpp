@@ -166,6 +166,7 @@ private:
 
     void predicate_of(uint32_t each) {
         const Clause& clause = all_.clause(each);
+        auto begin = static_cast<uint32_t>(out_.text.size());
         out_.text += '[';
         query_.each_path(clause.paths, [&](uint32_t index, const PathEntry& path) {
             if (index != clause.paths) out_.text += " | ";
@@ -173,6 +174,7 @@ private:
             about(clause.variable);
         });
         out_.text += ']';
+        out_.origins.push_back({{begin, static_cast<uint32_t>(out_.text.size()) - begin}, clause.source, false});
     }
 
     void predicate(const Literal& literal) {

@@ -194,6 +194,18 @@ does not match /a[b and @x]/c
       [b and @x] is false:
         @x is false: there is none""",
     ),
+    (
+        b"<a><b><c k='1'/></b><b/></a>",
+        "/a[b[c[@k > 1]]/d or b[2][c]]",
+        {},
+        """\
+does not match /a[b[c[@k > 1]]/d or b[2][c]]
+  /a  /a[1], line 1
+      [b[c[@k > 1]]/d or b[2][c]] is false:
+        b[c[@k > 1]]/d is false: /a[1]/b[1] comes so far, but [c[@k > 1]] is false: /a[1]/b[1]/c[1] comes so far, but \
+[@k > 1] is false: /a[1]/b[1]/c[1]/@k is "1"
+        b[2][c] is false: /a[1]/b[1] comes so far, but [2] is false: it is number 1 of 2""",
+    ),
 ]
 
 

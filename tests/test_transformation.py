@@ -336,3 +336,18 @@ def test_explained_by_its_where_clause() -> None:
     assert explanation.failed is not None
     assert explanation.failed.text == 'not($n/c = "x")'
     assert missed.explain(b"<a b='1'/>", "t").matched
+
+
+def test_explained_by_its_later_fors() -> None:
+    index = treecast.Index()
+    index.add("t", "for $a in $msg/a, $b in $a/b where $b/@k = 'x' and count($b/c) > 1 return $b")
+    failed = index.explain(b"<a><b k='y'/></a>", "t").failed
+    assert failed is not None
+    assert failed.text == "$b in $a/b"
+    assert [part.text for part in failed.parts] == ["$b/@k = 'x'"]
+    assert failed.reason == "/a[1]/b[1] comes so far, but $b/@k = 'x' is false: /a[1]/b[1]/@k is \"y\""
+    failed = index.explain(b"<a><b k='x'><c/></b></a>", "t").failed
+    assert failed is not None
+    assert [part.text for part in failed.parts] == ["count($b/c) > 1"]
+    assert index.explain(b"<a><d/></a>", "t").failed.reason == "there is none"  # type: ignore[union-attr]
+    assert index.explain(b"<a><b k='x'><c/><c/></b></a>", "t").matched

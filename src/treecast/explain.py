@@ -60,7 +60,7 @@ class Condition:
     places: tuple[Place, ...]
     """What made it true; where it is false, what was looked at; three at most."""
     parts: tuple[Condition, ...]
-    """Of and, or, not: the parts that decide."""
+    """Of and, or, not: the parts that decide. Of a path that leads nowhere: the condition on its way that is false."""
     position: int
     """Of conditions on positions: the position, and how many there are."""
     last: int
@@ -221,6 +221,9 @@ def _reason(condition: Condition) -> str:
         return f"there is none; {_namespaces(condition.other, condition.namespace)}"
     if not condition.places:
         return "there is none"
+    if condition.parts:
+        part = condition.parts[0]
+        return f"{condition.places[0].path} comes so far, but {part.text} is false: {part.reason}"
     if condition.kind == "exists":
         return condition.places[0].path
     return ", ".join(f"{place.path} is {_quoted(place.value)}" for place in condition.places)
