@@ -17,7 +17,7 @@ from treecast.cli import main
 from treecast.cli.console import progress_line
 
 COMMAND = [sys.executable, "-m", "treecast"]
-SCREEN_LINES = 40
+SCREEN_LINES, SCREEN_COLUMNS = 40, 80
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,16 +29,21 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["match", "--help"], ["generate", "--help"]]
+    [["--help"]]
+    + [[verb, "--help"] for verb in ("match", "explain", "generate", "bench", "run", "experiment")]
     + [["generate", what, "--help"] for what in ("documents", "queries")],
     ids=" ".join,
 )
-def test_help_fits_a_screen_and_shows_an_example(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_fits_a_screen_and_shows_an_example(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert len(text.splitlines()) <= SCREEN_LINES
+    assert max(map(len, text.splitlines())) < SCREEN_COLUMNS
     assert f"example:\n  treecast {' '.join(arguments[:-1]) or 'match'}" in text
 
 

@@ -144,16 +144,6 @@ def test_bad_input_is_1(
     assert expected in said.err
 
 
-def test_help_fits_a_screen_and_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run("--help")
-    text = capsys.readouterr().out
-    assert stop.value.code == 0
-    assert len(text.splitlines()) <= 40
-    assert "example:\n  treecast explain" in text
-    assert "The exit status is 0 whether it matches or not" in text
-
-
 @pytest.mark.parametrize(
     ("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )

@@ -242,15 +242,6 @@ def test_the_guide_shows_every_key(tmp_path: Path) -> None:
 # -- treecast run --dry-run
 
 
-def test_help_fits_a_screen_and_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["run", "--help"])
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    assert len(text.splitlines()) <= 40
-    assert "example:\n  treecast run\n" in text
-
-
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pipeline that is in order, on a machine where Spark can run."""

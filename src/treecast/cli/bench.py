@@ -24,18 +24,21 @@ if TYPE_CHECKING:
     from treecast.measure.suite import Plan, Row
 
 DESCRIPTION = """\
-Measures engines of treecast and other tools beside them on the same documents and queries, and compares their answers.
+Measures engines of treecast and other tools beside them on the same documents
+and queries, and compares their answers.
 
-  nitf        news articles: the NITF DTD of the data directory, else a built-in one
-  aggregated  ten DTDs of the data directory, else the two built-in ones
-  record      flat records with values        values  one value predicate a query
+  nitf        news articles: the NITF DTD of DIR, else a built-in one
+  aggregated  ten DTDs of DIR, else the two built-in ones
+  record      flat records with values
+  values      one value predicate a query
   trees       one or two nested paths a query
-  PATH        a DTD of your own, or a directory of documents (with --queries FILE)"""
+  PATH        a DTD, or a directory of documents (with --queries FILE)"""
 EPILOG = """\
-Prints a table; DIR gets it as NAME.md, all figures as NAME.csv, a picture as NAME.png. Exit status 1 if answers differ.
+Prints a table and writes NAME.csv, NAME.md and NAME.png. Several NAMEs are
+done in turn. The exit status is 1 if answers differ.
 
 example:
-  treecast bench nitf --engines auto,yfilter --queries 1000,10000,100000 --output results
+  treecast bench nitf --engines auto,yfilter --queries 1000,10000,100000
   treecast bench my.dtd --quick"""
 QUERIES, QUERIES_QUICK = (1_000, 10_000), (1_000,)
 DOCUMENTS, DOCUMENTS_QUICK = 200, 40
@@ -51,21 +54,20 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         usage="treecast bench NAME … [options]",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=118),
+        formatter_class=functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=24),
     )
     option = parser.add_argument
-    option("names", metavar="NAME", nargs="+", help="a workload of the above, or PATH; several are done in turn")
+    option("names", metavar="NAME", nargs="+", help=argparse.SUPPRESS)
     option("--data", metavar="DIR", help="real DTDs, below DIR/dtd (default: $TREECAST_DATA)")
     option("--engines", metavar="A,B", type=_names, default=["auto"], help="or all (default auto)")
-    option(
-        "--peers", metavar="A,B", type=_names, help="lxml, saxonche, spark-xpath, spark-lxml, or none (default lxml)"
-    )
+    peers = "lxml, saxonche, spark-xpath, spark-lxml or none (default lxml)"
+    option("--peers", metavar="A,B", type=_names, help=peers)
     option(
         "--queries",
         metavar="N,N|FILE",
         action="append",
         default=[],
-        help="how many, in steps (default 1000,10000); or a file of them, as for 'treecast match -s'",
+        help="how many, in steps (default 1000,10000), or a file",
     )
     option("--documents", metavar="N", type=_count, help=f"how many (default {DOCUMENTS})")
     option(
@@ -73,12 +75,12 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         metavar="N",
         type=_size,
         default=BYTES,
-        help="size of drawn documents, K and M allowed (default 5000)",
+        help="size of drawn documents, K, M (default 5000)",
     )
     option("--seed", metavar="N", type=int, default=0, help="equal seeds draw the same (default 0)")
     option("--budget", metavar="SECONDS", type=_seconds, help=f"for one engine and one step (default {BUDGET:g})")
-    option("--output", metavar="DIR", default="results/bench", help="where files go (default results/bench)")
-    option("--quick", action="store_true", help="less of everything: 1000 queries, 40 documents, a budget of 2 s")
+    option("-o", "--output", metavar="DIR", default="results/bench", help="where to (default %(default)s)")
+    option("--quick", action="store_true", help="less: 1000 queries, 40 documents, a budget of 2 s")
     option("--quiet", action="store_true", help="no progress and notes on stderr")
     parser.set_defaults(run=lambda options: run(parser, options))
 

@@ -20,12 +20,25 @@ from treecast.errors import TreecastError
 
 INTERRUPTED = 130
 
+EPILOG = """\
+example:
+  treecast match -s subscriptions.csv docs/*.xml
+  treecast match --help"""
+
 
 class Parser(argparse.ArgumentParser):
     """argparse, with the way to more help in the one line that it prints."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+
+
+class CommandsFormatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves room for the longest command: argparse forgets that commands are indented."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=18)
+        self._action_max_length = len("experiment") + 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,9 +86,9 @@ def _advice(error: OSError) -> str:
 def build_parser() -> Parser:
     parser = Parser(
         prog="treecast",
-        description="Finds, for every XML document, every standing XPath subscription that it concerns.",
-        epilog="example:\n  treecast match -s subscriptions.csv docs/*.xml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Finds, for every XML document, every standing XPath query that it concerns.",
+        epilog=EPILOG,
+        formatter_class=CommandsFormatter,
     )
     parser.add_argument("--version", action="version", version=f"treecast {__version__}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

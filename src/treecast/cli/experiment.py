@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from treecast.experiments import Experiment, Sizes
 
 DESCRIPTION = """\
-Runs experiments of the papers on the engines of this project: prints a table and a verdict (what the paper found, what
-we see, agree or not, and why) and writes NAME.csv, NAME.png and NAME.md. 'all' runs every one."""
+Runs experiments of the papers: prints a table and a verdict (what the paper
+found, what we see, agree or not, and why) and writes NAME.csv, NAME.png and
+NAME.md. 'all' runs every one."""
 EPILOG = """\
 example:
   treecast experiment --list
   treecast experiment yfilter-rivals --quick
-  treecast experiment yfilter-rivals xtrie-filters --data papers-data -o results"""
+  treecast experiment yfilter-rivals xtrie-filters --data data -o results"""
 NUMBERS_MAX = 50
 
 
@@ -37,11 +38,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = parser.add_argument
-    option("names", nargs="*", metavar="NAME", help="which; see --list")
+    option("names", nargs="*", metavar="NAME", help=argparse.SUPPRESS)
     option("--list", action="store_true", help="list the experiments and do nothing else")
-    option("--data", metavar="DIR", help="DTDs, documents and queries of the papers (default: $TREECAST_DATA)")
+    option("--data", metavar="DIR", help="what the papers used (default: $TREECAST_DATA)")
     option("-o", "--output", metavar="DIR", default="results/experiments", help="where to (default %(default)s)")
-    option("--quick", action="store_true", help="small sizes: seconds, and mostly too small for a verdict")
+    option("--quick", action="store_true", help="seconds, and mostly too small for a verdict")
     option("--queries", metavar="N,N", type=_numbers, help="other numbers of queries than the experiment's")
     option("--documents", metavar="N", type=_number, help="another number of documents")
     option("--seed", metavar="N", type=int, default=1, help="of everything that is drawn (default 1)")

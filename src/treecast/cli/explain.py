@@ -25,9 +25,9 @@ from treecast.explain import Condition, Explanation, explain
 from treecast.subscriptions import from_arrow
 
 DESCRIPTION = """\
-Shows which elements of DOCUMENT (an XML file, also gzipped, or - for standard input) satisfy each step and
-predicate of a query; where it does not match, how far it came and the first thing that failed.
-The exit status is 0 whether it matches or not."""
+Shows which elements of DOCUMENT (an XML file, also gzipped, or - for standard
+input) satisfy each step and predicate of a query; where it does not match, how
+far it came and the first thing that failed. The exit status is 0 either way."""
 
 EPILOG = """\
 example:
@@ -44,18 +44,18 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast explain (-q QUERY | -s FILE --id ID) [options] DOCUMENT",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
     )
     option = parser.add_argument
     option("document", metavar="DOCUMENT", help=argparse.SUPPRESS)
     option("-q", "--query", metavar="QUERY", help="the query")
-    option("-s", "--subscriptions", metavar="FILE", help="file of subscriptions, one of which is explained")
+    option("-s", "--subscriptions", metavar="FILE", help="file of subscriptions, one of which is meant")
     option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help="else by suffix")
     option("--id", metavar="ID", help="the id of that subscription")
     bind = "bind a prefix; =URI for names without one"
     option("--namespace", metavar="P=URI", action="append", default=[], help=bind)
-    option("--ordered", action="store_true", help="the branches of the query must come in this order")
-    option("--entities", metavar="html", choices=("html",), help="accept the entity names of HTML, such as &nbsp;")
+    option("--ordered", action="store_true", help="branches must come in the order of the query")
+    option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines round each mark; else %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.set_defaults(run=lambda options: run(parser, options))

@@ -26,18 +26,19 @@ COUNT_MAX = 1_000_000_000
 QUERIES_DEFAULT = 1000
 
 DOCUMENTS_DESCRIPTION = """\
-Writes random documents that are valid against a DTD, into a directory, a .zip file or one large XML file."""
+Writes random documents that are valid against a DTD, into a directory, a .zip
+file or one large XML file."""
 DOCUMENTS_EPILOG = """\
 example:
-  treecast generate documents --dtd news --count 1000 --bytes 5K --seed 1 -o docs
-  treecast generate documents --dtd my.dtd --values price=1..500 --values @currency=EUR,USD -o docs.zip"""
+  treecast generate documents --dtd news --count 1000 --bytes 5K -o docs
+  treecast generate documents --dtd my.dtd --values price=1..500 -o docs.zip"""
 
 QUERIES_DESCRIPTION = """\
-Writes random path queries that documents of a DTD can match, as subscriptions for 'treecast match -s'."""
+Writes random path queries that documents of a DTD can match."""
 QUERIES_EPILOG = """\
 example:
-  treecast generate queries --dtd news --count 100000 --seed 1 -o subscriptions.csv
-  treecast generate queries --dtd my.dtd --predicates 1 --selectivity 0.05 --nested 0.5 -o subscriptions.jsonl"""
+  treecast generate queries --dtd news --count 100000 -o subscriptions.csv
+  treecast generate queries --predicates 1 --selectivity 0.05 -o some.jsonl"""
 
 Item = TypeVar("Item")
 
@@ -46,7 +47,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "generate",
         help="documents and queries drawn from a DTD",
-        description="Draws a workload from a DTD: documents that are valid, queries that they can match.",
+        description="Draws a workload from a DTD: valid documents, and queries that they can match.",
         epilog="example:\n  treecast generate documents --dtd news --count 100 -o docs\n"
         "  treecast generate queries --dtd news --count 10000 -o subscriptions.csv\n"
         "  treecast match -s subscriptions.csv docs",
@@ -58,11 +59,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add(kinds: argparse._SubParsersAction[Any], name: str, **texts: Any) -> argparse.ArgumentParser:
-    formatter = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=118)
+    formatter = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=26)
     usage = f"treecast generate {name} [options]"
     parser: argparse.ArgumentParser = kinds.add_parser(name, usage=usage, formatter_class=formatter, **texts)
     several = functools.partial(parser.add_argument, action="append", default=[])
-    several("--dtd", metavar="DTD", help="news, records, or the path of a DTD; repeatable (default news)")
+    several("--dtd", metavar="DTD", help="news, records or a path; repeatable (default news)")
     several("--dtd-directory", metavar="DIR", help="where else parts of the DTD lie; repeatable")
     parser.add_argument("--root", metavar="NAME", help="the root element, where the DTD does not tell")
     parser.add_argument("--shares", metavar="N,N", type=_numbers, help="of several DTDs (default: even)")
@@ -82,7 +83,7 @@ def _add_values(group: Any) -> None:
         action="append",
         default=[],
         type=_values,
-        help="of element NAME, @NAME or ELEMENT/@NAME: a,b,c or 1..100 or 0.50..9.99",
+        help="of NAME, @NAME or ELEMENT/@NAME: a,b or 1..100",
     )
     group.add_argument("--value-skew", metavar="T", type=float, default=0.0, help="theta of Zipf's law (default 0)")
     group.add_argument("--text-words-max", metavar="N", type=int, default=8, help="words in a text (default 8)")
@@ -93,20 +94,20 @@ def _add_documents(kinds: argparse._SubParsersAction[Any]) -> None:
     parser = _add(kinds, "documents", **texts)
     option = parser.add_argument
     option("--count", metavar="N", type=_count, default=1, help="how many (default 1)")
-    option("-o", "--output", metavar="PLACE", help="a new directory, or a file FILE.zip; stdout for one document")
+    option("-o", "--output", metavar="PLACE", help="new directory or FILE.zip; stdout for one document")
     option("--record-file", metavar="FILE", help="one XML file, all documents below one root")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
     shape = parser.add_argument_group("shape")
     _add_settings(
         shape,
         [
-            ("--bytes", "N", _size, "size on average, K and M allowed; 0: as it comes (default 30000)"),
+            ("--bytes", "N", _size, "size on average; 0: as it comes (default 30000)"),
             ("--depth-max", "N", int, "levels (default 10)"),
-            ("--repeats-max", "N", int, "of parts marked * or +, more for the size (default 4)"),
+            ("--repeats-max", "N", int, "of parts marked * or + (default 4)"),
             ("--recursion-max", "N", int, "ancestors of the same name (default: any)"),
             ("--optional", "P", float, "probability of parts marked ? (default 0.6)"),
-            ("--attributes", "P", float, "probability of attributes that are not required (default 0.25)"),
-            ("--skew", "T", float, "theta of Zipf's law over the alternatives of choices (default 0)"),
+            ("--attributes", "P", float, "of attributes not required (default 0.25)"),
+            ("--skew", "T", float, "theta of Zipf's law over alternatives (default 0)"),
         ],
     )
     shape.add_argument(
@@ -115,7 +116,7 @@ def _add_documents(kinds: argparse._SubParsersAction[Any]) -> None:
         action="append",
         default=[],
         type=_weight,
-        help="weight of an element in choices; repeatable (default 1)",
+        help="weight in choices; repeatable (default 1)",
     )
     _add_values(parser.add_argument_group("values (give queries the same)"))
     parser.set_defaults(run=lambda options: run_documents(parser, options))
@@ -144,7 +145,7 @@ def _add_queries(kinds: argparse._SubParsersAction[Any]) -> None:
             ("--text", "P", float, "of a final /text() (default 0)"),
             ("--skew", "T", float, "theta of Zipf's law over element names (default 0)"),
             ("--predicates", "N", float, "per query, on average (default 0)"),
-            ("--kinds", "KIND=W,…", _kinds, "shares of attribute, text, position (default attribute=1)"),
+            ("--kinds", "KIND=W,…", _kinds, "attribute, text, position (default attribute=1)"),
             ("--position-max", "N", int, "largest position (default 3)"),
             ("--nested", "N", float, "nested paths per query, on average (default 0)"),
             ("--nested-depth-max", "N", int, "most steps of a nested path (default 3)"),
@@ -152,7 +153,7 @@ def _add_queries(kinds: argparse._SubParsersAction[Any]) -> None:
                 "--selectivity",
                 "P",
                 float,
-                "share of values that satisfy a predicate (default: equality with a drawn one)",
+                "share of values that satisfy it (default: one value)",
             ),
         ],
     )

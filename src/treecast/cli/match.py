@@ -40,15 +40,16 @@ LIMITS = {
 }
 
 DESCRIPTION = """\
-Writes one line document<TAB>subscription for every subscription that a document concerns.
-DOCUMENT is an XML file (also gzipped), a directory, a pattern, or - for standard input."""
+Writes a line document<TAB>subscription for each subscription that a document
+concerns. DOCUMENT is an XML file (also gzipped), a directory, a pattern, or -
+for standard input."""
 
 SUBSCRIPTIONS_FORMAT = "csv, jsonl, parquet or lines; else by suffix"
 
 EPILOG = """\
 example:
-  treecast match -s subscriptions.csv --format json -o matches.jsonl docs/ new/*.xml.gz
-  treecast match --render --format files -o outbox/ -s subscriptions.jsonl docs/
+  treecast match -s subscriptions.csv -o matches.jsonl docs/ new/*.xml.gz
+  treecast match --render -o outbox/ -s subscriptions.jsonl docs/
   curl -s https://example.org/feed | treecast match -q //item -q //entry -"""
 
 
@@ -59,7 +60,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast match (-s FILE | -q QUERY) [options] DOCUMENT …",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
     )
     option = parser.add_argument
     option("documents", metavar="DOCUMENT", nargs="+", help=argparse.SUPPRESS)
@@ -68,10 +69,10 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help=SUBSCRIPTIONS_FORMAT)
     several("-q", "--query", metavar="QUERY", help="a query, its own id; repeatable")
     several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
-    option("--render", action="store_true", help="payloads too: what each subscriber gets; as json, parquet or files")
-    option("--format", metavar="F", choices=FORMATS, help="tsv, json (lines), parquet, files; else by suffix of -o")
-    option("-o", "--output", metavar="FILE", help="write there, not to stdout; for files a directory")
-    option("--entities", metavar="html", choices=("html",), help="accept the entity names of HTML, such as &nbsp;")
+    option("--render", action="store_true", help="payloads: what each subscriber gets")
+    option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; else by suffix")
+    option("-o", "--output", metavar="FILE", help="write there, not to stdout; files: a directory")
+    option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--threads", metavar="N", type=_positive, default=_cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
     limits = parser.add_argument_group("limits of a document (K, M, G: times 1024)")

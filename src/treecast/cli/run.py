@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
 
 DESCRIPTION = """\
-Matches documents on Spark, as PIPELINE (a TOML file) describes; without one, the embedded sample.
-The output directory then holds the matches as Parquet, a report (HTML and PNG) and Spark's log.
-With --render, or render = true below [sinks], there is a payload beside each match: what the subscriber gets."""
+Matches documents on Spark, as PIPELINE (a TOML file) describes; without one,
+the embedded sample. The output directory then holds the matches as Parquet, a
+report (HTML and PNG) and Spark's log. With --render, or render = true below
+[sinks], there is a payload beside each match: what the subscriber gets."""
 
 EPILOG = """\
 example:
@@ -64,7 +65,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("pipeline", metavar="PIPELINE", nargs="?", help=argparse.SUPPRESS)
     option("--dry-run", action="store_true", help="check everything and start nothing")
     option("--master", metavar="M", help="Spark's master, such as local[4] or spark://host:7077")
-    option("-o", "--output", metavar="DIR", help="the output directory")
+    option("-o", "--output", metavar="DIR", help="the output directory (default results)")
     option("--render", action="store_true", help="payloads too: what each subscriber gets")
     option("--quiet", action="store_true", help="no progress, notes or table")
     parser.set_defaults(run=run)
