@@ -290,7 +290,7 @@ void QueryParser::refuse_variable(Slice where) {
 void QueryParser::refuse_unbound(std::string_view prefix, Slice where) {
     std::string own(cut_text(prefix, 60));
     refuse("TC109", "the prefix '" + own + "' is not bound to a namespace", where,
-           "give namespaces={\"" + own + "\": \"…\"}, or write *[local-name()='x']");
+           "bind it: namespaces={\"" + own + "\": \"…\"}, or --namespace " + own + "=… on the command line");
 }
 
 void QueryParser::refuse_everything(Slice where) {

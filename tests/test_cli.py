@@ -54,6 +54,7 @@ def test_help_fits_a_screen_and_shows_an_example(
         (["frobnicate"], "frobnicate"),
         (["match"], "DOCUMENT"),
         (["match", "doc.xml"], "-s FILE or -q QUERY"),
+        (["match", "-q", "", "doc.xml"], "-q QUERY is empty"),
         (["match", "-q", "/a", "--threads", "0", "doc.xml"], "from 1 to"),
         (["match", "-q", "/a", "--threads", "many", "doc.xml"], "many"),
         (["match", "-q", "/a", "--depth-max", "-1", "doc.xml"], "--depth-max"),

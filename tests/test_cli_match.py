@@ -250,7 +250,7 @@ def test_refused_subscriptions_stop_it_and_are_listed(treecast_match: Run) -> No
     assert done.said.count("TC1") == 21
 
 
-@pytest.mark.parametrize("query", ["news", "/news[", "/x:news", ""])
+@pytest.mark.parametrize("query", ["news", "/news[", "/x:news"])
 def test_one_refused_query(treecast_match: Run, query: str) -> None:
     done = treecast_match("-q", query, "news.xml")
     assert done.status == 1
@@ -285,8 +285,8 @@ def test_no_subscriptions_at_all(treecast_match: Run) -> None:
 def test_an_impossible_output(treecast_match: Run, output: str, advice: str) -> None:
     done = treecast_match("-q", "/news", "-o", output, "news.xml")
     assert done.status == 1
-    assert output in done.said
-    assert advice in done.said
+    assert f"TC790 {output}: " in done.said
+    assert f"\n  hint: {advice}" in done.said
 
 
 def test_a_device_is_written_to_directly(treecast_match: Run) -> None:

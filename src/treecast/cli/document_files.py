@@ -168,6 +168,7 @@ class _Rewound:
 def _from_os_error(error: OSError) -> DocumentError:
     hints = {
         errno.ENOENT: "check the name",
+        errno.EISDIR: "name a file in it",
         errno.EACCES: "ask for read permission, or run as a user who has it",
         errno.EMFILE: "raise the limit on open files (ulimit -n)",
     }

@@ -2,6 +2,8 @@
 
 Exit status: 0 done; 1 bad input, said on stderr with the error's code; 2 wrong usage; 130 interrupted. A reader of our
 output that goes away (`| head`) is no failure: the command stops quietly with 0.
+
+Codes: TC790 a place that cannot be written to.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        print(f"treecast: {name}{error.strerror or error}; {_advice(error)}", file=sys.stderr)
+        print(f"treecast: TC790 {name}{error.strerror or error}\n  hint: {_advice(error)}", file=sys.stderr)
         return 1
 
 

@@ -119,6 +119,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple
     """The output format, and (file, format) of every source of subscriptions; exits with 2 where options contradict."""
     if not options.subscriptions and not options.query:
         parser.error("no subscriptions: give -s FILE or -q QUERY")
+    if not all(options.query):
+        parser.error("-q QUERY is empty: give a query such as //item")
     if (options.subscriptions + options.documents).count("-") > 1:
         parser.error("standard input can be read once: give - once")
     sources = []
