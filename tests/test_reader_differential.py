@@ -30,7 +30,7 @@ BOTH = (0, 1)
 # What is well-formed and refused all the same: other encodings, DTDs, entities of an external DTD.
 EXCLUDED = ("TC204", "TC205", "TC206")
 SANITIZED = bool(os.environ.get("TREECAST_SANITIZED"))
-SANITIZED_BYTES_MAX = 50_000
+SANITIZED_BYTES_MAX = 10_000
 
 
 @pytest.fixture(autouse=True)
