@@ -11,6 +11,7 @@ import pytest
 
 from treecast import Index, PipelineError
 from treecast.spark.changes import Changes, apply, nothing, rows_of
+from treecast.spark.index_settings import IndexSettings
 from treecast.spark.versions import Version, Versions
 
 DOCUMENT = b'<a><b/><c/><x:d xmlns:x="urn:x"/></a>'
@@ -147,10 +148,10 @@ def test_an_index_is_a_version_too(tmp_path: Path) -> None:
 
 def test_other_settings_make_another_version(tmp_path: Path) -> None:
     table = Table(id=["d"], query=["//p:d"])
-    versions = Versions(tmp_path, table, namespaces={"p": "urn:x"})
+    versions = Versions(tmp_path, table, IndexSettings({"p": "urn:x"}))
     assert found(versions.of_batch(0)) == ["d"]
     versions.close()
-    again = Versions(tmp_path, table, namespaces={"p": "urn:y"})
+    again = Versions(tmp_path, table, IndexSettings({"p": "urn:y"}))
     assert (found(again.of_batch(0)), found(again.of_batch(1))) == (["d"], [])
     again.close()
 

@@ -31,6 +31,7 @@ from treecast.report.figures import Figures, Moment, RefusedDocument, SlowDocume
 from treecast.spark import session
 from treecast.spark.batches import is_elsewhere, remove
 from treecast.spark.documents import documents
+from treecast.spark.index_settings import IndexSettings
 from treecast.spark.match import profiled, split
 from treecast.spark.pipeline import AVAILABLE_NOW, Pipeline
 from treecast.spark.place import Placed, Shipped
@@ -505,11 +506,10 @@ def _stream(
         checkpoint=_checkpoint(pipeline),
         trigger=every,
         after=[after],
+        settings=IndexSettings(
+            pipeline.subscriptions.namespaces, pipeline.limits, pipeline.source.entities, pipeline.delivery_limits
+        ),
         close=placed.close,
-        namespaces=pipeline.subscriptions.namespaces,
-        limits=pipeline.limits,
-        entities=pipeline.source.entities,
-        delivery_limits=pipeline.delivery_limits,
     )
     try:
         while query.isActive:

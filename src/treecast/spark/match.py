@@ -20,6 +20,7 @@ from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.placement import Placement
+from treecast.spark.index_settings import IndexSettings
 from treecast.spark.place import Placed, Shipped
 from treecast.spark.plan import (
     FOUND,
@@ -75,7 +76,7 @@ def match(
     """
     placed = Placed(placement, shards, cache_bytes_max)
     columns = document_columns(documents, _FORMS[reports(on_error)], ("subscription",))
-    index = index_of(subscriptions, on_refused=on_refused, namespaces=namespaces, limits=limits, entities=entities)
+    index = index_of(subscriptions, IndexSettings(namespaces, limits, entities), on_refused)
     index, shipped = shipped_for(documents, columns[0], index, placed)
     return matched(documents, index, shipped, on_error, cache_bytes_max)
 

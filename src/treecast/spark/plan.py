@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import Index
-from treecast.model import DeliveryLimits
 from treecast.spark.carry import carried
+from treecast.spark.index_settings import DEFAULTS, IndexSettings
 from treecast.spark.place import Placed, Shipped
 from treecast.spark.sampling import first_documents
 from treecast.spark.ship import ship
@@ -179,28 +178,21 @@ def _placed(documents: DataFrame, columns: list[str], shipped: Shipped, form: st
 
 
 def index_of(
-    subscriptions: Subscriptions,
-    *,
-    on_refused: str = "raise",
-    namespaces: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
-    entities: EntityTexts = None,
-    delivery_limits: DeliveryLimits | None = None,
+    subscriptions: Subscriptions, settings: IndexSettings = DEFAULTS, on_refused: str = "raise"
 ) -> Index | str | Path:
     """The index that the subscriptions make, or are, or the path of a saved one; a DataFrame of them is read."""
     if on_refused not in ("raise", "report"):
         raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
     if isinstance(subscriptions, (Index, str, Path)):
-        given = {"namespaces": namespaces, "limits": limits, "entities": entities, "delivery_limits": delivery_limits}
-        if any(value is not None for value in given.values()):
-            raise ValueError(f"{', '.join(given)} are settings of the Index: give them to it")
+        if settings != DEFAULTS:
+            raise ValueError(f"{', '.join(vars(settings))} are settings of the Index: give them to it")
         if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
             raise PipelineError(
                 f"there is no saved index {subscriptions}", code="TC706", hint="Index.save(path) writes one"
             )
         return subscriptions
     table = subscription_table(subscriptions)
-    index = Index(namespaces=namespaces, limits=limits, entities=entities, delivery_limits=delivery_limits)
+    index = settings.index()
     if on_refused == "raise":
         index.add_many(table)
         return index

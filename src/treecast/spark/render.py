@@ -26,6 +26,7 @@ from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.model import DeliveryLimits
 from treecast.placement import Placement
+from treecast.spark.index_settings import IndexSettings
 from treecast.spark.place import Placed, Shipped
 from treecast.spark.plan import FOUND, PLACE, document_columns, found, index_of, reports, shipped_for, with_found
 
@@ -64,14 +65,7 @@ def render(
     """
     placed = Placed(placement, shards, cache_bytes_max)
     columns = document_columns(documents, _FORMS[reports(on_error)], ANSWERS)
-    index = index_of(
-        subscriptions,
-        on_refused=on_refused,
-        namespaces=namespaces,
-        limits=limits,
-        entities=entities,
-        delivery_limits=delivery_limits,
-    )
+    index = index_of(subscriptions, IndexSettings(namespaces, limits, entities, delivery_limits), on_refused)
     index, shipped = shipped_for(documents, columns[0], index, placed)
     return rendered(documents, index, shipped, on_error, cache_bytes_max)
 

@@ -37,6 +37,7 @@ from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.model import DeliveryLimits
 from treecast.placement import Placement
 from treecast.spark.batches import COLUMN, BatchDirectories, is_elsewhere
+from treecast.spark.index_settings import DEFAULTS, IndexSettings
 from treecast.spark.match import matched
 from treecast.spark.place import Placed, Shipped
 from treecast.spark.plan import document_columns, subscription_table
@@ -122,11 +123,8 @@ def match_stream(
         after=after,
         versions_max=versions_max,
         name=name,
+        settings=IndexSettings(namespaces, limits, entities, delivery_limits),
         close=placed.close,
-        namespaces=namespaces,
-        limits=limits,
-        entities=entities,
-        delivery_limits=delivery_limits,
     )
 
 
@@ -157,8 +155,8 @@ def start(
     after: Sequence[After] = (),
     versions_max: int = VERSIONS_MAX,
     name: str | None = None,
+    settings: IndexSettings = DEFAULTS,
     close: Callable[[], None] = lambda: None,
-    **settings: Any,
 ) -> StreamingQuery:
     """The same with a plan of your own: from the documents of a batch and a version to the rows to be written.
 
@@ -168,7 +166,7 @@ def start(
     _check(documents, spark, str(checkpoint), after)
     place = Path(checkpoint).absolute()
     target = output if is_elsewhere(output) else str(Path(output.removeprefix("file://")).absolute())
-    versions = Versions(place / "treecast", supplier, versions_max=versions_max, **settings)
+    versions = Versions(place / "treecast", supplier, settings, versions_max=versions_max)
     used: list[Path] = []
 
     def work(frame: DataFrame, number: int) -> None:

@@ -18,22 +18,20 @@ Codes: TC752 a version that is gone, TC753 records that cannot be kept.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import Index
-from treecast.model import DeliveryLimits
 from treecast.spark.changes import apply, nothing, rows_of
+from treecast.spark.index_settings import DEFAULTS, IndexSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,24 +80,15 @@ class Versions:
         self,
         directory: str | Path,
         supplier: Supplier,
+        settings: IndexSettings = DEFAULTS,
         *,
-        namespaces: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
-        entities: EntityTexts = None,
-        delivery_limits: DeliveryLimits | None = None,
         versions_max: int = VERSIONS_MAX,
     ) -> None:
         if versions_max < 2:
             raise ValueError(f"versions_max must be 2 or more, not {versions_max}")
         self._directory = Path(directory).absolute()
         self._supplier = supplier
-        self._given: dict[str, Any] = {
-            "namespaces": namespaces,
-            "limits": limits,
-            "entities": entities,
-            "delivery_limits": delivery_limits,
-        }
-        self._settings = _settings_text(**self._given)
+        self._settings = settings
         self._versions_max = versions_max
         self._lock = threading.Lock()
         self._live: _Live | None = None
@@ -245,10 +234,10 @@ class Versions:
                 "SELECT settings FROM versions WHERE number = ?", (last.number,)
             ).fetchone()
             rows_path = last.path.with_suffix(".arrow")
-            if settings == self._settings and last.path.exists() and rows_path.exists():
+            if settings == self._settings.text() and last.path.exists() and rows_path.exists():
                 with pa.OSFile(str(rows_path), "rb") as file:
                     return _Live(Index.load(last.path), pa.ipc.open_file(file).read_all(), last.number)
-        return _Live(Index(**self._given), nothing(rows=True), None)
+        return _Live(self._settings.index(), nothing(rows=True), None)
 
     def _save(self, index: Index, rows: pa.Table | None, left_out: int, last: Version | None) -> Version:
         """The index as the next version, unless it is the last one to the byte."""
@@ -279,20 +268,9 @@ class Versions:
         with self._database:
             self._database.execute(
                 "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)",
-                (number, content, name, version.subscriptions, refused, self._settings),
+                (number, content, name, version.subscriptions, refused, self._settings.text()),
             )
         return version
-
-
-def _settings_text(
-    namespaces: Mapping[str, str] | None,
-    limits: Limits | None,
-    entities: EntityTexts,
-    delivery_limits: DeliveryLimits | None,
-) -> str:
-    texts = dict(entities) if isinstance(entities, Mapping) else entities
-    deliveries = asdict(delivery_limits or DeliveryLimits())
-    return json.dumps([dict(namespaces or {}), asdict(limits or Limits()), texts, deliveries], sort_keys=True)
 
 
 def _sync(path: Path) -> None:
