@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,18 +132,28 @@ def test_old_versions_go_but_not_that_of_the_last_batch(tmp_path: Path) -> None:
         Versions(tmp_path, table, versions_max=1)
 
 
-def test_an_index_is_a_version_too(tmp_path: Path) -> None:
+def test_an_index_is_a_version_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index()
     index.add("a", "/a")
     versions = Versions(tmp_path, lambda: index)
     first = versions.of_batch(0)
-    assert versions.of_batch(1) == first
-    index.add("b", "//b")
-    assert (versions.of_batch(2).number, found(versions.of_batch(2))) == (2, ["a", "b"])
+    with monkeypatch.context() as patch:
+        patch.delattr(Index, "save")  # one that has not changed is not saved to find that out
+        assert versions.of_batch(1) == first
+    changes: list[Callable[[], None]] = [
+        lambda: index.add("b", "//b"),
+        lambda: index.add_many([("c", "//c")]),
+        lambda: index.replace("c", "//none"),
+        lambda: index.remove("b"),
+    ]
+    for number, change in enumerate(changes, 2):
+        change()
+        assert versions.of_batch(number).number == number
+    assert found(versions.of_batch(5)) == ["a"]
     versions.close()
     table = Table(id=["c"], query=["//c"])  # from now on a table
     again = Versions(tmp_path, table)
-    assert found(again.of_batch(3)) == ["c"]
+    assert found(again.of_batch(6)) == ["c"]
     again.close()
 
 

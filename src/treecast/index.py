@@ -108,6 +108,8 @@ class Index:
             self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine)
         )
         self._default_settings = self._settings(None, False, "document")
+        self.revision = 0
+        """Another number after each change: while it stays, so do the subscriptions."""
         self._delivery_limits = delivery_limits or DeliveryLimits()
 
     # -- subscriptions
@@ -126,6 +128,7 @@ class Index:
             self._native.add(id, query, self._default_settings)
         else:
             self._native.add(id, query, self._settings(namespaces, ordered, deliver))
+        self.revision += 1
 
     @overload
     def add_many(self, subscriptions: Subscriptions, *, on_refused: Literal["raise"] = "raise") -> None: ...
@@ -173,6 +176,7 @@ class Index:
         else:
             pairs, settings = [pair_of(item) for item in given], [self._settings_of(item) for item in given]
             answer = self._native.add_pairs(pairs, settings, listed_max)
+        self.revision += 1
         return answer  # type: ignore[no-any-return]
 
     def replace(
@@ -186,10 +190,12 @@ class Index:
     ) -> None:
         """Give an existing id another query, at once and in its old place in the order."""
         self._native.replace(id, query, self._settings(namespaces, ordered, deliver))
+        self.revision += 1
 
     def remove(self, id: str) -> None:
         """Take a subscription out. Raises an error that is also a KeyError if there is none."""
         self._native.remove(id)
+        self.revision += 1
 
     def __len__(self) -> int:
         return self._native.size()

@@ -187,7 +187,7 @@ def test_what_cannot_be_run_is_said(spark: SparkSession, tmp_path: Path) -> None
     with pytest.raises(PipelineError, match="TC750 the checkpoint hdfs://x/y"):
         match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint="hdfs://x/y")
     with pytest.raises(PipelineError, match="TC706"):
-        match_stream(stream(spark, tmp_path), tmp_path / "absent", tmp_path / "x", checkpoint=tmp_path / "y")
+        match_stream(stream(spark, tmp_path), tmp_path / "absent", tmp_path / "x", checkpoint=tmp_path / "new")
     lines = tmp_path / "lines.csv"
     lines.write_text("id,query\na,/a\n")
     wrong: list[tuple[Any, type[Exception], str]] = [

@@ -243,8 +243,6 @@ def supplier_of(
             "write lambda: … around what reads them"
         )
     path = Path(subscriptions).absolute()
-    if not path.exists():
-        raise PipelineError(f"there are no subscriptions at {path}", code="TC706", hint="name a Parquet table")
     if path.suffix.lower() == ".tcx":
         return when_changed([path], lambda: Index.load(path))
     return when_changed([path], lambda: _parquet(spark, path))
@@ -297,6 +295,8 @@ def when_changed(
 
 def _state(path: Path) -> object:
     """Names, sizes and times of the files at a path; raises where a writer of Spark is at work in it."""
+    if not path.exists():
+        raise PipelineError(f"there are no subscriptions at {path}", code="TC706", hint="name a Parquet table")
     if not path.is_dir():
         about = path.stat()
         return (about.st_ino, about.st_size, about.st_mtime_ns)

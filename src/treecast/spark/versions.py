@@ -92,6 +92,7 @@ class Versions:
         self._versions_max = versions_max
         self._lock = threading.Lock()
         self._live: _Live | None = None
+        self._saved: tuple[Index, int] | None = None  # the index that is the last version, and its revision
         self.failures = 0
         """How often the supplier has failed, so that the last version stayed in force."""
         self._database = self._open()
@@ -132,7 +133,7 @@ class Versions:
     def close(self) -> None:
         """Let go of the index and the records. py4j keeps what Spark has called for ever, and this with it."""
         with self._lock:
-            self._live, self._supplier = None, lambda: None
+            self._live, self._saved, self._supplier = None, None, lambda: None
             self._database.close()
 
     # -- the records
@@ -206,10 +207,17 @@ class Versions:
         if given is None and last is not None:
             return last
         try:
-            return self._save(given, None, 0, last) if isinstance(given, Index) else self._changed(last, wanted)
+            return self._of_index(given, last) if isinstance(given, Index) else self._changed(last, wanted)
         except BaseException:
             self._live = None  # half changed, perhaps: the saved one is whole
             raise
+
+    def _of_index(self, index: Index, last: Version | None) -> Version:
+        """Saving it tells whether it has changed, unless it has not since it was saved."""
+        now = (index, index.revision)
+        if last is None or self._saved != now or not last.path.exists():
+            last, self._saved = self._save(index, None, 0, last), now
+        return last
 
     def _changed(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
         live = self._live or self._restored(last)
@@ -219,6 +227,7 @@ class Versions:
             self._live = live
             return last
         version = self._save(live.index, rows, left_out, last)
+        self._saved = None
         self._live = _Live(live.index, rows, version.number)
         log.info("version %d: %d subscriptions, %s", version.number, version.subscriptions, changes)
         if version.refused:
