@@ -92,6 +92,23 @@ def test_the_help_knows_every_option_of_the_guide() -> None:
     assert named == {flag for flag in verb._option_string_actions if flag.startswith("--")} - {"--help"}
 
 
+def test_the_page_of_errors_has_every_code() -> None:
+    page = (ROOT / "docs" / "guide" / "errors.md").read_text("utf-8")
+    told = set(re.findall(r"TC\d{3}", page))
+    for first, last in re.findall(r"TC(\d{3}) to TC(\d{3})", page):
+        told |= {f"TC{number}" for number in range(int(first), int(last))}
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "native").glob("*.[ch]pp")]
+    thrown = {code for path in sources for code in re.findall(r"TC\d{3}\b", path.read_text("utf-8"))}
+    assert told == thrown
+
+
+def test_every_page_can_be_found() -> None:
+    for start in (ROOT / "README.md", ROOT / "docs" / "guide" / "index.md"):
+        text = start.read_text("utf-8")
+        missing = [page.name for page in GUIDE if not re.search(rf"\]\((docs/guide/)?{re.escape(page.name)}\)", text)]
+        assert missing in ([], ["index.md"]), start
+
+
 def test_example_route_directory(tmp_path: Path) -> None:
     incoming = tmp_path / "incoming"
     incoming.mkdir()
