@@ -159,12 +159,21 @@ def test_progress_is_drawn_on_a_terminal_and_wiped(
     monkeypatch.setattr(sys, "stderr", terminal)
     assert main(["match", "-q", "/a", str(tmp_path)]) == 0
     said = terminal.getvalue()
+    assert said.startswith("\rreading subscriptions …")
     assert "of 3 documents" in said
     assert "\r\x1b[K" in said
     assert said.rstrip().splitlines()[-1].endswith("documents/s)")
     matches = capfd.readouterr().out
     assert len(matches.splitlines()) == 3
     assert "\x1b" not in matches
+
+
+def test_progress_is_wiped_before_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1.xml").write_text("<a/>")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["match", "-q", "/a", "-o", str(tmp_path / "no" / "where"), str(tmp_path)]) == 1
+    assert "\r\x1b[Ktreecast: TC790 " in terminal.getvalue()
 
 
 def test_no_progress_in_a_pipe(tmp_path: Path) -> None:

@@ -56,19 +56,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
-        print("treecast: interrupted", file=sys.stderr)
+        _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # What is still buffered would be flushed at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except TreecastError as error:
-        print(f"treecast: {error}", file=sys.stderr)
+        _say(str(error))
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        print(f"treecast: TC790 {name}{error.strerror or error}\n  hint: {_advice(error)}", file=sys.stderr)
+        _say(f"TC790 {name}{error.strerror or error}\n  hint: {_advice(error)}")
         return 1
+
+
+def _say(message: str) -> None:
+    """On stderr, in place of the progress that a terminal may still show."""
+    wipe = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{wipe}treecast: {message}", file=sys.stderr)
 
 
 def _advice(error: OSError) -> str:

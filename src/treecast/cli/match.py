@@ -92,6 +92,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             console.say(f"treecast: {printable(message)}")
 
     begin = time.monotonic()
+    console.status("reading subscriptions …")
     try:
         index = build_index(options, sources, note)
     except QueryError as error:

@@ -79,7 +79,9 @@ def run(options: argparse.Namespace) -> int:
             console.say(f"treecast: {printable(message)}")
 
     pipeline = described(options)
+    console.status("checking …")
     index, troubles = check(pipeline, note)
+    console.clear()
     if index is None or troubles:
         for trouble in troubles:
             console.say(f"treecast: {trouble}")

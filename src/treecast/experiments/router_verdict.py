@@ -147,7 +147,13 @@ def _ahead(rows: Sequence[Row], short: str) -> Finding:
         return float("inf") if tree else None
 
     def said(count: float | None) -> str:
-        return "—" if count is None else "never" if count == float("inf") else f"from {count:g} routers on"
+        return (
+            "—"
+            if count is None
+            else "at no number of routers"
+            if count == float("inf")
+            else f"from {count:g} routers on"
+        )
 
     found = first(XTRIE)
     most = max((row["routers"] for row in rows), default=0)
