@@ -147,13 +147,9 @@ def _ahead(rows: Sequence[Row], short: str) -> Finding:
         return float("inf") if tree else None
 
     def said(count: float | None) -> str:
-        return (
-            "—"
-            if count is None
-            else "at no number of routers"
-            if count == float("inf")
-            else f"from {count:g} routers on"
-        )
+        if count is None:
+            return "—"
+        return "nowhere" if count == float("inf") else f"from {count:g} routers on"
 
     found = first(XTRIE)
     most = max((row["routers"] for row in rows), default=0)
