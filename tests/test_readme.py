@@ -66,7 +66,8 @@ def check_page(page: Path, tmp_path: Path, names: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not needs_spark(page)], ids=lambda page: page.name)
-def test_code_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_code_prints_what_the_page_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     check_page(page, tmp_path, {})
 
 
