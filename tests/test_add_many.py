@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import treecast
+from treecast.document import arrow_views
 
 MAP = pa.map_(pa.string(), pa.string())
 
@@ -168,3 +169,29 @@ def test_documents_as_arrow_arrays() -> None:
         assert index.match_many(pa.chunked_array([whole, whole])).column("document").to_pylist() == [0, 2, 3, 5]
     with pytest.raises(TypeError, match="not of int64"):
         index.match_many(pa.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as"),
+    [
+        ('<?xml version="1.0" encoding="UTF-8"?><a>ü</a>', None),
+        ("<?xml version='1.0'  encoding = 'utf8' standalone='yes'?><a>ü</a>", None),
+        ('<?xml version="1.0"?><a x="encoding">ü</a>', None),
+        ('<?xml-style encoding="latin1"?><a>ü</a>', None),
+        (
+            '<?xml version="1.0" encoding="ISO-8859-1" standalone="no"?><a>ü</a>',
+            '<?xml version="1.0" encoding="UTF-8"      standalone="no"?><a>ü</a>',
+        ),
+        (
+            '\ufeff<?xml version="1.0" encoding="utf-16"?><a>ü</a>',
+            '\ufeff<?xml version="1.0" encoding="UTF-8" ?><a>ü</a>',
+        ),
+        ('<?xml version="1.0" encoding="Big5"?><a>ü</a>', " " * 37 + "<a>ü</a>"),
+    ],
+)
+def test_text_is_utf8_whatever_it_declares(text: str, read_as: str | None) -> None:
+    (view,) = arrow_views(pa.array([text]))
+    assert bytes(view).decode() == (read_as or text)
+    index = treecast.Index()
+    index.add("umlaut", '/a[. = "ü"]')
+    assert index.match_many(pa.array([text])).num_rows == 1

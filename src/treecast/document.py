@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import atexit
 import html.entities
+import re
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from functools import lru_cache
@@ -32,6 +33,12 @@ from treecast import _native
 Name = tuple[str, str]
 Bytes = bytes | bytearray | memoryview
 EntityTexts = Mapping[str, str] | Literal["html"] | None
+_GAP = rb"[ \t\r\n]"
+_EQUALS = _GAP + rb"*+=" + _GAP + rb"*+"
+_DECLARATION = re.compile(  # as far as the encoding; possessive, so that it is read once
+    rb"(?:\xef\xbb\xbf)?+<\?xml" + _GAP + rb"++version" + _EQUALS + rb"(?:\"[^\"<]*+\"|'[^'<]*+')"
+    + _GAP + rb"++encoding" + _EQUALS + rb"([\"'])([A-Za-z][A-Za-z0-9._-]*+)\1"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,11 +65,14 @@ class Limits:
         return _native.Limits(*astuple(self))
 
 
-def arrow_views(documents: Any) -> list[memoryview]:
-    """The values of an Arrow array of binary or string, uncopied; a null is an empty one."""
+def arrow_views(documents: Any) -> list[Bytes]:
+    """The values of an Arrow array of binary or string, uncopied; a null is an empty one.
+
+    Strings are UTF-8, whatever encoding a document among them declares: it is made to say so.
+    """
     import pyarrow as pa
 
-    views: list[memoryview] = []
+    views: list[Bytes] = []
     for chunk in documents.chunks if isinstance(documents, pa.ChunkedArray) else [documents]:
         kind = chunk.type
         large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
@@ -73,9 +83,26 @@ def arrow_views(documents: Any) -> list[memoryview]:
         _, ends, data = chunk.buffers()
         numbers = memoryview(ends).cast("B").cast("q") if large else memoryview(ends).cast("B").cast("i")
         places = numbers[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
-        whole = memoryview(data if data is not None else b"")
-        views += [whole[begin:end] for begin, end in pairwise(places)]
+        whole = memoryview(data if data is not None else b"").cast("B")
+        found: list[Bytes] = [whole[begin:end] for begin, end in pairwise(places)]
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            found = [_declared_utf8(view) for view in found]
+        views += found
     return views
+
+
+def _declared_utf8(view: Bytes) -> Bytes:
+    """The document, with another encoding than UTF-8 in its declaration replaced by that; all offsets stay."""
+    found = _DECLARATION.match(view)
+    if found is None or found[2].lower().replace(b"-", b"").replace(b"_", b"") == b"utf8":
+        return view
+    text = bytes(view)
+    begin, end = found.span(2)
+    room = end - begin - len(b"UTF-8")
+    if room >= 0:
+        return text[:begin] + b"UTF-8" + found[1] + b" " * room + text[end + 1 :]
+    behind = text.find(b"?>") + 2  # no room for it: then there is no declaration
+    return b" " * behind + text[behind:]
 
 
 def native_entities(entities: EntityTexts) -> _native.Entities | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from treecast.document import arrow_views
+from treecast.document import Bytes, arrow_views
 from treecast.errors import DocumentError, DocumentLimitError
 from treecast.index import Index, Part, RenderedPart
 
@@ -36,7 +36,7 @@ def answers(
 
     The rows in `silent` are answered as the others are, but another row tells what is wrong with their documents.
     """
-    views = document_views(documents)
+    views: list[Bytes] = arrow_views(documents)
     missing = lacking(documents, errors)
     for row in missing:
         views[row] = b""  # whatever is there: the source says that it is no document
@@ -70,27 +70,6 @@ def _in_form(part: Part | RenderedPart, rejected: dict[int, DocumentError], form
     if form == "lists":
         return part.matches
     return _report(part, rejected) if form == "report" else _profile(part, rejected, views)
-
-
-def document_views(documents: pa.Array) -> list[Any]:
-    """The documents as buffers. In a string the declared encoding means nothing: its bytes are UTF-8."""
-    import pyarrow as pa
-
-    views: list[Any] = arrow_views(documents)
-    if pa.types.is_string(documents.type) or pa.types.is_large_string(documents.type):
-        for row, view in enumerate(views):
-            if view[:5] == b"<?xml" or view[:8] == b"\xef\xbb\xbf<?xml":
-                views[row] = _without_declaration(bytes(view))
-    return views
-
-
-def _without_declaration(text: bytes) -> bytes:
-    """White space in place of an XML declaration that names an encoding: offsets stay."""
-    end = text.find(b"?>") + 2
-    declaration = text[:end]
-    if end < 2 or b"encoding" not in declaration:
-        return text
-    return b" " * end + text[end:]
 
 
 def lacking(documents: pa.Array, errors: pa.Array | None) -> dict[int, DocumentError]:

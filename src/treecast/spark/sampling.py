@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treecast.document import arrow_views
 from treecast.placement.aggregate import DOCUMENTS_MAX
-from treecast.spark.answers import document_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ def _fetched(sample: DataFrame) -> list[bytes]:
     fetched: list[bytes] = []
     room = SAMPLE_BYTES_MAX
     for chunk in sample.toArrow().column("document").chunks:
-        for view in document_views(chunk):
+        for view in arrow_views(chunk):
             room -= len(view)
             if room < 0:
                 return fetched

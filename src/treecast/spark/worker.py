@@ -22,11 +22,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from treecast.document import arrow_views
 from treecast.errors import PipelineError, SnapshotError, TreecastError
 from treecast.index import Index
 from treecast.placement import ByFilters, Router
 from treecast.placement.router import spread
-from treecast.spark.answers import answers, document_views, lacking
+from treecast.spark.answers import answers, lacking
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _route(
         router = router.bound(index_of(Ticket(*ticket)))
     for batch in batches:
         documents, errors = batch if isinstance(batch, tuple) else (batch, None)
-        views = document_views(documents)
+        views = arrow_views(documents)
         routes = router.route(views)
         for row in lacking(documents, errors):
             routes[row] = None
