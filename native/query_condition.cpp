@@ -283,7 +283,8 @@ QueryParser::Operand QueryParser::read_call(Slice name) {
     std::string_view function = scan_.view(name);
     if (function == "contains") return read_contains(name, ExprKind::contains);
     if (function == "starts-with") return read_contains(name, ExprKind::starts_with);
-    if (function == "count" && bound_) return read_count(name);
+    if (bound_ && function == "count") return read_value(name, Is::count);
+    if (bound_ && function == "string") return read_value(name, Is::string);
     bool negation = function == "not", local_name = function == "local-name";
     if (!negation && !local_name && function != "position" && function != "last") refuse_function(name);
     Nesting nesting(*this, scan_.at);
@@ -312,6 +313,7 @@ QueryParser::Operand QueryParser::read_contains(Slice name, ExprKind kind) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
     Operand path = read_union();
+    if (path.is == Is::string) path.is = Is::paths;      // of the first item, either way
     if (path.is != Is::paths || query_.paths_[path.index].next != no_entry)
         refuse("TC106", "the first argument of " + shown(name) + "() is one path", path.source,
                "as in " + shown(name) + "(@a, \"x\")");
@@ -350,6 +352,7 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
     if (turn) relation = mirrored(relation);
     Slice source = since(left.source.begin);
     if (subject.is == Is::count) return compare_count(subject, relation, object, source);
+    if (subject.is == Is::string) return compare_string(subject, relation, object, source);
     Expr expr;
     expr.relation = relation;
     if (subject.is == Is::paths && constant(object)) {

@@ -24,7 +24,7 @@ protected:
         Slice gap_source;
     };
     // What an expression in brackets turned out to be; a Condition already is an Expr.
-    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count };
+    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count, string };
     struct Operand {
         Is is = Is::paths;
         bool positional = false;           // a condition that depends on position() or last()
@@ -67,8 +67,12 @@ protected:
     Operand read_inner_path();
     virtual Operand read_bound_path() { return read_inner_path(); }
     virtual void check_literal(Slice) {}
-    virtual bool read_held(Operand&) { return false; }      // a variable that holds a literal, a number or a count
-    virtual Operand read_count(Slice name) { refuse_function(name); }
+    // count(…), string(…), and variables that hold one of them or a constant.
+    virtual bool read_held(Operand&) { return false; }
+    virtual Operand read_value(Slice name, Is) { refuse_function(name); }
+    virtual Operand compare_string(const Operand& string, Relation, const Operand& value, Slice) {
+        refuse_comparison(string, value);
+    }
     virtual Operand compare_count(const Operand& counted, Relation, const Operand& number, Slice) {
         refuse_comparison(counted, number);
     }

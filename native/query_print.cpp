@@ -148,7 +148,8 @@ void QueryPrinter::relation(const Expr& expr) {
 }
 
 void QueryPrinter::value(const Value& value) {
-    if (value.is_number) print_number(query_.view(value.text), value.negative, out_);
+    if (value.is_number && !value.text.size) out_ += std::to_string(static_cast<int>(value.number));   // not written by anybody
+    else if (value.is_number) print_number(query_.view(value.text), value.negative, out_);
     else literal(query_.view(value.text));
 }
 

@@ -51,7 +51,6 @@ constexpr Advice clause_advice[] = {
     {"boolean", "write the path itself: where $n/a"},
     {"exists", "write the path itself: where $n/a"},
     {"empty", "write not($n/a)"},
-    {"string", "write the path itself: $n/a = \"…\""},
     {"data", "write the path itself: $n/a = \"…\""},
     {"number", "compare with a number: $n/a = 1"},
     {"name", "write $n/self::a"},
@@ -250,7 +249,8 @@ void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
     Slice where = since(left.source.begin);
     auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
     auto has = [&](Is is) { return left.is == is || right.is == is; };
-    if (left.is == Is::paths && right.is == Is::paths)
+    auto path = [](const Operand& o) { return o.is == Is::paths || o.is == Is::string; };
+    if (path(left) && path(right))
         refuse("TC106", "a path is compared with a path", where, "one side of a comparison is a literal or a number");
     if (constant(left) && constant(right))
         refuse("TC106", "two constants are compared", where,
@@ -273,6 +273,7 @@ void QueryParser::refuse_constant(const Operand& operand) {
     if (operand.is == Is::last) hint = "write position() = last()";
     if (operand.is == Is::position) hint = "write position() = 1, or any other number";
     if (operand.is == Is::local_name) hint = "write local-name()='x'";
+    if (operand.is == Is::string) hint = "compare it: " + shown(operand.source) + " != \"\"";
     if (operand.is == Is::literal) hint = "compare it with a path: [. = " + shown(operand.source) + "]";
     if (bound_ && (operand.is == Is::literal || operand.is == Is::number))
         hint = "compare it with a path: $n/a = " + shown(operand.source);

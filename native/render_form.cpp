@@ -38,8 +38,9 @@ void find_form(std::string_view text, Form& form) {
         }
         // A let may carry a literal into what is built, a constructor and a comment have quotes of their own, and a name that is
         // tested is no value.
-        bool comment = c == '(' && text.substr(at).starts_with("(:");
-        if (c == '{' || comment || (c == 'l' && (word_at(text, at, "let") || word_at(text, at, "local-name")))) break;
+        // What string() is compared with is read by whether it is empty.
+        bool comment = c == '(' && text.substr(at).starts_with("(:"), string = c == 's' && word_at(text, at, "string");
+        if (c == '{' || comment || string || (c == 'l' && (word_at(text, at, "let") || word_at(text, at, "local-name")))) break;
         if (c == 'r' && word_at(text, at, "return")) {
             form.text.append(text, copied, at - copied);
             form.head = form.text.size();

@@ -1,8 +1,9 @@
-// Values in conditions: variables that hold a literal or a number, and counts.
+// Values in conditions: counts, strings, and variables that hold one of them, a literal or a number.
 //
 // A count becomes a position, which every machine knows: count($n/a) > 2 holds where $n/a[position() > 2] selects something,
 // and count($n/a) = 2 where $n/a[last() = 2] does. So it must be one step that is counted, or the comparison must be about
-// none and some. The number is the one that was written; nothing is computed.
+// none and some. The number is the one that was written; nothing is computed. The string of a path is that of the first item,
+// $n/a[1], or empty: where that decides, the opposite is denied.
 #include "transformation_parser.hpp"
 
 namespace treecast {
@@ -44,6 +45,8 @@ bool TransformationParser::read_held(Operand& held) {
         held = read_operand();
     } else if (shape && shape->kind == ShapeKind::count && bound_) {
         held = {Is::count, false, Relation::eq, copy_paths(shape->paths), {}};
+    } else if (shape && shape->kind == ShapeKind::string_of && out_.shapes_[shape->first].kind == ShapeKind::items && bound_) {
+        held = {Is::string, false, Relation::eq, copy_paths(out_.shapes_[shape->first].paths), {}};
     } else {
         scan_.at = begin;
         return false;
@@ -53,15 +56,15 @@ bool TransformationParser::read_held(Operand& held) {
     return true;
 }
 
-// count(…), whose name has been read; the parenthesis is next.
-QueryParser::Operand TransformationParser::read_count(Slice name) {
+// count(…) or string(…), whose name has been read; the parenthesis is next.
+QueryParser::Operand TransformationParser::read_value(Slice name, Is is) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
     uint32_t paths = read_paths("a path");
     scan_.skip_space();
     if (scan_.peek() == ',') refuse_here("')'", "join paths with '|': count($n/a | $n/b)");
     close(')');
-    return {Is::count, false, Relation::eq, paths, since(name.begin)};
+    return {is, false, Relation::eq, paths, since(name.begin)};
 }
 
 QueryParser::Operand TransformationParser::compare_count(const Operand& counted, Relation relation, const Operand& number,
@@ -72,23 +75,61 @@ QueryParser::Operand TransformationParser::compare_count(const Operand& counted,
         refuse("TC106", "this count compares the same in every document", source, "leave it out");
     Expr found;                                   // exists
     found.first = counted.index;
-    bool negated = by == Decides::none;
+    bool deny = by == Decides::none;
     if (by == Decides::number) {
         if (!count_by_position(counted.index))
             refuse("TC116", "this count is of more than one step, of attributes, or of a union", counted.source,
                    "count what is one step from the variable, as in count($n/a) or count($n//a)");
-        negated = relation == Relation::lt || relation == Relation::le || relation == Relation::ne;
+        deny = relation == Relation::lt || relation == Relation::le || relation == Relation::ne;
         bool exactly = relation == Relation::eq || relation == Relation::ne;
         Relation position = relation == Relation::lt ? Relation::ge : relation == Relation::le ? Relation::gt : relation;
         found.first = positioned(counted.index, exactly ? ExprKind::last : ExprKind::position,
                                  exactly ? Relation::eq : position, number.index, source);
     }
     Operand some = make_condition(found, false, source);
-    if (!negated) return some;
+    return deny ? negated(some, source) : some;
+}
+
+QueryParser::Operand TransformationParser::compare_string(const Operand& string, Relation relation, const Operand& value,
+                                                          Slice source) {
+    if (value.is != Is::literal && value.is != Is::number) refuse_comparison(string, value);
+    uint32_t path = string.index;
+    if (!one_at_most(path)) {
+        if (!count_by_position(path))
+            refuse("TC116", "this is the string of a union, or of what is more than one step away", string.source,
+                   "compare what is one step from the variable, as in string($n/a), or the path itself: $n/a/b = \"x\"");
+        Value first;
+        first.is_number = true;
+        first.number = 1;
+        path = positioned(path, ExprKind::position, Relation::eq, append(query_.values_, first, source), source);
+    }
+    // Of no item the string is empty, which is equal to "" and to nothing else, and the number is none.
+    bool empty = value.is == Is::literal && !query_.value(value.index).text.size;
+    bool equality = relation == Relation::eq || relation == Relation::ne;
+    bool deny = equality && (relation == Relation::ne) != empty;
+    Expr compared;
+    compared.kind = ExprKind::compare;
+    compared.first = path;
+    compared.relation = equality ? (empty ? Relation::ne : Relation::eq) : relation;
+    compared.value = value.index;
+    Operand made = make_condition(compared, false, source);
+    return deny ? negated(made, source) : made;
+}
+
+QueryParser::Operand TransformationParser::negated(const Operand& condition, Slice source) {
     Expr negation;
     negation.kind = ExprKind::negation;
-    negation.first = some.index;
+    negation.first = condition.index;
     return make_condition(negation, false, source);
+}
+
+// Whether it can be seen that the path selects no second item: an attribute by its name, or the variable itself.
+bool TransformationParser::one_at_most(uint32_t index) const {
+    const PathEntry& path = query_.path(index);
+    if (path.next != no_entry) return false;
+    if (path.first == no_entry) return true;
+    const Step& step = query_.step(path.first);
+    return step.next == no_entry && step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
 }
 
 // Whether a position on its last step counts all that the path selects: the steps before lead to one element at most.

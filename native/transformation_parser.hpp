@@ -56,8 +56,11 @@ private:
 
     // transformation_condition.cpp
     bool read_held(Operand& held) override;
-    Operand read_count(Slice name) override;
+    Operand read_value(Slice name, Is is) override;
     Operand compare_count(const Operand& counted, Relation relation, const Operand& number, Slice source) override;
+    Operand compare_string(const Operand& string, Relation relation, const Operand& value, Slice source) override;
+    Operand negated(const Operand& condition, Slice source);
+    bool one_at_most(uint32_t path) const;
     bool count_by_position(uint32_t path) const;
     uint32_t positioned(uint32_t path, ExprKind kind, Relation relation, uint32_t value, Slice source);
 

@@ -188,9 +188,9 @@ class PathDrawer:
             return ["not(", *self.condition(scope, depth + 1, context, positions=positions), ")"]
         return self.test(scope, depth, context)
 
-    def counted(self, scope: Scope) -> Pieces:
-        """A count compared with a number: of any path whether there are some, of one step how many."""
-        if self.chance(0.3):
+    def valued(self, scope: Scope) -> Pieces:
+        """A count compared with a number: of any path whether there are some, of one step how many. Or a string."""
+        if self.chance(0.2):
             some = self.random.choice((" > 0", " = 0", " >= 1", " < 1", " != 0", " <= 0.5", ""))
             return ["count(", *self.path(scope).pieces, f"){some}"]
         held = [variable for variable in scope.holding("element") if variable.single]
@@ -202,11 +202,18 @@ class PathDrawer:
         )
         predicate = [self.cut("[", *condition, "]")] if self.chance(0.3) else []
         relation, number = self.random.choice(RELATIONS), self.random.choice(("1.5", "2", "2", "3"))
-        return self.compared(["count(", start, "//" if deep else "/", test, *predicate, ")"], relation, number)
+        step: Pieces = [start, "//" if deep else "/", test, *predicate]
+        if self.chance(0.5):
+            return self.compared(["count(", *step, ")"], relation, number)
+        if start != "$msg" and self.chance(0.3):
+            step = [start, "/@", self.random.choice(ATTRIBUTES)] if self.chance(0.7) else [start]
+        literal = self.random.choice(("''", *(f"'{text}'" for text in STRINGS)))
+        string = ["string(", Pair("", "("), *step, Pair("", ")[1]"), ")"]
+        return self.compared(string, self.random.choice(("=", "=", "!=")), literal)
 
     def test(self, scope: Scope, depth: int, context: str | None) -> Pieces:
         if context is None and self.chance(0.12):
-            return self.counted(scope)
+            return self.valued(scope)
         path = self.operand(scope, depth, context)
         form = self.random.random()
         if form < 0.3:

@@ -135,7 +135,7 @@ def judged(delivery: Made | None, verdict: Verdict | None) -> str:
         return "not judged"
     if delivery is None or not verdict.bound:
         return "nothing bound" if delivery is None and not verdict.bound else "delivered or not"
-    if delivery.refused == "TC332":  # a product of many fors
+    if delivery.refused.startswith("TC33"):  # a product of many fors
         return "not judged"
     if delivery.refused or verdict.error:
         agreed = verdict.error and delivery.refused == "TC119"

@@ -96,6 +96,17 @@ READ = [
         "for $a in $msg/x where $a/y/z | $a/@k and not($a/@q) and $a/y return $a",
         "/x[y/z | @k][not(@q)][y]",
     ),
+    # a string is that of the first item
+    (
+        "for $a in $msg/x where string($a/y) = 'k' and 'l' != string($a//z) and string($a/@q) < 3 return $a",
+        'for $a in $msg/x where $a/y[1]="k" and not($a/descendant::z[1]="l") and $a/@q<3 return $a',
+        '/x[y[1]="k"][not(descendant::z[1]="l")][@q<3]',
+    ),
+    (
+        "for $a in $msg/x let $s := string($a/y[@k]) where $s = '' or string($a) != '' or contains($s, 'm') return $s",
+        'for $a in $msg/x where not($a/y[@k][1]!="") or $a!="" or contains($a/y[@k], "m") return string($a/y[@k])',
+        '/x[not(y[@k][1]!="") or .!="" or contains(y[@k], "m")]',
+    ),
     # clauses in any order
     (
         "for $a in $msg/x where $a/@k = 1 let $t := string($a/t) for $b in $a/y where $b/z order by $t return $b",
@@ -222,7 +233,10 @@ REFUSED = [
     ("for $n in ($msg/a, $msg/b) return $n", "TC101", ",", "'|'"),
     ("for $n in $msg/a where some $b in $n/b satisfies $b = 1 return $n", "TC116", "some", "$n/a = 1"),
     ("for $n in $msg/a where $n/b[. = $n/c] return $n", "TC105", "$n/c", "'where'"),
-    ("for $n in $msg/a where string($n/b) = 'x' return $n", "TC103", "string(", "$n/a ="),
+    ("for $n in $msg/a where string($n/b/c) = 'x' return $n", "TC116", "string($n/b/c)", "one step"),
+    ("for $n in $msg/a where string($n/b) = $n/c return $n", "TC106", "string($n/b) = $n/c", "literal"),
+    ("for $n in $msg/a where string($n/b) return $n", "TC106", "string($n/b)", '!= ""'),
+    ("for $n in $msg/a where name($n) = 'a' return $n", "TC103", "name(", "self::a"),
     ("for $n in $msg/a where return $n", "TC101", "return", "$n/a"),
     ("for $n in $msg/a order $n/b return $n", "TC101", "$n/b", "order by"),
     ("for $n in $msg/a return $n/@b/string()", "TC103", "string(", "string($n/a)"),
