@@ -31,6 +31,7 @@ NAMES = (
     "churn_mixed",
     "generating",
     "on_spark",
+    "populations",
     "rendering",
 )
 

@@ -7,12 +7,13 @@ very few filters comes beside that of many, to show what is then forwarded in va
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bench.measure import Report, Seconds, finish, options_of, run
-from treecast import placement
+from treecast import PipelineError, placement
 from treecast.measure.seconds import clock, tree_clock
 from treecast.workload import DocumentSettings, QuerySettings, Schema
 
@@ -119,8 +120,13 @@ def compare(
 
 def main(arguments: list[str]) -> int:
     options, report = options_of("populations", __doc__.partition("\n")[0], arguments)
-    from treecast.spark.session import start
+    from treecast.spark.session import check, start
 
+    try:
+        check()
+    except PipelineError as error:
+        print(f"populations: {error}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory() as directory:
         spark = start("local[2]", name="treecast bench")
         try:

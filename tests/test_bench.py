@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> No
         __import__(f"bench.{name}", fromlist=["main"]).main(["--help"])
     assert leaving.value.code == 0
     assert "--quick" in capsys.readouterr().out
+
+
+@pytest.mark.house
+def test_every_benchmark_is_named() -> None:
+    modules = Path(bench_main.__code__.co_filename).parent.glob("*.py")
+    runnable = {path.stem for path in modules if "def main(" in path.read_text("utf-8")} - {"__main__"}
+    assert runnable == set(NAMES)
 
 
 @pytest.mark.house
