@@ -182,6 +182,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
         ("placement = 'pep'\nshards = 0\n", "TC732", "job.toml: shards: 0 cannot be"),
         ("shards = 4\n", "TC732", "job.toml: shards: data-sharing has none"),
         ("master = ''\n", "TC732", "job.toml: master: it is empty"),
+        ("master = 'sparks'\n", "TC732", "job.toml: master: 'sparks' is no master of Spark"),
         ("master = 'sc://host'\n", "TC732", "job.toml: master: a job does not run through Spark Connect"),
     ],
 )

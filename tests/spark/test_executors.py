@@ -50,5 +50,5 @@ def test_a_document_that_loses_matches_is_counted(
 
 def test_a_cluster_that_does_not_start_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(RuntimeError, match="TC701 Spark needs Java, and none was found"):
+    with pytest.raises(RuntimeError, match="TC701 Spark needs Java, and JAVA_HOME, /nowhere, has none that runs"):
         executors.on_executors(small_inputs(), ENGINES, 12)

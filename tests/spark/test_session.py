@@ -29,6 +29,10 @@ def test_java_is_found() -> None:
 
 def test_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(PipelineError, match=f"TC701 Spark needs Java, and JAVA_HOME, {tmp_path}, has none that runs"):
+        session.check()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PipelineError, match="TC701 Spark needs Java, and none was found\n  hint: install Java 17"):
         session.check()
 

@@ -153,6 +153,9 @@ class Pipeline:
             self._check_delivery_limits(self.delivery_limits)
         if not self.master:
             raise refuse("master", "it is empty", f'write a master of Spark such as "{MASTER}", or leave it out')
+        if "://" not in self.master and self.master != "yarn" and not self.master.startswith("local"):
+            hint = f'write "{MASTER}", "spark://host:7077", "yarn" or "k8s://…", or leave it out'
+            raise refuse("master", f"{self.master!r} is no master of Spark", hint)
         if self.master.startswith("sc://"):
             hint = "call treecast.spark.match in a program of your own, or name the cluster's master"
             raise refuse("master", "a job does not run through Spark Connect", hint)

@@ -88,9 +88,8 @@ def start(
             try:
                 return builder.getOrCreate()
             except (PySparkException, RuntimeError, OSError) as error:
-                reason = str(error).strip().splitlines()[0]
-                told = "" if log is None else f"; see {log}"
-                raise PipelineError(f"Spark did not start on {master}: {reason}{told}", code="TC702") from error
+                message = f"Spark did not start on {master}: {str(error).strip().splitlines()[0].rstrip('.')}"
+                raise PipelineError(message, code="TC702", hint="" if log is None else f"see {log}") from error
 
 
 def check() -> None:
@@ -98,6 +97,10 @@ def check() -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineError("Spark is not installed", code="TC701", hint="pip install 'treecast[spark]'")
     version = java_version()
+    home = os.environ.get("JAVA_HOME")
+    if version is None and home:
+        hint = f"let it name a Java {JAVA_VERSION_MIN} or newer, or unset it"
+        raise PipelineError(f"Spark needs Java, and JAVA_HOME, {home}, has none that runs", code="TC701", hint=hint)
     if version is None:
         raise PipelineError(
             "Spark needs Java, and none was found",
