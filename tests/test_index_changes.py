@@ -229,6 +229,12 @@ def test_wrong_types_are_refused(wrong: Any) -> None:
     assert len(index) == 0
 
 
+def test_a_dict_of_queries_is_refused_with_a_way_out() -> None:
+    given: Any = {"x": "/a"}
+    with pytest.raises(QueryError, match=r"items\(\)"):
+        Index().add_many(given)
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 TEXT_TYPES = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]

@@ -58,6 +58,13 @@ def test_other_objects_are_refused(index: Index, wrong: Any) -> None:
         index.match_many([DOCUMENT, wrong])
 
 
+def test_no_document_is_told_in_a_sentence(index: Index) -> None:
+    nothing: Any = None
+    for call in (index.match, index.render):
+        with pytest.raises(TypeError, match="a document is bytes, not None"):
+            call(nothing)
+
+
 def test_documents_come_in_any_iterable(index: Index) -> None:
     expected = [(0, "a"), (0, "b"), (1, "c")]
     documents = [DOCUMENT, b"<c/>"]

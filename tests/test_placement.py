@@ -101,6 +101,11 @@ def test_the_number_of_shards_is_limited(shards: int) -> None:
         DataSharing("4")  # type: ignore[arg-type]
 
 
+def test_one_document_is_no_sequence_of_them() -> None:
+    with pytest.raises(TypeError, match="sequence"):
+        RootTag(4).route(b"<a/>")  # type: ignore[arg-type]
+
+
 def test_the_checker_finds_what_is_lost_and_what_meets_twice() -> None:
     class Broken(FilterSharing):
         def holders(self, id: str) -> tuple[int, ...]:

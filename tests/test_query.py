@@ -240,3 +240,9 @@ def test_guide() -> None:
         for text in queries(cells[2]):
             treecast.parse(text, namespaces=bound)
     assert count > 20
+
+
+def test_what_is_no_text_is_told_in_a_sentence() -> None:
+    number: object = 3
+    with pytest.raises(TypeError, match="a query is a str, not int"):
+        treecast.parse(number)  # type: ignore[arg-type]

@@ -333,3 +333,10 @@ def test_another_format_version_is_rebuilt(fill: Callable[[Index], None], tmp_pa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         same(index, Index.load(path), IDS)
+
+
+def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "no" / "where.tcx"
+    with pytest.raises(FileNotFoundError) as caught:
+        Index().save(place)
+    assert caught.value.filename == str(place)

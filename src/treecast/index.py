@@ -243,6 +243,8 @@ class Index:
 
     def match(self, document: Bytes) -> list[str]:
         """The ids of all subscriptions that the document satisfies, in the order they were added."""
+        if document is None:
+            raise TypeError("a document is bytes, not None")
         return self._native.match(document)
 
     @overload
@@ -334,6 +336,8 @@ class Index:
         Without a transformation that is the document as given, or with deliver="elements" what the query selects. A
         payload that would go over a limit is a delivery that was refused, and says why.
         """
+        if document is None:
+            raise TypeError("a document is bytes, not None")
         found = _native.render_one(self._native, document, self._render_limits(), True)
         return [Delivery(*delivery) for delivery in found]
 
@@ -401,7 +405,11 @@ class Index:
         file share its memory.
         """
         about = _About(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
-        self._native.save(_file_name(path), json.dumps(asdict(about)).encode())
+        try:
+            self._native.save(_file_name(path), json.dumps(asdict(about)).encode())
+        except OSError as error:  # it names the file beside
+            error.filename = str(path)
+            raise
 
     @classmethod
     def load(

@@ -39,7 +39,8 @@ def _item(item: Any) -> tuple[str, str] | Subscription:
         return Subscription(item["id"], item["query"], *_settings(*map(item.get, FIELDS[2:])))
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return (item[0], item[1])
-    raise _bad(f"a subscription is an (id, query) pair, a mapping or a Subscription, not {type(item).__name__}", "")
+    hint = 'write ("q1", "/a/b"); of a dict of queries by id, give its items()'
+    raise _bad(f"a subscription is an (id, query) pair, a mapping or a Subscription, not {type(item).__name__}", hint)
 
 
 def namespaces_of(value: Any) -> dict[str, str]:

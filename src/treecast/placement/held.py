@@ -66,6 +66,8 @@ class HeldByGroup(ABC):
 
     def route(self, documents: Sequence[Bytes]) -> list[Route]:
         """See Placement."""
+        if isinstance(documents, (bytes, bytearray, memoryview, str)):
+            raise TypeError("route takes a sequence of documents; for a single one give [document]")
         return self.router().route(documents)
 
     def __len__(self) -> int:

@@ -32,6 +32,8 @@ def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query | 
 
     `namespaces` binds prefixes, and "" the element names without prefix.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a query is a str, not {type(text).__name__}")
     return Transformation(text, namespaces) if _native.is_transformation(_encode(text)) else Query(text, namespaces)
 
 
