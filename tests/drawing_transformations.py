@@ -156,7 +156,9 @@ class TransformationDrawer(PathDrawer):
             clauses += ["let ", name, " := ", *path.pieces, self.gap()]
             return scope.with_variable(Variable(name, path.kind, single=False, numeric=path.numeric))
         if form < 0.9 or not scope.inside:
-            clauses += ["let ", name, " := ", *self.value(replace(scope, inside=True)), self.gap()]
+            # Outside of all FLWRs a path in it would bind, but only where it is used.
+            value = self.value(scope) if scope.inside else [self.random.choice(LITERALS)]
+            clauses += ["let ", name, " := ", *value, self.gap()]
             return scope.with_variable(Variable(name, "value"))
         clauses += ["let ", name, " := ", *self.expression(scope.deeper(), "top"), self.gap()]
         return scope.with_variable(Variable(name, "built"))
