@@ -174,7 +174,7 @@ private:
     uint32_t open_shape_ = no_entry;     // of the element whose tag is open
     size_t open_force_ = 0;              // what was in force before it
     struct Attribute {
-        std::string_view local, uri;
+        std::string_view prefix, local, uri;
     };
     std::vector<Attribute> added_;       // to the open tag, beside those of its shape
     NamespacesInForce in_force_;

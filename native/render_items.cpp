@@ -229,7 +229,7 @@ void Builder::open_attribute(std::string_view prefix, std::string_view local, st
     });
     if (twice) refuse_attribute("an element gets two attributes of one name", "leave one of them out");
     if (!prefix.empty()) prefix = prefix_for(prefix, uri);
-    added_.push_back({local, uri});
+    added_.push_back({prefix, local, uri});
     *out_ += ' ';
     if (!prefix.empty()) (*out_ += prefix) += ':';
     (*out_ += local) += "=\"";
@@ -254,12 +254,16 @@ std::string_view Builder::prefix_for(std::string_view prefix, std::string_view u
 }
 
 // Further out only what an xmlns attribute of the query has bound counts: its scope is what is written inside. A prefix that an
-// element or an attribute merely has is bound on that element, and may mean something else on those inside.
+// element or an attribute merely has is bound on that element, and may mean something else on those inside, unless these use it
+// themselves.
 bool Builder::takes_prefix(std::string_view prefix) const {
     auto bindings = in_force_.bindings();
     for (size_t i = 0; i < bindings.size(); ++i)
         if (bindings[i].prefix == prefix && (i >= open_force_ || written_[i])) return true;
-    return false;
+    const Shape& shape = all_->shape(open_shape_);
+    bool used = all_->view(shape.name.prefix) == prefix;
+    all_->each_shape(shape.other, [&](uint32_t, const Shape& attribute) { used = used || all_->view(attribute.name.prefix) == prefix; });
+    return used || std::any_of(added_.begin(), added_.end(), [&](const Attribute& attribute) { return attribute.prefix == prefix; });
 }
 
 void Builder::refuse_attribute(const char* message, const char* hint) const {

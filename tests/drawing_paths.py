@@ -28,6 +28,7 @@ class Variable:
     kind: str  # element, attribute, text: what it holds; value: a string or number
     single: bool = True  # at most one item
     numeric: bool = False
+    delivers: tuple[Pieces, ...] = ()  # conditions under which using it outside of all FLWRs is something bound
 
 
 @dataclass(frozen=True)

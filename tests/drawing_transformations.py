@@ -156,10 +156,11 @@ class TransformationDrawer(PathDrawer):
             clauses += ["let ", name, " := ", *path.pieces, self.gap()]
             return scope.with_variable(Variable(name, path.kind, single=False, numeric=path.numeric))
         if form < 0.9 or not scope.inside:
-            # Outside of all FLWRs a path in it would bind, but only where it is used.
-            value = self.value(scope) if scope.inside else [self.random.choice(LITERALS)]
-            clauses += ["let ", name, " := ", *value, self.gap()]
-            return scope.with_variable(Variable(name, "value"))
+            before = len(self.delivered)
+            clauses += ["let ", name, " := ", *self.value(scope), self.gap()]
+            delivers = tuple(binding.pieces for binding in self.delivered[before:])  # where it is used, not here
+            del self.delivered[before:]
+            return scope.with_variable(Variable(name, "value", delivers=delivers))
         clauses += ["let ", name, " := ", *self.expression(scope.deeper(), "top"), self.gap()]
         return scope.with_variable(Variable(name, "built"))
 
@@ -256,7 +257,10 @@ class TransformationDrawer(PathDrawer):
         form = self.random.random()
         values = scope.holding("value")
         if values and form < 0.3:
-            return [self.random.choice(values).name]
+            held = self.random.choice(values)
+            noted = [Binding(self.cut(), pieces) for pieces in ([] if scope.inside else held.delivers)]
+            self.delivered += noted
+            return [held.name, *(binding.mark for binding in noted)]
         if form < 0.4:
             return [self.random.choice(LITERALS)]
         if form < 0.48:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lxml import etree
 
 import treecast
 from treecast.model import DeliveryLimits
@@ -77,3 +78,21 @@ def test_a_count_that_is_always_the_same_is_taken_once() -> None:
     delivery = deliver("for $a in $msg//a return <o n='{count($msg//a[text()])}'/>", MANY)
     assert delivery.refused is None
     assert delivery.payload == b'<o n="2000"/>' * 2000
+
+
+PREFIXES = b'<a xmlns:p="urn:1"><b p:x="1"/><b xmlns:p="urn:3" p:y="2"/></a>'
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["<out>{$x/b/@*}</out>", "<p:out>{$x/b[2]/@*}</p:out>", "<out p:z='0'>{$x/b[2]/@*}</out>"],
+    ids=["an attribute before", "its own name", "its own attribute"],
+)
+def test_a_prefix_that_a_tag_uses_is_not_bound_again_in_it(inner: str) -> None:
+    """Though it was bound further out, and attributes may bind it to something else inside."""
+    index = treecast.Index(namespaces={"p": "urn:1"})
+    index.add("q", f"<p:row>{{for $x in $msg/a return {inner}}}</p:row>")
+    (delivery,) = index.render(PREFIXES)
+    (out,) = etree.fromstring(delivery.payload)
+    assert out.get("{urn:3}y") == "2"
+    assert out.get("{urn:1}x", out.get("{urn:1}z", out.tag)) in ("1", "0", "{urn:1}out")
