@@ -229,6 +229,12 @@ def test_wrong_types_are_refused(wrong: Any) -> None:
     assert len(index) == 0
 
 
+def test_one_refused_says_its_hint_once() -> None:
+    with pytest.raises(QueryError) as caught:
+        Index().add_many([("x", "/a[")])
+    assert str(caught.value).count(caught.value.hint) == 1
+
+
 def test_a_dict_of_queries_is_refused_with_a_way_out() -> None:
     given: Any = {"x": "/a"}
     with pytest.raises(QueryError, match=r"items\(\)"):

@@ -302,7 +302,8 @@ def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]
     for name, (_, message) in zip(names, listed, strict=True):
         text += f"\n{name}: {message}"
     first = refused[0][2]
-    error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint or first.hint, refused=listed)
+    error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint, refused=listed)
+    error.hint = hint or first.hint  # that of a single one stands in the text already
     error.position = getattr(first, "position", 0)
     return error
 
