@@ -291,7 +291,7 @@ def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
         "nanoseconds:bigint,bytes:bigint>"
     )
 
-    def fake(documents: DataFrame, index: Index, shipped: None, cache_bytes_max: int) -> DataFrame:
+    def fake(documents: DataFrame, index: Index, shipped: None, form: str, cache_bytes_max: int) -> DataFrame:
         def poisoned(document: Any, error: Any) -> Any:
             exec(f"import os, time\n{code}")
             return document
