@@ -404,6 +404,11 @@ def test_an_output_nobody_may_write(
     ("text", "expected"),
     [
         (
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: Could not parse Master URL: 'local[2'\n\tat org.apache.spark.X",
+            "TC737 Spark failed: Could not parse Master URL: 'local[2'\n  hint: see s.log",
+        ),
+        (
             "x\ntreecast.errors.PipelineError: TC704 the executor has treecast 2\n  hint: install\n  at org",
             "TC704 the executor has treecast 2\n  hint: install",
         ),

@@ -54,6 +54,8 @@ def write_stack(error: BaseException, log: Path) -> None:
 def _sentence(text: str) -> str:
     """The line that says most: the last cause if there is one, without class names and condition tags."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling ") and lines[1].startswith(": "):
+        lines = [lines[1].removeprefix(": "), *lines[2:]]  # Py4J says where first, and then what
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     chosen = causes[-1] if causes else lines[0] if lines else "for no reason that it gave"
     while _CLASS.match(chosen):
