@@ -101,8 +101,8 @@ def main(arguments: list[str]) -> int:
     report.note(f"{count:,} transformations in {SHAPES:,} shapes, with {CODES:,} values in their where clauses")
     report.figure("adding them", built.cpu, f"s (wall {built.wall:.3g})")
     report.note(
-        "a delivery costs something over a microsecond besides its bytes, whatever its size: its plan and what it is "
-        "filled with are looked up, a dozen ops run, paths are followed; of small payloads that is the larger part"
+        "a delivery costs about half a microsecond besides its bytes, whatever its size: what was made before is "
+        "looked up, a dozen ops run, paths are followed; of small payloads that is the larger part"
     )
     for words in (40, 200, 1000):
         measure(report, index, draw_documents(100 if options.quick else 400, words), repeats)
