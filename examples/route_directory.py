@@ -2,7 +2,8 @@
 
     python examples/route_directory.py subscriptions.csv incoming/ routed/
 
-A document that is not well-formed goes to `routed/rejected/`, with a note beside it that says why.
+A document that is not well-formed goes to `routed/rejected/`, with a note beside it that says why. The others go to
+`routed/for/ID/`, with characters of the id that would lead elsewhere, or nowhere, written as %2F.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 import shutil
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import treecast
 
@@ -33,9 +35,14 @@ def route(index: treecast.Index, incoming: Path, routed: Path) -> tuple[int, int
             rejected += 1
             continue
         for subscription in found:
-            copy_into(routed / subscription, path)
+            copy_into(routed / "for" / folder_name(subscription), path)
             copies += 1
     return copies, rejected
+
+
+def folder_name(subscription: str) -> str:
+    """Ids are anybody's choice: `../elsewhere` must not get there."""
+    return quote(subscription, safe=" ").replace(".", "%2E")
 
 
 def copy_into(folder: Path, path: Path) -> Path:

@@ -115,12 +115,12 @@ def test_example_route_directory(tmp_path: Path) -> None:
     incoming.mkdir()
     (incoming / "a.xml").write_text("<trade><fx/></trade>")
     (incoming / "b.xml").write_text("<trade><fx></trade>")
-    (tmp_path / "s.csv").write_text("id,query\nfx,//fx\nall,/trade\nnone,/memo\n")
+    (tmp_path / "s.csv").write_text("id,query\nfx,//fx\n../all,/trade\nnone,/memo\n")
     command = [sys.executable, str(ROOT / "examples" / "route_directory.py"), "s.csv", "incoming", "routed"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "2 copies, 1 rejected\n"
-    made = sorted(str(path.relative_to(tmp_path / "routed")) for path in (tmp_path / "routed").rglob("*.*"))
-    assert made == ["all/a.xml", "fx/a.xml", "rejected/b.txt", "rejected/b.xml"]
+    made = sorted(str(path.relative_to(tmp_path / "routed")) for path in (tmp_path / "routed").rglob("*.??*"))
+    assert made == ["for/%2E%2E%2Fall/a.xml", "for/fx/a.xml", "rejected/b.txt", "rejected/b.xml"]
     assert "TC2" in (tmp_path / "routed" / "rejected" / "b.txt").read_text()
 
 
