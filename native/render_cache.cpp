@@ -158,6 +158,11 @@ Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
     find_form(text, form_);
     Plan& plan = of_form(settings);
     if (form_.literals.empty()) return plan;
+    if (plan.unfit) {
+        form_.text = text;
+        form_.literals.clear();
+        return of_form(settings);
+    }
     plan.unfilled = text;
     filled_.clear();
     for (std::string_view literal : form_.literals) filled_.push_back(keys_.use(literal));
@@ -200,6 +205,12 @@ std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
     if (is_transformation(text)) {
         auto all = std::make_shared<Transformation>();
         parse_transformation(text, settings.bindings, *all);
+        // A sequence that begins with a FLWR: its clauses are not those of the whole.
+        if (!form_.literals.empty() && all->shape(all->root()).kind != ShapeKind::flwr) {
+            plan->unfit = true;
+            plan->key = keys_.use("u");
+            return plan;
+        }
         if (!all->is_list()) {
             make_built(*plan, std::move(all));
             return plan;

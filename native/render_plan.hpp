@@ -138,6 +138,7 @@ struct Plan {
     mutable std::string_view unfilled;
     std::shared_ptr<const Transformation> list;
     std::unique_ptr<const Query> query;        // elements
+    bool unfit = false;                        // its form does not do: each text needs a plan of its own
     uint64_t hash = 0;
     uint64_t bytes = 0;                        // of memory, roughly, without what it shares
 };

@@ -95,3 +95,14 @@ def test_an_empty_payload_comes_first() -> None:
     only.add("nothing", "drop /*")
     (deliveries,) = only.render_part([DOCUMENT], report=False).deliveries.to_pylist()
     assert [one["payload"] for one in deliveries] == [b""]
+
+
+def test_a_sequence_that_begins_with_clauses_is_filled_too() -> None:
+    index = treecast.Index()
+    for number, value in enumerate(("x", "y", "none", "x")):
+        index.add(f"q{number}", f"for $b in $msg//b where $b/@k = '{value}' return $b, $msg//c")
+    data = b"<a><b k='x'/><c/><b k='y'/></a>"
+    for _ in range(2):
+        payloads = {delivery.subscription: delivery.payload for delivery in index.render(data)}
+        assert list(payloads) == index.match(data)
+        assert payloads == {"q0": b"<b k='x'/><c/>", "q1": b"<b k='y'/><c/>", "q3": b"<b k='x'/><c/>"}
