@@ -328,7 +328,8 @@ uint32_t TransformationParser::read_instruction() {
     if (!target.size) refuse_here("the target of a processing instruction", "write <?target text?>");
     std::string_view word = scan_.view(target);
     bool xml = word.size() == 3 && (word[0] | 32) == 'x' && (word[1] | 32) == 'm' && (word[2] | 32) == 'l';
-    if (xml || (scan_.peek() != '?' && !is_space(scan_.peek())))
+    bool ends = scan_.peek() == '?' && scan_.peek(1) == '>';
+    if (xml || (!ends && !is_space(scan_.peek())))
         refuse("TC114", "this is no processing instruction", since(begin),
                xml ? "a payload has no XML declaration: leave it out" : "write <?target text?>");
     std::string_view rest = scan_.view(begin, scan_.size());

@@ -270,6 +270,8 @@ REFUSED = [
     ("for $n in $msg/a return <x>}</x>", "TC114", "}", "}}"),
     ("for $n in $msg/a return <x>&nbsp;</x>", "TC114", "&nbsp;", "&amp;"),
     ("for $n in $msg/a return <x><!-- -- --></x>", "TC114", "--", "one '-'"),
+    ("for $n in $msg/a return <x><?w?x?></x>", "TC114", "<?w", "<?target text?>"),
+    ("for $n in $msg/a return <x><?w?</x><y/>", "TC114", "<?w", "<?target text?>"),
     ("for $n in $msg/a return ($n/b)[1]", "TC105", "($n/b)[", "for"),
     ("for $n in $msg/a return (: no (: end :) 1", "TC101", "(:", ":)"),
     ("for $n in $msg/a, $b in $n/c | $msg/d return $b", "TC116", "$b in $n/c | $msg/d", "of its own"),
