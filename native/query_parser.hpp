@@ -132,7 +132,8 @@ protected:
     bool in_branch_ = false;                 // not inside a predicate
     bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
     bool clauses_ = false;                   // in a transformation with variables
-    const char* usual_hint_ = "a query is an absolute path such as /a/b or //b";
+    static constexpr const char* absolute_hint = "a query is an absolute path such as /a/b or //b";
+    const char* usual_hint_ = absolute_hint;
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;
 };

@@ -1,13 +1,10 @@
 // The words for what is refused: what is wrong, where, and how to say it in the language where there is a way.
+#include "advice.hpp"
 #include "query_parser.hpp"
 
 namespace treecast {
 
 namespace {
-
-struct Advice {
-    std::string_view name, hint;
-};
 
 constexpr Advice axis_advice[] = {
     {"parent", "write the condition as a predicate: /a[b]/c for /a/b/../c"},
@@ -62,16 +59,8 @@ constexpr Advice clause_advice[] = {
     {"lang", "test the attribute: $n/@xml:lang = \"en\""},
 };
 
-template <size_t n>
-std::string find_advice(const Advice (&table)[n], std::string_view name) {
-    for (const Advice& advice : table)
-        if (advice.name == name) return std::string(advice.hint);
-    return {};
-}
-
 // The characters that word processors put in place of quotes.
 constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
-constexpr const char* absolute_hint = "a query is an absolute path such as /a/b or //b";
 
 }  // namespace
 

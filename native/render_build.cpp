@@ -8,7 +8,6 @@ namespace treecast {
 namespace {
 
 constexpr size_t forces_max = 4096;
-constexpr uint64_t looks_per_item = 128;                  // that may be bound, or is in the document
 constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was made
 
 }  // namespace

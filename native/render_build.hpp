@@ -157,6 +157,7 @@ private:
     PathNames* names_ = nullptr;
     uint64_t begin_ = 0, end_max_ = 0;
     uint64_t bindings_ = 0;
+    static constexpr uint64_t looks_per_item = 128;    // that may be bound, or is in the document
     uint64_t looked_max_ = 0;             // by the evaluator's count
     std::vector<std::pair<const Op*, uint64_t>> counted_;      // count() of paths that start at no variable
     size_t tuples_ = 0;                  // of the clauses being bound

@@ -93,7 +93,8 @@ void Builder::count_binding(uint64_t items) {
 void Builder::refuse_work() const {
     std::string each = std::to_string(limits_.bindings_max) + ", the limit bindings_max";
     Failure failure(Family::document, "TC332",
-                    "this payload looks at more than 128 items for each that is in the document or may be bound (" + each + ")");
+                    "this payload looks at more than " + std::to_string(looks_per_item) +
+                        " items for each that is in the document or may be bound (" + each + ")");
     failure.limit = true;
     failure.hint = "raise it with DeliveryLimits(bindings_max=…), or look for less in each binding";
     throw failure;

@@ -1,16 +1,13 @@
 // The words for what is refused in a transformation: XQuery that the language has not, and what stands in the wrong place.
+#include "advice.hpp"
 #include "transformation_parser.hpp"
 
 namespace treecast {
 
 namespace {
 
-struct Word {
-    std::string_view name, hint;
-};
-
 // What XQuery has and the language has not.
-constexpr Word outside[] = {
+constexpr Advice outside[] = {
     {"some", "a path in a condition holds where some item does: where $n/a = 1"},
     {"every", "write not() of the opposite: not($n/a != 1)"},
     {"typeswitch", "write if (…) then … else …"},
@@ -65,9 +62,8 @@ void TransformationParser::check_end(const char* expected) {
 }
 
 void TransformationParser::refuse_if_outside(Slice word) {
-    for (const Word& known : outside)
-        if (known.name == scan_.view(word))
-            refuse("TC116", "'" + shown(word) + "' is not part of the language", word, std::string(known.hint));
+    std::string hint = find_advice(outside, scan_.view(word));
+    if (!hint.empty()) refuse("TC116", "'" + shown(word) + "' is not part of the language", word, hint);
 }
 
 // Something stands where a path from a variable is wanted.
