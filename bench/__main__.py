@@ -30,6 +30,7 @@ NAMES = (
     "saved",
     "churn_mixed",
     "generating",
+    "growth",
     "on_spark",
     "populations",
     "rendering",
