@@ -50,9 +50,11 @@ public:
         size_ = size;
     }
     void assign(size_t size, const T& value) {
-        *this = {};
-        resize(size, value);
+        Array other;                // if there is no memory for it, this one stays as it is
+        other.resize(size, value);
+        *this = std::move(other);
     }
+    bool has_room(size_t wanted) const { return wanted <= capacity_; }
     void reserve(size_t wanted) {
         // A quarter more at a time: a copy is cheap beside what an index holds otherwise, and half-empty arrays are not.
         if (wanted > capacity_) relocate(std::max<size_t>(wanted, capacity_ + capacity_ / 4 + 16));
@@ -60,6 +62,7 @@ public:
     void shrink() {
         if (capacity_ > size_) relocate(size_);
     }
+    void cut(size_t size) noexcept { size_ = size; }         // to what was there before
     void move() { relocate(capacity_); }      // to memory that no reader has seen
 
     std::shared_ptr<T[]> share() const { return data_; }

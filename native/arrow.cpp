@@ -1,6 +1,7 @@
 #include "arrow.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -41,9 +42,9 @@ void matches_schema(ArrowSchema* out) {
     SchemaPart* top = fill_schema(out, "+s", "");
     out->n_children = 2;
     out->flags = 0;
-    fill_schema(top->children[0] = new ArrowSchema, "l", "document");
-    SchemaPart* subscription = fill_schema(top->children[1] = new ArrowSchema, "i", "subscription");
-    fill_schema(subscription->dictionary = new ArrowSchema, "u", "");
+    fill_schema(top->children[0] = new ArrowSchema{}, "l", "document");
+    SchemaPart* subscription = fill_schema(top->children[1] = new ArrowSchema{}, "i", "subscription");
+    fill_schema(subscription->dictionary = new ArrowSchema{}, "u", "");
     top->children[1]->dictionary = subscription->dictionary;
 }
 
@@ -82,13 +83,13 @@ void export_chunk(Chunk& chunk, const std::shared_ptr<const View>& view, int64_t
     chunk.slots.room(1);                            // never a null buffer
     ArrayPart* top = fill_array(out, length, 1);
     out->n_children = 2;
-    ArrayPart* column = fill_array(top->children[0] = new ArrowArray, length, 2);
+    ArrayPart* column = fill_array(top->children[0] = new ArrowArray{}, length, 2);
     column->buffers[1] = documents.data();
     column->owned = documents.release();
-    column = fill_array(top->children[1] = new ArrowArray, length, 2);
+    column = fill_array(top->children[1] = new ArrowArray{}, length, 2);
     column->buffers[1] = chunk.slots.data();
     column->owned = chunk.slots.release();
-    ArrayPart* ids = fill_array(column->dictionary = new ArrowArray, view->slots, 3);
+    ArrayPart* ids = fill_array(column->dictionary = new ArrowArray{}, view->slots, 3);
     ids->view = view;
     ids->buffers[1] = view->slots ? view->id_ends.get() : no_ids;
     ids->buffers[2] = view->slots ? view->id_bytes.get() : static_cast<const void*>(no_ids);
@@ -101,18 +102,26 @@ struct Stream {
     size_t next = 0;
 };
 
+// What was begun of a schema or an array goes again where there is no memory for the rest.
+template <class T, class Fill>
+int fill_or_clear(T* out, Fill&& fill) {
+    std::memset(static_cast<void*>(out), 0, sizeof *out);
+    try {
+        fill();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        if (out->release) out->release(out);
+        return ENOMEM;
+    }
+}
+
 int next_batch(ArrowArrayStream* stream, ArrowArray* out) {
     auto* state = static_cast<Stream*>(stream->private_data);
     if (state->next == state->batch.chunks.size()) {
         std::memset(out, 0, sizeof *out);           // the end
         return 0;
     }
-    try {
-        export_chunk(state->batch.chunks[state->next++], state->batch.view, state->first, out);
-    } catch (const std::bad_alloc&) {
-        return 12;                                  // ENOMEM
-    }
-    return 0;
+    return fill_or_clear(out, [&] { export_chunk(state->batch.chunks[state->next++], state->batch.view, state->first, out); });
 }
 
 }  // namespace
@@ -120,8 +129,7 @@ int next_batch(ArrowArrayStream* stream, ArrowArray* out) {
 void export_matches(Batch&& batch, int64_t first, ArrowArrayStream* out) {
     out->private_data = new Stream{std::move(batch), first};
     out->get_schema = [](ArrowArrayStream*, ArrowSchema* schema) {
-        matches_schema(schema);
-        return 0;
+        return fill_or_clear(schema, [&] { matches_schema(schema); });
     };
     out->get_next = next_batch;
     out->get_last_error = [](ArrowArrayStream*) -> const char* { return "out of memory"; };

@@ -63,31 +63,33 @@ nb::object add_items(Index& index, std::span<const Item> items, size_t listed_ma
     return nb::make_tuple(refused.size(), refusals(refused, items, listed_max));
 }
 
-nb::object add_pairs(Index& index, nb::list pairs, const std::vector<uint32_t>& settings, size_t listed_max) {
-    if (pairs.size() != settings.size()) throw nb::value_error("one settings number for each pair");
+nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t listed_max) {
+    if (pairs.size() != settings.size()) throw nb::value_error("one Settings for each pair");
     std::vector<Item> items;
     items.reserve(pairs.size());
     for (nb::handle pair : pairs) {
         if (!PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2) throw nb::type_error("subscriptions are (id, query) pairs");
         items.push_back({utf8(PyTuple_GET_ITEM(pair.ptr(), 0), "an id"), utf8(PyTuple_GET_ITEM(pair.ptr(), 1), "a query"),
-                         settings[items.size()]});
+                         &nb::cast<const Settings&>(settings[items.size()])});
     }
     return add_items(index, items, listed_max);
 }
 
-// The columns of an Arrow table by their addresses; `settings` is 0 where all have the default ones.
+// The columns of an Arrow table by their addresses; `numbers`, those of the settings by row, is 0 where all have the first.
 nb::object add_arrow(Index& index, size_t count, uintptr_t id_ends, uintptr_t id_bytes, uintptr_t query_ends,
-                     uintptr_t query_bytes, uintptr_t settings, uint32_t default_settings, size_t listed_max) {
+                     uintptr_t query_bytes, uintptr_t numbers, nb::list settings, size_t listed_max) {
     Texts ids{reinterpret_cast<const int64_t*>(id_ends), reinterpret_cast<const char*>(id_bytes)};
     Texts queries{reinterpret_cast<const int64_t*>(query_ends), reinterpret_cast<const char*>(query_bytes)};
+    std::vector<const Settings*> all;
+    for (nb::handle one : settings) all.push_back(&nb::cast<const Settings&>(one));
     std::vector<Item> items(count);
-    const auto* numbers = reinterpret_cast<const uint32_t*>(settings);
-    for (size_t i = 0; i < count; ++i) items[i] = {ids[i], queries[i], numbers ? numbers[i] : default_settings};
+    const auto* of_row = reinterpret_cast<const uint32_t*>(numbers);
+    for (size_t i = 0; i < count; ++i) items[i] = {ids[i], queries[i], all.at(of_row ? of_row[i] : 0)};
     return add_items(index, items, listed_max);
 }
 
-void add_one(Index& index, nb::handle id, nb::handle query, uint32_t settings) {
-    Item item{utf8(id, "an id"), utf8(query, "a query"), settings};
+void add_one(Index& index, nb::handle id, nb::handle query, const Settings& settings) {
+    Item item{utf8(id, "an id"), utf8(query, "a query"), &settings};
     std::vector<Refusal> refused;
     {
         nb::gil_scoped_release released;
@@ -132,7 +134,7 @@ struct Matches {
 };
 
 std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t matches_max,
-                                    int64_t first, bool timed) {
+                                    int64_t first, bool timed, uint64_t id_bytes_max) {
     Buffers buffers(documents);
     auto out = std::make_unique<Matches>();
     out->stream = std::make_unique<ArrowArrayStream>();
@@ -141,7 +143,8 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     {
         nb::gil_scoped_release released;
         try {
-            Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull, timed});
+            Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull, timed,
+                                                                id_bytes_max ? id_bytes_max : ~0ull});
             out->documents = batch.documents;
             out->matches = batch.matches();
             for (Chunk& chunk : batch.chunks) {
@@ -210,9 +213,8 @@ nb::tuple settings_tuple(const Settings& settings) {
     return nb::make_tuple(namespaces_of(settings), settings.ordered, settings.deliver == 1);
 }
 
-nb::tuple subscription_tuple(Index& index, const Store::Subscription& s) {
-    Settings settings = index.store().settings_of(s.settings);
-    return nb::make_tuple(s.id, s.text, namespaces_of(settings), settings.ordered, settings.deliver == 1);
+nb::tuple subscription_tuple(const Store::Subscription& s) {
+    return nb::make_tuple(s.id, s.text, namespaces_of(s.settings), s.settings.ordered, s.settings.deliver == 1);
 }
 
 // All subscriptions that are there, in their order: ids, texts, the number of the settings of each, and the settings.
@@ -231,7 +233,7 @@ nb::tuple all_subscriptions(Index& index) {
         texts.append(nb::str(text.data(), text.size()));
         numbers.append(view->slot_settings[slot]);
     }
-    for (const Settings& one : *view->settings) settings.append(settings_tuple(one));
+    for (uint32_t number = 0; number < view->settings_size; ++number) settings.append(settings_tuple((*view->settings)[number]));
     return nb::make_tuple(ids, texts, numbers, settings);
 }
 
@@ -259,18 +261,22 @@ void bind_index(nb::module_& m) {
             return nb::steal(PyCapsule_New(matches.stream.release(), "arrow_array_stream", release_capsule));
         }, nb::arg("requested_schema") = nb::none());
 
+    nb::class_<Settings>(m, "Settings")
+        .def("__init__", [](Settings* self, nb::dict namespaces, bool ordered, bool elements) {
+            new (self) Settings{to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)};
+        }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"));
+
     nb::class_<Index>(m, "Index")
-        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string engine) {
-            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, std::move(engine));
-        }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"), nb::arg("engine"))
-        .def("settings", [](Index& self, nb::dict namespaces, bool ordered, bool elements) {
-            return self.store().settings({to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)});
-        }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"), "The number of these settings.")
+        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string engine,
+                            std::optional<uint64_t> seed) {
+            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, std::move(engine),
+                             seed ? hash_seeds_from(*seed) : hash_seeds());
+        }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"), nb::arg("engine"), nb::arg("seed").none())
         .def("add", &add_one, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
         .def("add_pairs", &add_pairs, nb::arg("pairs"), nb::arg("settings"), nb::arg("listed_max"))
         .def("add_arrow", &add_arrow, nb::arg("count"), nb::arg("id_ends"), nb::arg("id_bytes"), nb::arg("query_ends"),
-             nb::arg("query_bytes"), nb::arg("settings"), nb::arg("default_settings"), nb::arg("listed_max"))
-        .def("replace", [](Index& self, nb::handle id, nb::handle query, uint32_t settings) {
+             nb::arg("query_bytes"), nb::arg("numbers"), nb::arg("settings"), nb::arg("listed_max"))
+        .def("replace", [](Index& self, nb::handle id, nb::handle query, const Settings& settings) {
             std::string_view name = utf8(id, "an id"), text = utf8(query, "a query");
             std::optional<Failure> failed;
             {
@@ -299,11 +305,11 @@ void bind_index(nb::module_& m) {
             return self.store().contains({name, static_cast<size_t>(size)});
         }, nb::arg("id"))
         .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
-        .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
+        .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
         .def("subscriptions", &all_subscriptions, "(ids, queries, numbers of settings, settings), in their order.")
         .def("match", &match_one, nb::arg("document"))
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"),
-             nb::arg("timed") = false)
+             nb::arg("timed") = false, nb::arg("id_bytes_max") = 0)
         .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8
             std::string_view text(about.c_str(), about.size());
             std::string name(path.c_str(), path.size());

@@ -3,12 +3,12 @@
 
 #include "document.hpp"
 #include "recycled_ids.hpp"
+#include "seeded_hash.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace treecast {
@@ -24,9 +24,9 @@ public:
             entries_[found->second].key = found->first;
         }
         fresh = inserted;
-        entries_[found->second].slots.push_back(slot);
         if (of_slot_.size() <= slot) of_slot_.resize(slot + 1);
-        of_slot_[slot].push_back(found->second);
+        of_slot_[slot].push_back({found->second, static_cast<uint32_t>(entries_[found->second].slots.size())});
+        entries_[found->second].slots.push_back(slot);
         return found->second;
     }
 
@@ -37,13 +37,16 @@ public:
     // Takes a subscription out; calls gone(path) for every path that nobody waits for any more.
     template <class Gone>
     void remove(uint32_t slot, Gone&& gone) {
-        for (uint32_t path : of_slot_[slot]) {
+        for (auto [path, place] : of_slot_[slot]) {
             Entry& entry = entries_[path];
-            *std::find(entry.slots.begin(), entry.slots.end(), slot) = entry.slots.back();
+            uint32_t last = entry.slots.back();          // takes its place
+            entry.slots[place] = last;
+            for (Waiting& waiting : of_slot_[last])
+                if (waiting.path == path && waiting.place + 1 == entry.slots.size()) waiting.place = place;
             entry.slots.pop_back();
             if (!entry.slots.empty()) continue;
             gone(path);
-            numbers_.erase(numbers_.find(std::string(entry.key)));
+            numbers_.erase(numbers_.find(entry.key));
             entry = {};
             ids_.give_back(path);
         }
@@ -64,9 +67,12 @@ private:
         std::string_view key;                            // of the map
         std::vector<uint32_t> slots;
     };
-    std::unordered_map<std::string, uint32_t> numbers_;
+    struct Waiting {
+        uint32_t path, place;                            // its place among the slots of the path
+    };
+    TextMap<uint32_t> numbers_;
     std::vector<Entry> entries_;
-    std::vector<std::vector<uint32_t>> of_slot_;
+    std::vector<std::vector<Waiting>> of_slot_;
     RecycledIds ids_;
 };
 

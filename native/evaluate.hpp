@@ -25,12 +25,12 @@
 
 #include "document.hpp"
 #include "query.hpp"
+#include "seeded_hash.hpp"
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -216,7 +216,7 @@ private:
     // ids of local names, for *:a; they live as long as the ids of the NameTable
     const NameTable* names_ = nullptr;
     uint64_t generation_ = 0;
-    std::unordered_map<std::string_view, uint32_t> locals_;
+    TextViewMap<uint32_t> locals_;
     std::vector<uint32_t> local_of_name_;
 
     // elements by name, built when first needed

@@ -7,6 +7,7 @@
 #include <bit>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -31,6 +32,37 @@ private:
 
 }  // namespace
 
+namespace {
+
+// Whether the ids of one more document fit, which are at most all that there are. An id has up to 1 KiB, so as long as there is
+// much room none has to be looked at.
+class IdRoom {
+public:
+    IdRoom(const View& view, uint64_t bytes_max)
+        : view_(view), bytes_max_(bytes_max), document_bytes_(static_cast<uint64_t>(view.slots ? view.id_ends[view.slots] : 0)) {}
+    // `slots` are the answers of the chunk so far.
+    bool fits(const Output<int32_t>& slots) {
+        if (within(bytes_ + (before_ + slots.size() - counted_) * id_bytes_max)) return true;
+        for (; counted_ < before_ + slots.size(); ++counted_) bytes_ += view_.id(slots.data()[counted_ - before_]).size();
+        return within(bytes_);
+    }
+    void next_chunk(const Output<int32_t>& slots) {
+        fits(slots);
+        bytes_ += (before_ + slots.size() - counted_) * id_bytes_max;
+        counted_ = before_ += slots.size();
+    }
+
+private:
+    bool within(uint64_t bytes) const { return bytes_max_ == ~0ull || bytes + document_bytes_ <= bytes_max_; }
+    static constexpr uint64_t id_bytes_max = 1024;
+    const View& view_;
+    const uint64_t bytes_max_, document_bytes_;
+    uint64_t bytes_ = 0;                    // of the answers that have been counted
+    size_t counted_ = 0, before_ = 0;       // answers; those of the chunks before
+};
+
+}  // namespace
+
 size_t Batch::matches() const {
     size_t total = 0;
     for (const Chunk& chunk : chunks) total += chunk.slots.size();
@@ -41,6 +73,7 @@ size_t Batch::matches() const {
 std::unique_ptr<Matcher> Index::borrow() {
     std::lock_guard lock(pool_mutex_);
     std::unique_ptr<Matcher> matcher;
+    pool_.reserve(pool_max);                // giving back must not fail
     if (pool_.empty()) {
         matcher = std::make_unique<Matcher>(limits_, entities_);
     } else {
@@ -52,10 +85,10 @@ std::unique_ptr<Matcher> Index::borrow() {
     return matcher;
 }
 
-void Index::give_back(std::unique_ptr<Matcher> matcher) {
+void Index::give_back(std::unique_ptr<Matcher> matcher) noexcept {
     std::lock_guard lock(pool_mutex_);
     --lent_;
-    if (pool_.size() < pool_max) pool_.push_back(std::move(matcher));
+    if (matcher && pool_.size() < pool_max) pool_.push_back(std::move(matcher));
 }
 
 uint64_t Index::cache_bytes() const {
@@ -90,7 +123,13 @@ std::shared_ptr<const View> Index::match(std::string_view document, Output<int32
     std::shared_ptr<const View> view = store_.view();
     Lease matcher(*this);
     matcher->adopt(*view);
-    matcher->match(*view, document, out);
+    try {
+        matcher->match(*view, document, out);
+    } catch (const Failure&) {
+        matcher.keep();
+        throw;
+    }
+    matcher.keep();
     std::vector<uint64_t> scratch;
     sort_slots(*view, out.data(), out.size(), scratch);
     return view;
@@ -101,6 +140,8 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
     auto reading = store_.read();      // for all threads
     batch.view = store_.view();
     size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));
+    IdRoom room(*batch.view, threads == 1 ? options.id_bytes_max : ~0ull);
+    size_t begun = documents.size();   // fewer where there was no more room
     bool stoppable = options.matches_max != ~0ull;
     size_t per_chunk = threads == 1 && !stoppable ? documents.size()
                                                   : std::clamp<size_t>(documents.size() / (threads * 8), 1, chunk_documents_max);
@@ -114,12 +155,16 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
             Lease matcher(*this);
             matcher->adopt(*batch.view);
             for (;;) {
-                if (matches.load(std::memory_order_relaxed) >= options.matches_max) return;
+                if (matches.load(std::memory_order_relaxed) >= options.matches_max) return matcher.keep();
                 size_t c = next.fetch_add(1);
-                if (c >= chunks || c > failed.load()) return;
+                if (c >= chunks || c > failed.load()) return matcher.keep();
                 Chunk& chunk = batch.chunks[c];
                 chunk.first = c * per_chunk;
                 for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
+                    if (threads == 1 && d && !room.fits(chunk.slots)) {
+                        begun = d;
+                        return matcher.keep();
+                    }
                     size_t before = chunk.slots.size();
                     Stopwatch stopwatch(options.timed);
                     try {
@@ -136,6 +181,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                     if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
                 }
                 matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
+                if (threads == 1) room.next_chunk(chunk.slots);
             }
         } catch (...) {
             thrown[thread] = std::current_exception();
@@ -144,9 +190,12 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
     };
     std::vector<std::thread> workers;
     try {
+        workers.reserve(threads - 1);
         for (size_t t = 1; t < threads; ++t) workers.emplace_back(work, t);
     } catch (const std::system_error&) {
         // No more threads to be had: those that exist do the work.
+    } catch (const std::bad_alloc&) {
+        // Nor memory for one.
     }
     work(0);
     for (std::thread& worker : workers) worker.join();
@@ -155,7 +204,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
     if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};
     size_t done = std::min(next.load(), chunks);
     batch.chunks.resize(done);
-    batch.documents = std::min(documents.size(), done * per_chunk);
+    batch.documents = std::min(begun, done * per_chunk);
     return batch;
 }
 

@@ -44,6 +44,7 @@ struct BatchOptions {
     bool report = false;               // collect rejected documents instead of throwing the first
     uint64_t matches_max = ~0ull;      // begin no further documents after so many matches
     bool timed = false;                // measure each document
+    uint64_t id_bytes_max = ~0ull;     // begin no further document whose ids may not fit; where there is one thread
 };
 
 // What subscribers get of some documents. Equal payloads of one document are there once.
@@ -74,8 +75,9 @@ struct DeliveryOptions {
 class Index {
 public:
     // `engine` names a published engine; without one it is the machines of the Store.
-    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max, std::string engine = "")
-        : store_(std::move(engine)), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
+    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max, std::string engine = "",
+          const HashSeeds& seeds = hash_seeds())
+        : store_(std::move(engine), seeds), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
 
     Store& store() { return store_; }
     // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
@@ -88,7 +90,7 @@ public:
 private:
     class Lease;
     std::unique_ptr<Matcher> borrow();
-    void give_back(std::unique_ptr<Matcher> matcher);
+    void give_back(std::unique_ptr<Matcher> matcher) noexcept;     // null: it is not to be used again
 
     Store store_;
     Limits limits_;

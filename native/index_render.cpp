@@ -77,12 +77,16 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
             deliver(*batch.view, document, matcher->renderer(options.limits, options.share),
                     {slots.data(), slots.size()}, options.ids, batch, bytes);
         } catch (const Failure& failure) {
-            if (!options.report) throw BatchFailure{{batch.documents, failure}};
+            if (!options.report) {
+                matcher.keep();
+                throw BatchFailure{{batch.documents, failure}};
+            }
             batch.rejected.push_back({batch.documents, failure});
         }
         batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
         batch.nanoseconds.push_back(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     }
+    matcher.keep();
     payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
     return batch;
 }

@@ -24,13 +24,23 @@ uint32_t LabelTable::intern(const PathStep& step) {
     if (uint32_t known = find(step.kind, step.test, uri, local); known != none) return known;
     std::unique_lock lock(mutex_);
     uint32_t id = static_cast<uint32_t>(entries_.size());
-    text_bytes_ += uri.size() + local.size();
+    slots_.reserve(1, [&](uint32_t earlier) { return hash(entries_[earlier]); });
     entries_.push_back({step.kind, step.test, std::string(uri), std::string(local)});
-    slots_.add(hash(step.kind, step.test, uri, local), id, [&](uint32_t earlier) {
-        const Entry& entry = entries_[earlier];
-        return hash(entry.kind, entry.test, entry.uri, entry.local);
-    });
+    slots_.add(hash(entries_.back()), id, [](uint32_t) { return 0; });      // there is room
+    text_bytes_ += uri.size() + local.size();
+    ++changes_;
     return id;
+}
+
+void LabelTable::cut(uint32_t size) noexcept {
+    if (entries_.size() == size) return;
+    std::unique_lock lock(mutex_);
+    for (; entries_.size() > size; entries_.pop_back()) {
+        const Entry& last = entries_.back();
+        slots_.remove(hash(last), static_cast<uint32_t>(entries_.size() - 1), [&](uint32_t other) { return hash(entries_[other]); });
+        text_bytes_ -= last.uri.size() + last.local.size();
+    }
+    ++changes_;
 }
 
 uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local) const {
@@ -50,13 +60,18 @@ NameLabels LabelTable::resolve(std::string_view uri, std::string_view local) con
         out[1] = find(kind, Test::any_namespace, uri, "");
         out[2] = find(kind, Test::any_local, "", local);
     }
-    labels.resolved_at = static_cast<uint32_t>(entries_.size());
+    labels.resolved_at = changes_;
     return labels;
 }
 
 uint32_t LabelTable::size() const {
     std::shared_lock lock(mutex_);
     return static_cast<uint32_t>(entries_.size());
+}
+
+uint32_t LabelTable::changes() const {
+    std::shared_lock lock(mutex_);
+    return changes_;
 }
 
 uint64_t LabelTable::bytes() const {

@@ -21,21 +21,24 @@ enum : uint32_t { label_descend = 0, label_root = 1, label_element_any = 2, labe
 struct NameLabels {
     uint32_t element[3] = {none, none, none};
     uint32_t attribute[3] = {none, none, none};
-    uint32_t resolved_at = 0;   // size of the table when this was looked up: a larger table may know more
+    uint32_t resolved_at = 0;   // changes of the table until this was looked up: after another it may be different
 };
 
-// Append-only. One writer (under the store's lock) and any number of readers.
+// Append-only but for cut(). One writer (under the store's lock) and any number of readers.
 class LabelTable {
 public:
     LabelTable();
     uint32_t intern(const PathStep& step);                 // the label of a step's test
     NameLabels resolve(std::string_view uri, std::string_view local) const;
+    void cut(uint32_t size) noexcept;                      // forgets the labels that were added last; no machine has them
     uint32_t size() const;
+    uint32_t changes() const;
     uint64_t bytes() const;
     PathStep step_of(uint32_t label) const;                // the test again; views live as long as the table
 
 private:
     struct Entry { StepKind kind; Test test; std::string uri, local; };
+    static uint64_t hash(const Entry& entry) { return hash(entry.kind, entry.test, entry.uri, entry.local); }
     static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local);
     uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local) const;    // none where there is none
 
@@ -43,6 +46,7 @@ private:
     IdSlots slots_;
     std::deque<Entry> entries_;   // a deque: views into its strings stay valid
     uint64_t text_bytes_ = 0;
+    uint32_t changes_ = 1;
 };
 
 }  // namespace treecast

@@ -1,5 +1,7 @@
 #include "lazy.hpp"
 
+#include "seeded_hash.hpp"
+
 #include <algorithm>
 
 namespace treecast {
@@ -9,19 +11,15 @@ namespace {
 constexpr uint32_t dead = 1;
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
-uint32_t hash_words(WordsView words) {
-    uint64_t h = 0x243F6A8885A308D3ull ^ words.size;
-    for (uint32_t i = 0; i < words.size; ++i) {
-        h = (h ^ words.mask[i]) * 0x9E3779B97F4A7C15ull;
-        h = (h ^ (h >> 32) ^ words.index[i]) * 0xD6E8FEB86659FD93ull;
-    }
-    return static_cast<uint32_t>(h ^ (h >> 32));
+// Queries and documents decide together which sets there are, so their hashes are seeded like those of names.
+uint32_t hash_set(WordsView words) {
+    const HashSeeds& seeds = hash_seeds();
+    uint64_t hash = words.size ^ seeds.c;
+    for (uint32_t i = 0; i < words.size; ++i) hash = hash_words(seeds, hash + words.index[i], words.mask[i]);
+    return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 
-uint32_t hash_pair(uint32_t a, uint32_t b) {
-    uint64_t h = (uint64_t(a) << 32 | b) * 0x9E3779B97F4A7C15ull;
-    return static_cast<uint32_t>(h >> 32);
-}
+uint32_t hash_pair(uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_words(hash_seeds(), a, b)); }
 
 }  // namespace
 
@@ -37,7 +35,7 @@ uint32_t SetPool::intern(WordsView words) {
             table_[at] = s;
         }
     }
-    uint32_t hash = hash_words(words);
+    uint32_t hash = hash_set(words);
     size_t at = hash & (table_.size() - 1);
     while (uint32_t s = table_[at]) {
         const Set& set = sets_[s];

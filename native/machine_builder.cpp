@@ -2,6 +2,7 @@
 #include "machine.hpp"
 
 #include "order.hpp"
+#include "seeded_hash.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -30,15 +31,13 @@ private:
     std::vector<uint32_t> parent_, label_, path_;
     std::vector<uint8_t> inner_;            // has children
     std::vector<uint32_t> table_;           // open addressing over (parent, label)
+    const HashSeeds seeds_ = hash_seeds();
     std::vector<uint32_t> position_;        // of inner entries, in the machine
     std::vector<Keyed> children_, leaves_;  // inner entries by position, without root; leaves by (label, parent position)
     Machine& m_;
     std::vector<uint32_t>& accept_of_;
 
-    static uint64_t hash(uint32_t parent, uint32_t label) {
-        uint64_t h = (uint64_t(parent) << 32 | label) * 0x9E3779B97F4A7C15ull;
-        return h ^ (h >> 29);
-    }
+    uint64_t hash(uint32_t parent, uint32_t label) const { return hash_words(seeds_, parent, label); }
 
     uint32_t add(uint32_t parent, uint32_t label) {
         parent_.push_back(parent);

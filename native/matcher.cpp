@@ -10,9 +10,9 @@ namespace treecast {
 const NameLabels& Matcher::labels(uint32_t name) {
     if (name >= name_labels_.size()) name_labels_.resize(name + 1 + name / 2);
     NameLabels& labels = name_labels_[name];
-    if (labels.resolved_at != table_size_) {
+    if (labels.resolved_at != table_changes_) {
         labels = table_->resolve(names_->uri(name), names_->local(name));
-        labels.resolved_at = table_size_;
+        labels.resolved_at = table_changes_;
     }
     return labels;
 }
@@ -30,7 +30,7 @@ void Matcher::adopt(const View& view) {
         table_ = view.labels;
         name_labels_.clear();
     }
-    table_size_ = table_->size();
+    table_changes_ = table_->changes();
     uint64_t states = 0, machines = 0;
     for (Cached& cached : lazies_) cached.used = false;
     for (const auto& placed : view.places) {

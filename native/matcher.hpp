@@ -56,7 +56,7 @@ private:
     Delta::Run delta_run_;
     // names of the reader, resolved against the labels of the View
     std::shared_ptr<const LabelTable> table_;
-    uint32_t table_size_ = 0;
+    uint32_t table_changes_ = 0;
     const NameTable* names_ = nullptr;
     uint64_t names_generation_ = 0;
     std::vector<NameLabels> name_labels_;

@@ -1,12 +1,12 @@
 #include "output.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
-#include <vector>
 
 namespace treecast {
 
@@ -27,35 +27,36 @@ public:
         if (!best) return {};
         OutputMemory found = *best;
         total_ -= found.mapped_bytes;
-        *best = kept_.back();
-        kept_.pop_back();
+        *best = kept_[--count_];
+        kept_[count_] = {};
         return found;
     }
     bool keep(const OutputMemory& memory) {
         if (memory.mapped_bytes > bytes_max || madvise(memory.data, memory.mapped_bytes, MADV_FREE) != 0) return false;
         std::lock_guard lock(mutex_);
-        if (kept_.size() == count_max || total_ + memory.mapped_bytes > bytes_max) return false;
-        kept_.push_back(memory);
+        if (count_ == count_max || total_ + memory.mapped_bytes > bytes_max) return false;
+        kept_[count_++] = memory;
         total_ += memory.mapped_bytes;
         return true;
     }
 
     void clear() {
         std::lock_guard lock(mutex_);
-        for (OutputMemory& memory : kept_) munmap(memory.data, memory.mapped_bytes);
-        kept_.clear();
-        total_ = 0;
+        for (size_t i = 0; i < count_; ++i) munmap(kept_[i].data, kept_[i].mapped_bytes);
+        kept_ = {};
+        count_ = total_ = 0;
     }
 
 private:
     static constexpr size_t count_max = 8, bytes_max = 64u << 20;
     std::mutex mutex_;
-    std::vector<OutputMemory> kept_;
-    size_t total_ = 0;
+    std::array<OutputMemory, count_max> kept_;       // no vector: memory is given back by destructors, which must not fail
+    size_t count_ = 0, total_ = 0;
 };
 
 Spare& spare() {
-    static Spare* const only = new Spare;       // never destroyed: Arrow may release results at the very end
+    alignas(Spare) static char place[sizeof(Spare)];
+    static Spare* const only = new (place) Spare;   // never destroyed: Arrow may release results at the very end
     return *only;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "filter_pattern.hpp"
+#include "seeded_hash.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,7 @@ public:
 
 private:
     struct Entry { uint32_t label = none, state = none; };
-    uint32_t slot(uint32_t label) const { return (label * 0x9E3779B1u >> 7) & (capacity_ - 1); }
+    uint32_t slot(uint32_t label) const { return hash_words(hash_seeds(), label, 0) & (capacity_ - 1); }
     void rebuild(uint32_t capacity, uint32_t without);
     std::unique_ptr<Entry[]> entries_;
     uint32_t capacity_ = 0, used_ = 0;

@@ -55,7 +55,7 @@ void ResolvedNames::begin(const Document& document, const LabelTable& table) {
         labels_.clear();
     }
     if (labels_.size() < names_->size()) labels_.resize(names_->size());
-    table_size_ = table.size();
+    table_changes_ = table.changes();
 }
 
 }  // namespace treecast

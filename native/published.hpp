@@ -54,14 +54,14 @@ std::vector<std::string_view> published_names();
 // The labels that the names of a document fire, looked up once per name. Part of a Scratch.
 class ResolvedNames {
 public:
-    // Before the first name of a document. The table must not grow before the next call.
+    // Before the first name of a document. The table must not change before the next call.
     void begin(const Document& document, const LabelTable& table);
     // Of a name of that document; the reference holds until the next begin().
     const NameLabels& operator[](uint32_t name) {
         NameLabels& labels = labels_[name];
-        if (labels.resolved_at != table_size_) {
+        if (labels.resolved_at != table_changes_) {
             labels = table_->resolve(names_->uri(name), names_->local(name));
-            labels.resolved_at = table_size_;
+            labels.resolved_at = table_changes_;
         }
         return labels;
     }
@@ -74,7 +74,7 @@ public:
 
 private:
     const LabelTable* table_ = nullptr;
-    uint32_t table_size_ = 0;
+    uint32_t table_changes_ = 0;
     const NameTable* names_ = nullptr;
     uint64_t generation_ = 0;
     std::vector<NameLabels> labels_;

@@ -27,8 +27,9 @@ void keep_distinct(std::vector<uint32_t>& numbers) {
 }  // namespace
 
 uint32_t NumberedTexts::number(std::string_view text) {
-    auto [place, fresh] = numbers_.try_emplace(std::string(text), static_cast<uint32_t>(texts_.size()));
-    if (fresh) texts_.push_back(&place->first);
+    if (auto known = numbers_.find(text); known != numbers_.end()) return known->second;
+    auto place = numbers_.emplace(text, static_cast<uint32_t>(texts_.size())).first;
+    texts_.push_back(&place->first);
     return place->second;
 }
 

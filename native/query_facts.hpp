@@ -14,11 +14,11 @@
 #pragma once
 
 #include "query.hpp"
+#include "seeded_hash.hpp"
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace treecast {
@@ -30,7 +30,7 @@ public:
     const std::vector<const std::string*>& texts() const { return texts_; }
 
 private:
-    std::unordered_map<std::string, uint32_t> numbers_;
+    TextMap<uint32_t> numbers_;
     std::vector<const std::string*> texts_;           // keys of the map, which do not move
 };
 

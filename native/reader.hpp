@@ -22,16 +22,16 @@
 #pragma once
 
 #include "document.hpp"
+#include "seeded_hash.hpp"
 
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 namespace treecast {
 
 // Replacement texts for entity references that the document does not declare (nothing it declares is ever read).
-using Entities = std::unordered_map<std::string, std::string>;
+using Entities = TextMap<std::string>;
 
 struct Failure;
 

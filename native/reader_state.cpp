@@ -244,7 +244,7 @@ const char* ReaderState::reference(const char* at, std::string& out, bool in_att
         out.push_back(value);
         return stop + 1;
     }
-    auto given = entities ? entities->find(std::string(entity)) : Entities::const_iterator{};
+    auto given = entities ? entities->find(entity) : Entities::const_iterator{};
     if (!entities || given == entities->end())
         fail("TC206", at, "the entity " + shown(at, stop + 1) + " is not declared",
              "give its text with entities={…} or entities=\"html\", or write the character itself");

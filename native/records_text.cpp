@@ -194,7 +194,7 @@ size_t append_reference(std::string_view text, const Entities& entities, bool in
     static constexpr std::string_view predefined[] = {"lt", "gt", "amp", "apos", "quot"};
     std::string_view name = text.substr(1, stop - 1);
     if (named && std::find(std::begin(predefined), std::end(predefined), name) == std::end(predefined)) {
-        auto given = entities.find(std::string(name));
+        auto given = entities.find(name);
         if (given != entities.end()) {
             append_escaped(given->second, in_value, out);
             return stop + 1;

@@ -17,6 +17,7 @@
 #include "render_memo.hpp"
 #include "render_plan.hpp"
 #include "scopes.hpp"
+#include "seeded_hash.hpp"
 
 #include <array>
 #include <cstdint>
@@ -24,7 +25,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -181,7 +181,7 @@ private:
     NamespacesInForce in_force_;
     std::vector<bool> written_;          // beside it: as an xmlns attribute of the query
     uint32_t force_ = 0;                 // number of that state
-    std::unordered_map<std::string, uint32_t> forces_;
+    TextMap<uint32_t> forces_;
     std::deque<std::string> prefixes_;   // made up, because the ones asked for were taken
 
     // of the document

@@ -3,13 +3,13 @@
 #include "copy.hpp"
 #include "reader.hpp"
 #include "restructure_step.hpp"
+#include "seeded_hash.hpp"
 
 #include <algorithm>
 #include <array>
 #include <deque>
 #include <limits>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace treecast {
@@ -59,7 +59,7 @@ struct Restructurer::Impl {
     const Document* document = nullptr;
     Evaluator* evaluator = nullptr;            // of the document
     std::deque<State> states;                  // trees that have been read point into their bytes
-    std::unordered_map<std::string, uint32_t> state_of;      // by the state before and the step
+    TextMap<uint32_t> state_of;      // by the state before and the step
     uint64_t kept_bytes = 0;
     std::array<ReadTree, 4> trees;             // the first: trees of which a state has several
     uint64_t clock = 0, steps_applied = 0;

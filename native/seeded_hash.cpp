@@ -13,6 +13,18 @@ const HashSeeds& hash_seeds() {
     return seeds;
 }
 
+// Steele, Lea and Flood, "Fast splittable pseudorandom number generators": three numbers of their generator.
+HashSeeds hash_seeds_from(uint64_t seed) {
+    auto word = [&seed] {
+        uint64_t z = seed += 0x9E3779B97F4A7C15ull;
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+        z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+        return (z ^ z >> 31) | 1;
+    };
+    uint64_t a = word(), b = word();
+    return {a, b, word()};
+}
+
 uint64_t hash_bytes(std::string_view bytes, uint64_t salt, const HashSeeds& seeds) {
     uint64_t hash = hash_fold(salt ^ seeds.c, bytes.size() ^ seeds.a);
     while (!bytes.empty()) {

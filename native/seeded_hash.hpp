@@ -1,5 +1,7 @@
-// Hashing of names that strangers choose. The seeds are drawn once per process, so nobody outside can prepare names
-// that collide; nothing visible depends on the hash, because ids are given in order of first sight.
+// Hashing of what strangers write: names, ids, queries, literals. Every hash table of the core takes its hashes from here, so
+// that nobody outside can prepare keys that collide; nothing visible depends on a hash, because ids are given in order of
+// first sight. The one exception is a saved index, which holds tables: its seeds are saved with it, and follow from the seed
+// that the index was given, if it was given one.
 //
 // A key is folded 16 bytes at a time by a 64 x 64 -> 128 bit multiplication whose halves are xored. Names shorter
 // than 32 bytes are hashed as four zero-padded words, which is what the reader's fast path has in registers.
@@ -8,7 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace treecast {
@@ -16,7 +22,8 @@ namespace treecast {
 struct HashSeeds {
     uint64_t a, b, c;
 };
-const HashSeeds& hash_seeds();
+const HashSeeds& hash_seeds();              // drawn once per process
+HashSeeds hash_seeds_from(uint64_t seed);   // the same in every process
 
 inline uint64_t hash_fold(uint64_t x, uint64_t y) {
     unsigned __int128 product = static_cast<unsigned __int128>(x) * y;
@@ -31,7 +38,23 @@ inline uint64_t hash_words(const HashSeeds& seeds, uint64_t w0, uint64_t w1, uin
 // Any length; `salt` tells apart keys that share their bytes. A saved table keeps the seeds it was made with.
 uint64_t hash_bytes(std::string_view bytes, uint64_t salt = 0, const HashSeeds& seeds = hash_seeds());
 
-// An open-addressing index from hashes to dense ids; the owner keeps the keys. Deletes nothing, grows at 1/2 full.
+// The tables of the standard library, by text and by number. Texts are looked up without making a std::string.
+struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return hash_bytes(text); }
+};
+struct NumberHash {
+    size_t operator()(uint64_t number) const { return hash_words(hash_seeds(), number, 0); }
+};
+template <class Value>
+using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
+template <class Value>
+using TextViewMap = std::unordered_map<std::string_view, Value, TextHash, std::equal_to<>>;
+using TextViewSet = std::unordered_set<std::string_view, TextHash, std::equal_to<>>;
+template <class Number, class Value>
+using NumberMap = std::unordered_map<Number, Value, NumberHash>;
+
+// An open-addressing index from hashes to dense ids; the owner keeps the keys. Grows at 1/2 full.
 class IdSlots {
 public:
     IdSlots() : slots_(64, empty) {}
@@ -43,16 +66,37 @@ public:
             if (id == empty || same(id)) return id;
         }
     }
-    // Adds an id that is known to be absent. `hash_of(id)` gives the hash of any earlier id, for growing.
+    // Room for `count` more, so that adding them cannot fail. `hash_of(id)` gives the hash of any earlier id.
+    template <class HashOf>
+    void reserve(size_t count, HashOf hash_of) {
+        size_t size = slots_.size();
+        while ((used_ + count) * 2 > size) size *= 2;
+        if (size == slots_.size()) return;
+        std::vector<uint32_t> old(size, empty);
+        old.swap(slots_);
+        for (uint32_t earlier : old)
+            if (earlier != empty) place(hash_of(earlier), earlier);
+    }
+    // Adds an id that is known to be absent.
     template <class HashOf>
     void add(uint64_t hash, uint32_t id, HashOf hash_of) {
-        if (++used_ * 2 > slots_.size()) {
-            std::vector<uint32_t> old(slots_.size() * 2, empty);
-            old.swap(slots_);
-            for (uint32_t earlier : old)
-                if (earlier != empty) place(hash_of(earlier), earlier);
-        }
+        reserve(1, hash_of);
+        ++used_;
         place(hash, id);
+    }
+    // Takes out an id that is there; those behind it move up, so that no gap stops a search.
+    template <class HashOf>
+    void remove(uint64_t hash, uint32_t id, HashOf hash_of) noexcept {
+        size_t gap = hash & mask();
+        while (slots_[gap] != id) gap = (gap + 1) & mask();
+        for (size_t at = (gap + 1) & mask(); slots_[at] != empty; at = (at + 1) & mask()) {
+            size_t home = hash_of(slots_[at]) & mask();
+            if (((at - home) & mask()) < ((at - gap) & mask())) continue;
+            slots_[gap] = slots_[at];
+            gap = at;
+        }
+        slots_[gap] = empty;
+        --used_;
     }
     void reset() {
         slots_.assign(64, empty);

@@ -14,8 +14,13 @@
 // `slots`, and of those the ones that did not die before its `version`; so a match in flight sees one consistent set,
 // without a lock, while a writer goes on. Memory that a View needs stays alive with it.
 //
+// A change is all or nothing, whatever fails, memory included. First everything that can fail is done where no reader looks: rows
+// behind the ends that Views know, machines that nobody has yet. If that fails, it is taken back (Store::undo). What is left is
+// stores into memory that is there (Store::apply), and cannot fail.
+//
 // With an engine of the papers (published.hpp) in place of the machines there are no paths, and no such freedom: whoever matches
-// holds read() from before it takes its View until it is done, and writers wait for that.
+// holds read() from before it takes its View until it is done, and writers wait for that. An engine that ran out of memory half
+// way is made anew from the texts.
 #pragma once
 
 #include "array.hpp"
@@ -26,6 +31,7 @@
 #include "published.hpp"
 #include "query.hpp"
 #include "seeded_hash.hpp"
+#include "settings.hpp"
 #include "tree_machine.hpp"
 
 #include <array>
@@ -41,16 +47,9 @@
 
 namespace treecast {
 
-struct Settings {
-    Bindings bindings;
-    bool ordered = false;
-    uint8_t deliver = 0;      // 0: the document, 1: the elements
-    bool operator==(const Settings&) const = default;
-};
-
 struct Item {                 // one subscription to add
     std::string_view id, text;
-    uint32_t settings = 0;
+    const Settings* settings = nullptr;
 };
 
 struct Refusal {
@@ -94,10 +93,10 @@ struct View {
     std::shared_ptr<uint64_t[]> text_ends;
     std::shared_ptr<uint32_t[]> slot_settings;
     std::shared_ptr<uint8_t[]> judged;                         // by slot: its patterns say less than its query
-    std::shared_ptr<const std::vector<Settings>> settings;
+    std::shared_ptr<const SettingsTable> settings;
     std::shared_ptr<const char> token;                         // counts the Views of one body
     std::shared_ptr<const PublishedEngine> published;          // instead of machines; changes in place, see Store::read
-    uint32_t slots = 0, version = 0;
+    uint32_t slots = 0, version = 0, settings_size = 0;
     uint64_t serial = 0;                                       // of the body: with a slot it names a text, once and for all
 
     std::string_view id(uint32_t slot) const {
@@ -130,13 +129,12 @@ struct StoreStats {
 
 class Store {
 public:
-    explicit Store(std::string engine = "");           // the name of a published engine, or none
+    // `engine`: the name of a published engine, or none. `seeds`: of the tables that are saved.
+    explicit Store(std::string engine = "", const HashSeeds& seeds = hash_seeds());
     // All or nothing: either `refused` stays empty and all are added, or nothing changes.
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
-    void replace(std::string_view id, std::string_view text, uint32_t settings);
+    void replace(std::string_view id, std::string_view text, const Settings& settings);
     void remove(std::string_view id);
-    uint32_t settings(const Settings& settings);       // its number
-    Settings settings_of(uint32_t number) const;
 
     // Saved indexes: see snapshot.hpp. `about` is kept as it is, for whoever wraps the Store.
     void save(const std::string& path, std::string_view about) const;
@@ -148,17 +146,19 @@ public:
     std::shared_ptr<const View> view() const;
     std::shared_lock<std::shared_mutex> read() const;  // keeps writers out; without a published engine it locks nothing
     StoreStats stats() const;
-    struct Subscription { std::string id, text; uint32_t settings; };
+    struct Subscription { std::string id, text; Settings settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
 
 private:
     static constexpr uint8_t pending = 0xFD, in_delta = 0xFE, nowhere = 0xFF;
     static constexpr uint32_t several_bit = 0x80000000u;
     static constexpr size_t merge_ratio = 4, compact_slots_min = 1024, delta_paths_max = 256;
+    static constexpr uint32_t links_walked_max = 32;
 
     // Everything that is replaced at once when slots are renumbered.
     struct Body {
         std::shared_ptr<LabelTable> labels = std::make_shared<LabelTable>();
+        std::shared_ptr<SettingsTable> settings = std::make_shared<SettingsTable>();
         // slots
         Array<int32_t> id_ends;
         Array<char> id_bytes, text_bytes;
@@ -183,8 +183,10 @@ private:
         uint32_t version = 0;
         const uint64_t serial;                                  // no two bodies of a process have the same
         std::shared_ptr<const char> views = std::make_shared<const char>('v');   // held by all its Views
-        HashSeeds seeds = hash_seeds();                         // of the two tables
-        Body();
+        HashSeeds seeds;                                        // of the two tables
+        struct Chain { uint32_t dead, sweep_at; };              // links to the dead that a long chain has, and may have
+        NumberMap<uint32_t, Chain> chains;                      // by path
+        explicit Body(const HashSeeds& seeds);
         std::span<const uint32_t> paths_of(uint32_t slot) const;
     };
     struct Parsed {                        // the paths of a batch, before it is committed
@@ -195,30 +197,67 @@ private:
         std::string_view path(size_t p) const;
     };
 
+    struct Mark {                          // the ends of a body, to go back to
+        explicit Mark(const Body& body);
+        uint32_t labels, settings, slots, paths;
+        size_t id_bytes, text_bytes, lists, path_bytes;
+    };
+    struct Placing {                       // where paths are to live
+        struct Built {
+            std::shared_ptr<Placed> placed;
+            uint8_t home;
+            std::vector<uint32_t> paths, accept_of;
+        };
+        std::array<std::shared_ptr<Placed>, View::places_max> places;
+        std::vector<Built> built;
+        std::shared_ptr<const Delta> delta;
+        std::vector<uint32_t> delta_paths, homeless;
+    };
+    struct Change {                        // rows that have been added to a body, and are not in force yet
+        std::vector<uint32_t> paths, fresh;
+        std::vector<size_t> path_ends;     // by item, in `paths`
+        std::vector<uint32_t> wanted;      // `paths` sorted, once somebody asked
+        uint32_t first_slot = 0;
+        Placing placing;
+    };
+
     void parse(std::span<const Item> items, Parsed& parsed, std::vector<Refusal>& refused);
+    void check_ids(std::span<const Item> items, std::vector<Refusal>& refused) const;
     static void check_id(std::string_view id);
     uint32_t find_slot(const Body& body, std::string_view id) const;           // none if absent
     size_t id_place(const Body& body, std::string_view id) const;
-    void enter_id(Body& body, uint32_t slot);
-    uint32_t add_slot(Body& body, const Item& item, bool judged);
+    static std::string_view id_of(const Body& body, uint32_t slot);
+    void reserve_ids(Body& body, size_t count);
+    void reserve_links(Body& body, size_t items, const Parsed& parsed);
+    static void check_room(const Body& body, std::span<const Item> items);
+    uint32_t add_slot(Body& body, const Item& item, uint32_t settings, bool judged);
+    static void list_paths(Body& body, uint32_t slot, std::span<const uint32_t> paths);
     uint32_t add_path(Body& body, std::string_view key, std::vector<uint32_t>& fresh);
-    void link(Body& body, uint32_t slot, std::span<const uint32_t> paths);
-    void commit(Body& body, std::span<const Item> items, const Parsed& parsed);
-    void kill(Body& body, uint32_t slot, bool unlink);
-    void mark_dirty(Body& body, uint32_t path);
-    void place(Body& body, std::vector<uint32_t>& fresh);
-    void build(Body& body, std::vector<uint32_t>& paths, bool trees);
+    void link(Body& body, uint32_t slot, std::span<const uint32_t> paths) noexcept;
+    void prepare(Body& body, std::span<const Item> items, const Parsed& parsed, uint32_t replaced, Change& change);
+    void undo(Body& body, const Mark& mark, const Change& change) noexcept;
+    void apply(Body& body, uint32_t replaced, Change& change) noexcept;
+    void kill(Body& body, uint32_t slot, bool unlink) noexcept;
+    void unlink_one(Body& body, uint32_t path, uint32_t slot, bool alone) noexcept;
+    void mark_dirty(Body& body, uint32_t path) noexcept;
+    void place(const Body& body, Change& change) const;
+    void build(const Body& body, std::vector<uint32_t> paths, bool trees, Change& change) const;
+    void settle(Body& body, Placing& placing) noexcept;
     bool path_lives(const Body& body, uint32_t path) const;
+    bool path_will_live(const Body& body, uint32_t path, Change& change) const;
     static std::string_view key_of(const Body& body, uint32_t path);
     std::vector<uint32_t> live_slots(const Body& body) const;                  // in order
+    void compact_if_due();
     void compact();
-    void repopulate();
+    std::shared_ptr<PublishedEngine> populated(const Body& body);
     void rebuild(const Body& saved, const std::vector<Settings>& all_settings);
-    void publish();
+    void publish(std::shared_ptr<View> view) noexcept;
     std::unique_lock<std::shared_mutex> write();
     void withdraw(size_t items, std::span<const Refusal> refused);
+    void repair() noexcept;
 
     const std::string engine_;
+    const HashSeeds seeds_;                  // of bodies and machines that are made here
     std::shared_ptr<PublishedEngine> published_;
     mutable std::mutex gate_mutex_;          // a writer that waits holds it, so that readers do not pass it for ever
     mutable std::shared_mutex published_mutex_;
@@ -226,7 +265,7 @@ private:
     mutable std::mutex view_mutex_;          // only to copy or exchange the pointer
     std::unique_ptr<Body> body_;
     std::shared_ptr<View> view_;
-    std::shared_ptr<const std::vector<Settings>> settings_ = std::make_shared<std::vector<Settings>>(1);
+    size_t withdrawn_ = 0;                   // queries that the published engine had to give back
     Query query_;                            // reused from parse to parse
 };
 

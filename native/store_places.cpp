@@ -18,7 +18,7 @@ std::string_view Store::key_of(const Body& body, uint32_t path) {
 
 // The number of a path; new ones, and known ones that live nowhere at present, are added to `fresh`.
 uint32_t Store::add_path(Body& body, std::string_view key, std::vector<uint32_t>& fresh) {
-    size_t count = body.accept_of.size();
+    size_t count = body.place_of.size();
     if (4 * (count + 1) > 3 * body.path_table.size()) {
         size_t size = 64;
         while (2 * size < 3 * (count + 1)) size *= 2;
@@ -34,23 +34,23 @@ uint32_t Store::add_path(Body& body, std::string_view key, std::vector<uint32_t>
         uint32_t path = body.path_table[at];
         if (key_of(body, path) != key) continue;
         if (body.place_of[path] == nowhere) {
-            body.place_of[path] = pending;
             fresh.push_back(path);
+            body.place_of[path] = pending;
         }
         return path;
     }
     uint32_t path = static_cast<uint32_t>(count);
-    body.path_table[at] = path;
     body.path_bytes.append(key.data(), key.size());
     body.path_ends.push(body.path_bytes.size());
     body.heads.push(none);
     body.accept_of.push(none);
     body.place_of.push(pending);
+    body.path_table[at] = path;
     fresh.push_back(path);
     return path;
 }
 
-void Store::mark_dirty(Body& body, uint32_t path) {
+void Store::mark_dirty(Body& body, uint32_t path) noexcept {
     uint8_t place = body.place_of[path];
     if (place >= View::places_max) return;
     body.places[place]->mark(body.accept_of[path]);
@@ -66,41 +66,48 @@ bool Store::path_lives(const Body& body, uint32_t path) const {
     return false;
 }
 
-// Finds a home for new paths: the delta while there is room, otherwise a machine.
-void Store::place(Body& body, std::vector<uint32_t>& fresh) {
-    auto first_tree = std::stable_partition(fresh.begin(), fresh.end(), [&](uint32_t path) { return !is_tree(key_of(body, path)); });
-    std::vector<uint32_t> trees(first_tree, fresh.end());
-    fresh.erase(first_tree, fresh.end());
-    if (!trees.empty()) build(body, trees, true);
+// Whether somebody asks for the path, or will once the change is in force.
+bool Store::path_will_live(const Body& body, uint32_t path, Change& change) const {
+    if (path_lives(body, path)) return true;
+    if (change.wanted.empty()) {
+        change.wanted = change.paths;
+        std::sort(change.wanted.begin(), change.wanted.end());
+    }
+    return std::binary_search(change.wanted.begin(), change.wanted.end(), path);
+}
+
+// Finds a home for new paths: the delta while there is room, otherwise a machine. The body learns of it in settle().
+void Store::place(const Body& body, Change& change) const {
+    Placing& placing = change.placing;
+    placing.places = body.places;
+    placing.delta = body.delta;
+    std::vector<uint32_t> fresh, trees;
+    for (uint32_t path : change.fresh) (is_tree(key_of(body, path)) ? trees : fresh).push_back(path);
+    if (!trees.empty()) build(body, std::move(trees), true, change);
     if (fresh.empty()) return;
     std::vector<uint32_t> labels;
-    auto fits = [&](Delta& delta, uint32_t path) {
-        labels.clear();
-        plain_labels(key_of(body, path), labels);
-        if (!delta.add(path, labels, *body.labels)) return false;
-        body.place_of[path] = in_delta;
-        return true;
+    auto fill = [&](Delta& delta) {           // as many as fit
+        size_t done = 0;
+        for (; done < fresh.size(); ++done) {
+            labels.clear();
+            plain_labels(key_of(body, fresh[done]), labels);
+            if (!delta.add(fresh[done], labels, *body.labels)) break;
+        }
+        placing.delta_paths.assign(fresh.begin(), fresh.begin() + done);
+        fresh.erase(fresh.begin(), fresh.begin() + done);
     };
     if (fresh.size() <= delta_paths_max) {
         auto copy = std::make_shared<Delta>(*body.delta);    // readers may be in the old one
-        size_t done = 0;
-        while (done < fresh.size() && fits(*copy, fresh[done])) ++done;
-        body.delta = std::move(copy);
-        fresh.erase(fresh.begin(), fresh.begin() + done);
+        fill(*copy);
+        placing.delta = copy;
         if (fresh.empty()) return;
+        placing.delta_paths.clear();
     }
-    for (uint32_t path : body.delta->paths()) {
-        body.place_of[path] = path_lives(body, path) ? pending : nowhere;
-        if (body.place_of[path] == pending) fresh.push_back(path);
-    }
+    for (uint32_t path : placing.delta->paths()) (path_will_live(body, path, change) ? fresh : placing.homeless).push_back(path);
     auto renewed = std::make_shared<Delta>();
-    if (fresh.size() <= delta_paths_max / 4) {      // it was full of paths that nobody wants any more
-        size_t done = 0;
-        while (done < fresh.size() && fits(*renewed, fresh[done])) ++done;
-        fresh.erase(fresh.begin(), fresh.begin() + done);
-    }
-    body.delta = std::move(renewed);
-    if (!fresh.empty()) build(body, fresh, false);
+    if (fresh.size() <= delta_paths_max / 4) fill(*renewed);      // it was full of paths that nobody wants any more
+    placing.delta = std::move(renewed);
+    if (!fresh.empty()) build(body, std::move(fresh), false, change);
 }
 
 namespace {
@@ -120,60 +127,69 @@ std::shared_ptr<const Machine> build_machine(std::span<const std::string_view> k
 }
 
 std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> keys, const LabelTable& table,
-                                              std::vector<uint32_t>& accept_of) {
+                                              std::vector<uint32_t>& accept_of, const HashSeeds& seeds) {
     std::vector<std::string_view> patterns;
     patterns.reserve(keys.size());
     for (std::string_view key : keys) patterns.push_back(key.substr(1));
-    return std::make_shared<TreeMachine>(patterns, table, accept_of);
+    return std::make_shared<TreeMachine>(patterns, table, accept_of, seeds);
 }
 
 }  // namespace
 
 // Builds a machine of `paths` and of all machines of its kind that are not much larger than what is merged already.
-void Store::build(Body& body, std::vector<uint32_t>& paths, bool trees) {
+void Store::build(const Body& body, std::vector<uint32_t> paths, bool trees, Change& change) const {
+    Placing& placing = change.placing;
     uint8_t begin = trees ? View::places_max / 2 : 0, end = begin + View::places_max / 2;
     for (;;) {
         uint8_t smallest = nowhere, vacant = nowhere;
         for (uint8_t p = begin; p < end; ++p) {
-            if (!body.places[p])
+            if (!placing.places[p])
                 vacant = p;
-            else if (smallest == nowhere || body.places[p]->accepts() < body.places[smallest]->accepts())
+            else if (smallest == nowhere || placing.places[p]->accepts() < placing.places[smallest]->accepts())
                 smallest = p;
         }
         if (smallest == nowhere) break;
-        if (vacant != nowhere && body.places[smallest]->accepts() > merge_ratio * paths.size()) break;
-        for (uint32_t path : body.places[smallest]->path_of) {
-            body.place_of[path] = path_lives(body, path) ? pending : nowhere;
-            if (body.place_of[path] == pending) paths.push_back(path);
-        }
-        body.places[smallest] = nullptr;
+        if (vacant != nowhere && placing.places[smallest]->accepts() > merge_ratio * paths.size()) break;
+        for (uint32_t path : placing.places[smallest]->path_of)
+            (path_will_live(body, path, change) ? paths : placing.homeless).push_back(path);
+        placing.places[smallest] = nullptr;
     }
     uint8_t home = begin;
-    while (body.places[home]) ++home;
+    while (placing.places[home]) ++home;
     std::vector<std::string_view> keys;
     keys.reserve(paths.size());
     for (uint32_t path : paths) keys.push_back(key_of(body, path));
     auto placed = std::make_shared<Placed>();
     std::vector<uint32_t> accept_of;
     if (trees)
-        placed->tree = build_tree(keys, *body.labels, accept_of);
+        placed->tree = build_tree(keys, *body.labels, accept_of, seeds_);
     else
         placed->machine = build_machine(keys, *body.labels, accept_of);
     placed->path_of.assign(paths.size(), none);
     placed->slot_of.assign(paths.size(), none);
     placed->dirty.assign((paths.size() + 63) / 64, 0);
-    for (size_t i = 0; i < paths.size(); ++i) {
-        uint32_t path = paths[i], accept = accept_of[i], head = body.heads[path];
-        placed->path_of[accept] = path;
-        body.accept_of[path] = accept;
-        body.place_of[path] = home;
-        bool plain = head != none && !(head & extra_bit) && body.deaths[head] == 0 && body.next[head] == none;
-        if (plain)
-            placed->slot_of[accept] = head;
-        else
-            placed->mark(accept);
-    }
-    body.places[home] = std::move(placed);
+    placing.built.push_back({placed, home, std::move(paths), std::move(accept_of)});
+    placing.places[home] = std::move(placed);
+}
+
+// Brings paths to their new homes, after those who ask for them have been linked.
+void Store::settle(Body& body, Placing& placing) noexcept {
+    for (uint32_t path : placing.homeless) body.place_of[path] = nowhere;
+    for (uint32_t path : placing.delta_paths) body.place_of[path] = in_delta;
+    for (const Placing::Built& built : placing.built)
+        for (size_t i = 0; i < built.paths.size(); ++i) {
+            uint32_t path = built.paths[i], accept = built.accept_of[i], head = body.heads[path];
+            built.placed->path_of[accept] = path;
+            body.accept_of[path] = accept;
+            body.place_of[path] = built.home;
+            bool plain = head != none && !(head & extra_bit) && body.deaths[head] == 0 && body.next[head] == none;
+            if (plain)
+                built.placed->slot_of[accept] = head;
+            else
+                built.placed->mark(accept);
+        }
+    body.places = std::move(placing.places);
+    body.delta = std::move(placing.delta);
 }
 
 StoreStats Store::stats() const {
@@ -182,7 +198,7 @@ StoreStats Store::stats() const {
     StoreStats stats;
     stats.subscriptions = b.live;
     stats.paths = b.accept_of.size();
-    stats.bytes = b.labels->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.text_bytes.bytes() + b.text_ends.bytes() +
+    stats.bytes = b.labels->bytes() + b.settings->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.text_bytes.bytes() + b.text_ends.bytes() +
                   b.deaths.bytes() + b.next.bytes() + b.order.bytes() + b.extras.bytes() + b.heads.bytes() + b.slot_settings.bytes() +
                   b.judged.bytes() + b.slot_paths.bytes() + b.lists.bytes() + b.id_table.bytes() + b.accept_of.bytes() +
                   b.path_table.bytes() + b.place_of.bytes() + b.path_bytes.bytes() + b.path_ends.bytes() + b.delta->bytes();

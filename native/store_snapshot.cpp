@@ -48,9 +48,10 @@ Array<char> to_array(const std::string& text) {
     return array;
 }
 
-Array<char> write_settings(const std::vector<Settings>& all) {
+Array<char> write_settings(const SettingsTable& all) {
     std::string out;
-    for (const Settings& settings : all) {
+    for (uint32_t number = 0; number < all.size(); ++number) {
+        const Settings& settings = all[number];
         put_varint(out, settings.ordered);
         put_varint(out, settings.deliver);
         put_varint(out, static_cast<uint32_t>(settings.bindings.size()));
@@ -131,7 +132,7 @@ void other_parts(Body& body, Array<char>& labels, Array<uint32_t>& delta, Visit&
 
 void Store::save(const std::string& path, std::string_view about) const {
     std::lock_guard lock(write_mutex_);
-    Array<char> about_bytes = to_array(std::string(about)), settings = write_settings(*settings_), labels = write_labels(*body_->labels);
+    Array<char> about_bytes = to_array(std::string(about)), settings = write_settings(*body_->settings), labels = write_labels(*body_->labels);
     Array<uint32_t> delta(body_->delta->paths());
     SnapshotWriter writer;
     stable_parts(*body_, about_bytes, settings, writer);
@@ -148,7 +149,7 @@ std::string Store::saved_about(const std::string& path) {
 
 bool Store::load(const std::string& path, bool verify) {
     SnapshotReader reader(path, verify);
-    auto body = std::make_unique<Body>();
+    auto body = std::make_unique<Body>(seeds_);
     Array<char> about, settings, labels;
     Array<uint32_t> delta_paths;
     stable_parts(*body, about, settings, reader);
@@ -157,9 +158,9 @@ bool Store::load(const std::string& path, bool verify) {
         (body->order.size() && body->order.size() != slots))
         SnapshotReader::damaged();
     if (!body->order.size()) body->order = {};
-    auto all_settings = std::make_shared<std::vector<Settings>>(read_settings(settings));
+    std::vector<Settings> all_settings = read_settings(settings);
     if (!reader.current() || !engine_.empty()) {
-        rebuild(*body, *all_settings);
+        rebuild(*body, all_settings);
         return reader.current();
     }
     other_parts(*body, labels, delta_paths, reader);
@@ -167,6 +168,7 @@ bool Store::load(const std::string& path, bool verify) {
     if (body->slot_paths.size() != slots || body->judged.size() != slots || body->next.size() != slots || body->path_ends.size() != paths + 1)
         SnapshotReader::damaged();
     read_labels(labels, *body->labels);
+    for (const Settings& each : all_settings) body->settings->append(each);
     auto delta = std::make_shared<Delta>();
     std::vector<uint32_t> one;
     for (uint32_t path_number : delta_paths) {
@@ -176,23 +178,21 @@ bool Store::load(const std::string& path, bool verify) {
         delta->add(path_number, one, *body->labels);
     }
     body->delta = std::move(delta);
+    auto view = std::make_shared<View>();
     std::lock_guard lock(write_mutex_);
-    settings_ = std::move(all_settings);
-    body_ = std::move(body);
-    publish();
+    std::swap(body_, body);
+    publish(std::move(view));
     return true;
 }
 
 // From another format version, or for a published engine: only ids, texts and settings are taken.
 void Store::rebuild(const Body& saved, const std::vector<Settings>& all_settings) {
-    std::vector<uint32_t> numbers;
-    for (const Settings& each : all_settings) numbers.push_back(settings(each));
     std::vector<Item> items;
     for (uint32_t s : live_slots(saved)) {
-        if (saved.slot_settings[s] >= numbers.size()) SnapshotReader::damaged();
-        size_t id = saved.id_ends[s], text = saved.text_ends[s];
-        items.push_back({{saved.id_bytes.data() + id, saved.id_ends[s + 1] - id},
-                         {saved.text_bytes.data() + text, saved.text_ends[s + 1] - text}, numbers[saved.slot_settings[s]]});
+        if (saved.slot_settings[s] >= all_settings.size()) SnapshotReader::damaged();
+        size_t text = saved.text_ends[s];
+        items.push_back({id_of(saved, s), {saved.text_bytes.data() + text, saved.text_ends[s + 1] - text},
+                         &all_settings[saved.slot_settings[s]]});
     }
     std::vector<Refusal> refused;
     add(items, refused);

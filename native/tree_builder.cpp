@@ -1,11 +1,11 @@
 // Builds a TreeMachine: hash-consing, pivots, order, records.
 #include "order.hpp"
+#include "seeded_hash.hpp"
 #include "tree_machine.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <unordered_map>
 
 namespace treecast {
 
@@ -13,7 +13,8 @@ std::atomic<uint64_t> tree_serial{1};
 
 class TreeBuilder {
 public:
-    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of) : m_(machine) {
+    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
+        : m_(machine), seeds_(seeds) {
         std::vector<uint32_t> tops;
         for (std::string_view pattern : patterns) {
             const char* at = pattern.data();
@@ -43,8 +44,9 @@ private:
     std::vector<uint32_t> label_, begin_{0};
     std::vector<Requirement> requirements_;
     std::vector<uint32_t> table_;                           // entry + 1, by hash
+    const HashSeeds seeds_;
     std::vector<Values::Condition> conditions_;
-    std::unordered_map<std::string, uint32_t> condition_ids_;
+    TextMap<uint32_t> condition_ids_;
     std::vector<float> rarity_;
     std::vector<uint8_t> valued_;                           // depends on values
     std::vector<uint32_t> pivot_;                           // of e: index into requirements_, or none
@@ -74,13 +76,13 @@ private:
         return known->second;
     }
 
-    static uint64_t hash(uint32_t label, std::span<const Requirement> requirements) {
-        uint64_t h = label * 0x9E3779B97F4A7C15ull;
+    uint64_t hash(uint32_t label, std::span<const Requirement> requirements) const {
+        uint64_t hash = label ^ seeds_.c;
         for (const Requirement& r : requirements) {
-            h ^= h >> 31;
-            h = (h + r.target) * 0xD6E8FEB86659FD93ull + static_cast<uint64_t>(r.reach) * 2 + r.negated;
+            uint64_t kind = static_cast<uint64_t>(r.reach) * 2 + r.negated;
+            hash = hash_words(seeds_, hash, kind << 32 | r.target);
         }
-        return h ^ (h >> 29);
+        return hash_words(seeds_, hash, requirements.size());
     }
 
     std::span<const Requirement> requirements(uint32_t e) const {
@@ -133,7 +135,7 @@ private:
         for (Requirement& r : requirements_)
             if (r.reach == Reach::fact) r.target = number[r.target];
         conditions_ = std::move(sorted);
-        m_.values_.build(conditions_);
+        m_.values_.build(conditions_, seeds_);
         m_.facts_ = static_cast<uint32_t>(conditions_.size());
     }
 
@@ -280,10 +282,11 @@ private:
 
 TreeMachine::TreeMachine() : serial_(tree_serial++) {}
 
-TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of)
+TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of,
+                         const HashSeeds& seeds)
     : serial_(tree_serial++) {
     accept_of.resize(patterns.size());
-    TreeBuilder(*this, patterns, accept_of);
+    TreeBuilder(*this, patterns, accept_of, seeds);
     for (uint32_t label : labels_) {
         if (label < label_element_any) continue;
         StepKind kind = table.step_of(label).kind;

@@ -107,7 +107,12 @@ void TreeRun::find_facts(const Locals& labels, std::string_view value) {
         uint32_t group = machine_->value_group(labels[l]);
         if (!group) continue;
         machine_->values().collect(
-            group, value, [&](uint32_t fact) { fact_bits_.set(fact >> 6, 1ull << (fact & 63)); },
+            group, value,
+            [&](uint32_t fact) {
+                bool known = fact_bits_.test(fact);
+                fact_bits_.set(fact >> 6, 1ull << (fact & 63));
+                return known;
+            },
             [&](uint32_t begin, uint32_t end) { fact_bits_.set_run(begin, end); });
     }
     fact_bits_.list(fact_list_);

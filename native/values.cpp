@@ -8,7 +8,8 @@ namespace {
 constexpr uint64_t empty_place = ~0ull;
 }
 
-void Values::build(const std::vector<Condition>& conditions) {
+void Values::build(const std::vector<Condition>& conditions, const HashSeeds& seeds) {
+    seeds_ = seeds;
     size_t size = 64;
     while (size < 2 * conditions.size()) size *= 2;
     if (!conditions.empty()) table_.assign(size, empty_place);
@@ -65,74 +66,64 @@ uint32_t Values::find(uint32_t label, Fact fact, std::string_view value) const {
     return none;
 }
 
-namespace {
-size_t edge_hash(uint32_t from, unsigned char byte) {
-    uint64_t h = (uint64_t(from) << 8 | byte) * 0x9E3779B97F4A7C15ull;
-    return h >> 20;
-}
-}  // namespace
-
-uint32_t Values::edge(uint32_t from, unsigned char byte) const {
-    size_t mask = edges_.size() - 1;
-    for (size_t at = edge_hash(from, byte) & mask; edges_[at].to; at = (at + 1) & mask)
-        if (edges_[at].from == from && edges_[at].byte == byte) return edges_[at].to;
-    return 0;
-}
-
-void Values::add_edge(uint32_t from, unsigned char byte, uint32_t to) {
-    if (2 * ++edge_count_ >= edges_.size()) {
-        Array<Edge> old;
-        old.assign(std::max<size_t>(64, edges_.size() * 2), Edge{});
-        std::swap(old, edges_);
-        edge_count_ = 1;
-        for (const Edge& e : old)
-            if (e.to) add_edge(e.from, static_cast<unsigned char>(e.byte), e.to);
-    }
-    size_t at = edge_hash(from, byte) & (edges_.size() - 1);
-    while (edges_[at].to) at = (at + 1) & (edges_.size() - 1);
-    edges_[at] = {from, to, byte};
+uint32_t Values::child(const State& state, unsigned char byte) const {
+    if (state.table != none) return tables_[state.table * 256 + byte];
+    const unsigned char *begin = arrivals_.data() + state.first, *end = begin + state.children;
+    const unsigned char* at = std::lower_bound(begin, end, byte);
+    return at != end && *at == byte ? static_cast<uint32_t>(at - arrivals_.data()) : 0;
 }
 
 uint32_t Values::follow(uint32_t root, uint32_t state, unsigned char byte) const {
     for (;;) {
-        if (uint32_t next = edge(state, byte)) return next;
+        if (uint32_t next = child(states_[state], byte)) return next;
         if (state == root) return root;
         state = states_[state].fallback;
     }
 }
 
-// Aho and Corasick: the texts as a trie; then, by depth, where to fall back to.
+// Aho and Corasick: the texts as a trie; then, by depth, where to fall back to. The texts are sorted, so those that share a
+// beginning are neighbours, and going through the trie by depth numbers the children of a state one after the other.
 void Values::build_automaton(Group& group) {
-    if (states_.empty()) states_.push({});
-    if (edges_.empty()) edges_.assign(64, Edge{});
-    group.automaton = static_cast<uint32_t>(states_.size());
-    states_.push({none, group.automaton, 0});
-    struct Grown { uint32_t from, to; unsigned char byte; size_t depth; };
-    std::vector<Grown> grown;
-    for (uint32_t i = group.begin[static_cast<int>(Fact::contains)]; i < group.end[static_cast<int>(Fact::contains)]; ++i) {
-        uint32_t state = group.automaton;
-        size_t depth = 0;
-        for (unsigned char byte : text(i)) {
-            ++depth;
-            uint32_t next = edge(state, byte);
-            if (!next) {
-                next = static_cast<uint32_t>(states_.size());
-                states_.push({});
-                add_edge(state, byte, next);
-                grown.push_back({state, next, byte, depth});
-            }
-            state = next;
+    auto add_state = [&](unsigned char byte) {
+        arrivals_.push(byte);
+        states_.push({});
+        return static_cast<uint32_t>(states_.size() - 1);
+    };
+    if (states_.empty()) add_state(0);
+    uint32_t root = group.automaton = add_state(0);
+    states_[root].fallback = root;
+    struct Run { uint32_t state, begin, end; };             // the texts that begin with what leads to the state
+    const int kind = static_cast<int>(Fact::contains);
+    auto end_texts = [&](Run run, uint32_t depth) {         // those that end at the state; the others are left
+        for (; run.begin < run.end && text(run.begin).size() == depth; ++run.begin) {
+            also_[run.begin] = states_[run.state].fact;
+            states_[run.state].fact = run.begin;
         }
-        also_[i] = states_[state].fact;
-        states_[state].fact = i;
-    }
-    std::stable_sort(grown.begin(), grown.end(), [](const Grown& a, const Grown& b) { return a.depth < b.depth; });
-    for (const Grown& g : grown) {
-        State& state = states_[g.to];
-        state.fallback = g.from == group.automaton ? group.automaton : follow(group.automaton, states_[g.from].fallback, g.byte);
-        const State& shorter = states_[state.fallback];
-        state.shorter = shorter.fact != none ? state.fallback : shorter.shorter;
-    }
+        return run;
+    };
+    std::vector<Run> runs{end_texts({root, group.begin[kind], group.end[kind]}, 0)}, deeper;
+    for (uint32_t depth = 0; !runs.empty(); ++depth, std::swap(runs, deeper), deeper.clear())
+        for (Run run : runs) {
+            states_[run.state].first = static_cast<uint32_t>(states_.size());
+            while (run.begin < run.end) {
+                unsigned char byte = static_cast<unsigned char>(text(run.begin)[depth]);
+                uint32_t next = add_state(byte), begin = run.begin;
+                while (run.begin < run.end && static_cast<unsigned char>(text(run.begin)[depth]) == byte) ++run.begin;
+                deeper.push_back(end_texts({next, begin, run.begin}, depth + 1));
+                ++states_[run.state].children;
+                uint32_t fallback = run.state == root ? root : follow(root, states_[run.state].fallback, byte);
+                const State& shorter = states_[fallback];
+                states_[next].fallback = fallback;
+                states_[next].shorter = shorter.fact != none ? fallback : shorter.shorter;
+            }
+            if (states_[run.state].children > children_listed_max) add_table(states_[run.state]);
+        }
+}
+
+void Values::add_table(State& state) {
+    state.table = static_cast<uint32_t>(tables_.size() / 256);
+    tables_.resize(tables_.size() + 256, 0);
+    for (uint32_t c = state.first; c < state.first + state.children; ++c) tables_[state.table * 256 + arrivals_[c]] = c;
 }
 
 uint32_t Values::group_of(uint32_t label) const {
@@ -148,7 +139,7 @@ Values::Need Values::need(uint32_t number) const {
 
 uint64_t Values::bytes() const {
     return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + facts_.bytes() + table_.bytes() +
-           bounds_.bytes() + states_.bytes() + edges_.bytes() + also_.bytes();
+           bounds_.bytes() + states_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
 }
 
 }  // namespace treecast

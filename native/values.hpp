@@ -28,7 +28,7 @@ public:
         std::string_view value;
     };
     // Takes conditions sorted by label, fact and value (bounds by number); condition i is fact i.
-    void build(const std::vector<Condition>& conditions);
+    void build(const std::vector<Condition>& conditions, const HashSeeds& seeds);
     uint32_t group_of(uint32_t label) const;         // the number of the conditions on this label, from 1; 0: there are none
     // How much of a value must be known for the facts of a group: what is longer than `bytes_max` may be cut there,
     // unless `whole`, and with `numbers` only if what is left cannot be a number.
@@ -37,7 +37,8 @@ public:
         bool numbers = false, whole = false;
     };
     Need need(uint32_t group) const;
-    // Calls one(fact) or run(begin, end) for the facts of a group that hold for the value; some more than once.
+    // Calls one(fact) or run(begin, end) for the facts of a group that hold for the value; some more than once. `one` answers
+    // whether it was called with that fact for this value before.
     template <class One, class Run>
     void collect(uint32_t group, std::string_view value, One&& one, Run&& run) const {
         const Group& found = groups_[group - 1];
@@ -48,7 +49,7 @@ public:
     template <class Visit>
     void parts(Visit&& visit) {
         visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(facts_), visit(table_);
-        visit(bounds_), visit(states_), visit(edges_), visit(also_), visit(seeds_);
+        visit(bounds_), visit(states_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
     }
     uint64_t bytes() const;
 
@@ -66,17 +67,16 @@ private:
         uint32_t fact = none;                       // the first of those that end here; the others by also_
         uint32_t fallback = 0;                      // the longest proper suffix that is a state
         uint32_t shorter = 0;                       // the longest proper suffix that ends a fact; 0: none
+        uint32_t first = 0, children = 0;           // its children are neighbours, by the byte that leads to each
+        uint32_t table = none;                      // of its children by byte, if they are many
     };
-    struct Edge {
-        uint32_t from = 0, to = 0;                  // to == 0: an empty place of the table
-        uint32_t byte = 0;
-    };
+    static constexpr uint32_t children_listed_max = 8;
 
     std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
-    uint32_t edge(uint32_t from, unsigned char byte) const;          // 0: none
-    void add_edge(uint32_t from, unsigned char byte, uint32_t to);
+    uint32_t child(const State& state, unsigned char byte) const;    // 0: none
+    void add_table(State& state);
     uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
     void build_automaton(Group& group);
 
@@ -116,8 +116,11 @@ private:
         uint32_t state = group.automaton;
         for (unsigned char byte : value) {
             state = follow(group.automaton, state, byte);
-            for (uint32_t at = states_[state].fact != none ? state : states_[state].shorter; at; at = states_[at].shorter)
-                for (uint32_t fact = states_[at].fact; fact != none; fact = also_[fact]) one(fact);
+            for (uint32_t at = states_[state].fact != none ? state : states_[state].shorter; at; at = states_[at].shorter) {
+                bool known = false;
+                for (uint32_t fact = states_[at].fact; fact != none; fact = also_[fact]) known = one(fact);
+                if (known) break;                   // then so are all that end it: what a value costs does not grow with its hits
+            }
         }
     }
 
@@ -130,10 +133,10 @@ private:
     Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the fact; none: empty
     Array<double> bounds_;                          // by fact
     Array<State> states_;                           // of all automata; 0 is none
-    Array<Edge> edges_;                             // a hash table
+    Array<unsigned char> arrivals_;                 // by state: the byte that leads to it
+    Array<uint32_t> tables_;                        // 256 states each
     Array<uint32_t> also_;                          // by fact: another one with the same text
-    HashSeeds seeds_ = hash_seeds();
-    size_t edge_count_ = 0;
+    HashSeeds seeds_{};
 };
 
 }  // namespace treecast

@@ -33,6 +33,7 @@
 #pragma once
 
 #include "published.hpp"
+#include "seeded_hash.hpp"
 #include "xtrie_rows.hpp"
 #include "xtrie_trie.hpp"
 
@@ -40,7 +41,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace treecast {
@@ -99,7 +99,7 @@ private:
     std::vector<Filter> filters_;
     std::vector<std::vector<RowTest>> tests_;
     std::vector<uint32_t> vacant_rows_, vacant_filters_, vacant_tests_;
-    std::unordered_map<uint32_t, uint32_t> filter_of_;       // by slot
+    NumberMap<uint32_t, uint32_t> filter_of_;       // by slot
     uint32_t attribute_rows_ = 0, text_rows_ = 0;            // how many rows end at one
 };
 

@@ -52,6 +52,7 @@ BATCH_DOCUMENTS_MAX = 4096
 BATCH_BYTES_MAX = 32 << 20
 BATCH_MATCHES_MAX = 4_000_000
 BATCH_PAYLOAD_BYTES_MAX = 64 << 20
+PART_ID_BYTES_MAX = (1 << 31) - 1  # the strings of one Arrow array
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class Index:
     `namespaces` binds prefixes for all queries; a subscription may bind more, or bind them otherwise. `limits` and
     `entities` say which documents are accepted. `cache_bytes_max` bounds the lazily built machine, over all threads;
     0 does without it. `delivery_limits` bound what `render` gives.
+
+    `seed` makes what `save` writes the same in every process, for the same subscriptions added in the same order.
+    Without one, the hash tables that are saved have seeds that nobody can foresee, so that no stranger can write
+    subscriptions that collide in them: keep a seed from those who write subscriptions. A loaded index has the seed of
+    the one that was saved.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class Index:
         entities: EntityTexts = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
         delivery_limits: DeliveryLimits | None = None,
+        seed: int | None = None,
     ) -> None:
         self.engine = engines.check(engine)
         if cache_bytes_max < 0:
@@ -104,8 +111,9 @@ class Index:
         self._namespaces = dict(namespaces or {})
         self._limits = limits or Limits()
         self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
+        self._seed = _check_seed(seed)
         self._native = _native.Index(
-            self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine)
+            self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine), seed
         )
         self._default_settings = self._settings(None, False, "document")
         self.revision = 0
@@ -164,18 +172,19 @@ class Index:
         answer: Any
         if hasattr(given, "schema"):
             columns = from_arrow(given)
-            numbers = columns.numbers([self._settings(*settings) for settings in columns.settings])
+            settings = [self._settings(*each) for each in columns.settings] or [self._default_settings]
+            numbers = columns.numbers()
             answer = self._native.add_arrow(
                 len(columns.ids),
                 *addresses(columns.ids),
                 *addresses(columns.queries),
-                0 if numbers is None else numbers.buffers()[1].address,
-                self._default_settings,
+                0 if numbers is None else numbers.buffers()[1].address + 4 * numbers.offset,
+                settings,
                 listed_max,
             )
         else:
-            pairs, settings = [pair_of(item) for item in given], [self._settings_of(item) for item in given]
-            answer = self._native.add_pairs(pairs, settings, listed_max)
+            pairs = [pair_of(item) for item in given]
+            answer = self._native.add_pairs(pairs, [self._settings_of(item) for item in given], listed_max)
         self.revision += 1
         return answer  # type: ignore[no-any-return]
 
@@ -314,7 +323,7 @@ class Index:
         """
         import pyarrow as pa
 
-        matches = self._native.match_many(documents, 1, report, matches_max, 0, timed)
+        matches = self._native.match_many(documents, 1, report, matches_max, 0, timed, PART_ID_BYTES_MAX)
         column = pa.RecordBatchReader.from_stream(matches).read_all().column("subscription")
         ids = pa.concat_arrays([chunk.dictionary_decode() for chunk in column.chunks] or [pa.array([], pa.string())])
         ends = pa.Array.from_buffers(pa.int64(), matches.documents + 1, [None, pa.py_buffer(matches.ends)])
@@ -404,7 +413,7 @@ class Index:
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
         file share its memory.
         """
-        about = _About(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
+        about = _About(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits, self._seed)
         try:
             self._native.save(_file_name(path), json.dumps(asdict(about)).encode())
         except OSError as error:  # it names the file beside
@@ -436,13 +445,13 @@ class Index:
             entities=saved.entities if entities is None else entities,
             cache_bytes_max=cache_bytes_max,
             delivery_limits=delivery_limits or saved.delivery_limits,
+            seed=saved.seed,
         )
         if not index._native.load(_file_name(path), verify):
             warnings.warn(
                 f"{path} was saved in another format version and was rebuilt from its queries; save it again",
                 stacklevel=2,
             )
-        index._default_settings = index._settings(None, False, "document")
         return index
 
     # -- about the index
@@ -458,13 +467,13 @@ class Index:
         """
         self._native.drop_caches()
 
-    def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> int:
+    def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> _native.Settings:
         if deliver not in ("document", "elements"):
             raise ValueError(f'deliver must be "document" or "elements", not {deliver!r}')
         bindings = {**self._namespaces, **(namespaces or {})}
-        return self._native.settings(bindings, bool(ordered), deliver == "elements")
+        return _native.Settings(bindings, bool(ordered), deliver == "elements")
 
-    def _settings_of(self, item: tuple[str, str] | Subscription) -> int:
+    def _settings_of(self, item: tuple[str, str] | Subscription) -> _native.Settings:
         if isinstance(item, Subscription):
             return self._settings(item.namespaces, item.ordered, item.deliver)
         return self._default_settings
@@ -479,6 +488,7 @@ class _About:
     limits: Limits
     entities: Any
     delivery_limits: DeliveryLimits
+    seed: int | None = None
 
 
 def _file_name(path: str | Path) -> bytes:
@@ -493,10 +503,17 @@ def _read_about(text: bytes) -> _About:
         about = json.loads(text)
         limits = Limits(**about.pop("limits"))
         delivery_limits = DeliveryLimits(**about.pop("delivery_limits", {}))  # files of 0.1 have none
+        _check_seed(about.get("seed"))
         return _About(engines.check(about.pop("engine")), limits=limits, delivery_limits=delivery_limits, **about)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         message = "TC503 this saved index is damaged: its settings cannot be read"
         raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error
+
+
+def _check_seed(seed: int | None) -> int | None:
+    if seed is not None and not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
+    return seed
 
 
 def _check_on_error(on_error: str) -> bool:

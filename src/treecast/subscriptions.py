@@ -96,11 +96,11 @@ class Columns:
     codes: pa.Array | None
     settings: list[tuple[dict[str, str], bool, Deliver]]
 
-    def numbers(self, of_settings: list[int]) -> pa.Array | None:
-        """For every row the number that the index gave its settings, or None."""
+    def numbers(self) -> pa.Array | None:
+        """The codes as native code takes them."""
         import pyarrow as pa
 
-        return None if self.codes is None else pa.array(of_settings, pa.uint32()).take(self.codes)
+        return None if self.codes is None else self.codes.cast(pa.uint32())
 
 
 def from_arrow(table: pa.Table | pa.RecordBatch) -> Columns:
