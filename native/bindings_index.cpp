@@ -326,6 +326,7 @@ void bind_index(nb::module_& m) {
             without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
+        .def("looked_at", &Index::looked_at, "Entries of tree patterns that were tested one by one since the caches were dropped: for tests.")
         .def("drop_caches", &Index::drop_caches, nb::call_guard<nb::gil_scoped_release>())
         .def("stats", [](Index& self) {
             StoreStats stats = self.store().stats();

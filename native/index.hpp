@@ -85,6 +85,7 @@ public:
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
     DeliveryBatch render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
+    uint64_t looked_at() const;        // see TreeRun; the same Matchers
     void drop_caches();
 
 private:

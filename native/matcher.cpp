@@ -24,6 +24,13 @@ uint64_t Matcher::cache_bytes() const {
     return total;
 }
 
+uint64_t Matcher::looked_at() const {
+    uint64_t total = 0;
+    for (const Cached& cached : lazies_)
+        if (cached.tree) total += cached.tree->looked_at();
+    return total;
+}
+
 // Makes ready for a View: caches of machines that are gone are dropped, the others share the memory by their size.
 void Matcher::adopt(const View& view) {
     if (table_ != view.labels) {

@@ -32,6 +32,7 @@ public:
 
     void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
     uint64_t cache_bytes() const;
+    uint64_t looked_at() const;              // see TreeRun
 
 private:
     struct Cached {

@@ -1,282 +1,314 @@
-// Builds a TreeMachine: hash-consing, pivots, order, records.
+// Builds a TreeMachine: numbers, order, records.
 #include "order.hpp"
 #include "seeded_hash.hpp"
+#include "tree_entries.hpp"
 #include "tree_machine.hpp"
+#include "tree_plan.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
+#include <tuple>
 
 namespace treecast {
 
 std::atomic<uint64_t> tree_serial{1};
 
+namespace {
+
+std::vector<uint32_t> add_all(TreeEntries& entries, std::span<const std::string_view> patterns) {
+    std::vector<uint32_t> tops;
+    tops.reserve(patterns.size());
+    for (std::string_view pattern : patterns) tops.push_back(entries.add(pattern));
+    return tops;
+}
+
+double number_of(std::string_view bytes) {
+    double number;
+    std::memcpy(&number, bytes.data(), sizeof number);
+    return number;
+}
+
+}  // namespace
+
 class TreeBuilder {
 public:
     TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
-        : m_(machine), seeds_(seeds) {
-        std::vector<uint32_t> tops;
-        for (std::string_view pattern : patterns) {
-            const char* at = pattern.data();
-            tops.push_back(read_entry(at));
-        }
+        : m_(machine), seeds_(seeds), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
         number_facts();
-        choose_pivots();
+        number_bounds();
         order_entries();
-        for (size_t i = 0; i < tops.size(); ++i) accept_of[i] = m_.accept(position_[tops[i]]);
-        m_.accepts_ = static_cast<uint32_t>(tops.size());
+        for (size_t i = 0; i < tops_.size(); ++i) accept_of[i] = m_.accept(position_[tops_[i]]);
+        m_.accepts_ = static_cast<uint32_t>(tops_.size());
         fill_masks();
         fill_lists();
         fill_records();
+        fill_spans();
     }
 
 private:
-    struct Requirement {
-        uint32_t target;            // an entry, or a fact
-        Reach reach;
-        bool negated;
-        bool operator==(const Requirement&) const = default;
+    using Requirement = TreePlan::Requirement;
+    using Kind = TreePlan::Kind;
+    using Nature = TreePlan::Nature;
+    struct Member {                 // of a context: an entry, or a context that is reached from it
+        uint32_t entry, context;    // one of them is none
     };
-    enum Kind : uint32_t { free = 0, single = 1, several = 2 };
 
     TreeMachine& m_;
-    // Entries: requirements of e are requirements_[begin_[e] .. begin_[e + 1]).
-    std::vector<uint32_t> label_, begin_{0};
-    std::vector<Requirement> requirements_;
-    std::vector<uint32_t> table_;                           // entry + 1, by hash
     const HashSeeds seeds_;
-    std::vector<Values::Condition> conditions_;
-    TextMap<uint32_t> condition_ids_;
-    std::vector<float> rarity_;
-    std::vector<uint8_t> valued_;                           // depends on values
-    std::vector<uint32_t> pivot_;                           // of e: index into requirements_, or none
-    std::vector<uint32_t> position_, sorted_;
+    TreeEntries entries_;
+    std::vector<uint32_t> tops_;
+    TreePlan plan_;
+    std::vector<uint32_t> fact_;                            // by condition: its number as a fact
+    std::map<std::tuple<Reach, uint32_t, GaugeKind>, uint32_t> gauges_;
+    std::vector<uint32_t> position_;
+    std::vector<std::vector<Member>> members_;              // by context
 
-    uint32_t read_entry(const char*& at) {
-        uint32_t label = take_varint(at), count = take_varint(at);
-        std::vector<Requirement> found(count);
-        for (Requirement& r : found) {
-            uint8_t kind = static_cast<uint8_t>(*at++);
-            r.reach = static_cast<Reach>(kind & 3);
-            r.negated = kind & negated_bit;
-            r.target = r.reach == Reach::fact ? read_fact(at, label) : read_entry(at);
-        }
-        return intern(label, found);
-    }
-
-    uint32_t read_fact(const char*& at, uint32_t label) {
-        Fact fact = static_cast<Fact>(*at++);
-        uint32_t size = take_varint(at);
-        std::string key(reinterpret_cast<const char*>(&label), sizeof label);
-        key.push_back(static_cast<char>(fact));
-        key.append(at, size);
-        auto [known, added] = condition_ids_.try_emplace(std::move(key), static_cast<uint32_t>(conditions_.size()));
-        if (added) conditions_.push_back({label, fact, {at, size}});
-        at += size;
-        return known->second;
-    }
-
-    uint64_t hash(uint32_t label, std::span<const Requirement> requirements) const {
-        uint64_t hash = label ^ seeds_.c;
-        for (const Requirement& r : requirements) {
-            uint64_t kind = static_cast<uint64_t>(r.reach) * 2 + r.negated;
-            hash = hash_words(seeds_, hash, kind << 32 | r.target);
-        }
-        return hash_words(seeds_, hash, requirements.size());
-    }
-
-    std::span<const Requirement> requirements(uint32_t e) const {
-        return {requirements_.data() + begin_[e], begin_[e + 1] - begin_[e]};
-    }
-
-    uint32_t intern(uint32_t label, std::span<const Requirement> wanted) {
-        if (2 * label_.size() >= table_.size()) {
-            table_.assign(std::max<size_t>(256, table_.size() * 2), 0);
-            for (uint32_t e = 0; e < label_.size(); ++e) {
-                size_t at = hash(label_[e], requirements(e)) & (table_.size() - 1);
-                while (table_[at]) at = (at + 1) & (table_.size() - 1);
-                table_[at] = e + 1;
-            }
-        }
-        size_t at = hash(label, wanted) & (table_.size() - 1);
-        for (; table_[at]; at = (at + 1) & (table_.size() - 1)) {
-            uint32_t e = table_[at] - 1;
-            if (label_[e] == label && std::ranges::equal(requirements(e), wanted)) return e;
-        }
-        table_[at] = static_cast<uint32_t>(label_.size() + 1);
-        label_.push_back(label);
-        requirements_.insert(requirements_.end(), wanted.begin(), wanted.end());
-        begin_.push_back(static_cast<uint32_t>(requirements_.size()));
-        return static_cast<uint32_t>(label_.size() - 1);
-    }
-
-    // Facts in the order that Values wants: by label, kind and value; bounds by number.
+    // Facts in the order that Values wants: by label, kind and value. What gauges decide is no fact.
     void number_facts() {
-        std::vector<uint32_t> order(conditions_.size());
-        for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-        auto bound = [](std::string_view bytes) {
-            double number;
-            std::memcpy(&number, bytes.data(), sizeof number);
-            return number;
-        };
+        const auto& conditions = entries_.conditions();
+        std::vector<uint32_t> order;
+        for (uint32_t i = 0; i < conditions.size(); ++i)
+            if (!is_order(conditions[i].fact)) order.push_back(i);
         std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
-            const auto &a = conditions_[x], &b = conditions_[y];
-            if (a.label != b.label) return a.label < b.label;
-            if (a.fact != b.fact) return a.fact < b.fact;
-            bool number = a.fact >= Fact::equal_number && a.fact <= Fact::greater_equal;
-            return number ? bound(a.value) < bound(b.value) : a.value < b.value;
+            const auto &a = conditions[x], &b = conditions[y];
+            return std::tie(a.label, a.fact, a.value) < std::tie(b.label, b.fact, b.value);
         });
-        std::vector<uint32_t> number(order.size());
+        fact_.assign(conditions.size(), none);
         std::vector<Values::Condition> sorted;
         for (uint32_t i = 0; i < order.size(); ++i) {
-            number[order[i]] = i;
-            sorted.push_back(conditions_[order[i]]);
+            fact_[order[i]] = i;
+            sorted.push_back(conditions[order[i]]);
         }
-        for (Requirement& r : requirements_)
-            if (r.reach == Reach::fact) r.target = number[r.target];
-        conditions_ = std::move(sorted);
-        m_.values_.build(conditions_, seeds_);
-        m_.facts_ = static_cast<uint32_t>(conditions_.size());
+        m_.values_.build(sorted, seeds_);
+        m_.facts_ = static_cast<uint32_t>(sorted.size());
     }
 
-    float rarity(const Requirement& r) const {
-        if (r.reach != Reach::fact) return rarity_[r.target];
-        switch (conditions_[r.target].fact) {
-        case Fact::equal_text:
-        case Fact::equal_number: return 0.02f;
-        case Fact::contains:
-        case Fact::starts_with: return 0.1f;
-        default: return 0.4f;
+    // The bound that a requirement of something with this label sets.
+    Bound bound(uint32_t label, const Requirement& r) {
+        bool own = r.reach == Reach::fact;
+        if (!own) label = entries_.label(r.target);
+        uint32_t condition = own ? r.target : entries_.requirements(r.target)[0].target;
+        const Values::Condition& c = entries_.conditions()[condition];
+        auto [gauge, added] = gauges_.try_emplace({r.reach, label, gauge_kind(c.fact)}, static_cast<uint32_t>(gauges_.size()));
+        if (is_order(c.fact)) return {gauge->second, 0, bound_height(c.fact, number_of(c.value))};
+        return {gauge->second, 1, uint64_t(fact_[condition]) + 1};
+    }
+
+    uint32_t bound_number(const Bound& bound) const {
+        return static_cast<uint32_t>(std::lower_bound(m_.bounds_.begin(), m_.bounds_.end(), bound, before) - m_.bounds_.begin());
+    }
+
+    static bool before(const Bound& a, const Bound& b) {
+        return std::tie(a.gauge, a.unequal, a.height) < std::tie(b.gauge, b.unequal, b.height);
+    }
+
+    void number_bounds() {
+        std::vector<Bound> bounds;
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            if (plan_.kind(e) == Kind::gauge) continue;
+            for (const Requirement& r : entries_.requirements(e))
+                if (plan_.nature(r) != Nature::bit) bounds.push_back(bound(entries_.label(e), r));
+        }
+        std::sort(bounds.begin(), bounds.end(), before);
+        bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+        m_.bounds_ = Array<Bound>(bounds);
+        m_.gauge_kinds_.assign(gauges_.size(), GaugeKind::most);
+        m_.gauges_.assign(plan_.labels(), {});
+        for (const auto& [about, gauge] : gauges_) {
+            auto [reach, label, kind] = about;
+            m_.gauge_kinds_[gauge] = kind;
+            TreeMachine::Gauges& gauges = m_.gauges_[context_of(label)];
+            gauges.of[static_cast<int>(reach)][static_cast<int>(kind)] = gauge;
+            gauges.kinds |= 1u << static_cast<int>(kind);
         }
     }
 
-    // Entries come after what they require, so one pass will do.
-    void choose_pivots() {
-        for (uint32_t e = 0; e < label_.size(); ++e) {
-            float whole = label_[e] == label_element_any || label_[e] == label_attribute_any ? 0.9f : 0.3f, rarest = 2;
-            uint32_t pivot = none;
-            bool valued = false;
-            for (uint32_t i = begin_[e]; i < begin_[e + 1]; ++i) {
-                const Requirement& r = requirements_[i];
-                valued |= r.reach == Reach::fact || valued_[r.target];
-                if (r.negated) continue;
-                float chance = rarity(r);
-                whole *= chance;
-                if (chance < rarest) {
-                    rarest = chance;
-                    pivot = i;
-                }
-            }
-            rarity_.push_back(std::max(whole, 1e-20f));
-            pivot_.push_back(pivot);
-            valued_.push_back(valued);
-        }
+    uint32_t context_of(uint32_t label) const {
+        auto end = plan_.contexts().begin() + plan_.labels();
+        auto found = std::lower_bound(plan_.contexts().begin(), end, label, [](const auto& c, uint32_t l) { return c.label < l; });
+        return static_cast<uint32_t>(found - plan_.contexts().begin());
     }
 
-    Kind kind(uint32_t e) const { return pivot_[e] == none ? free : begin_[e + 1] - begin_[e] == 1 ? single : several; }
+    // Whether entries depend on values.
+    std::vector<uint8_t> find_valued() const {
+        std::vector<uint8_t> valued(entries_.size(), 0);
+        for (uint32_t e = 0; e < entries_.size(); ++e)
+            for (const Requirement& r : entries_.requirements(e)) valued[e] |= r.reach == Reach::fact || valued[r.target];
+        return valued;
+    }
 
-    // Without values first; then by label, kind, and what is required.
+    // Contexts by label: the patterns themselves, below label_root, come first.
+    std::vector<uint32_t> rank_contexts() const {
+        const auto& contexts = plan_.contexts();
+        std::vector<uint32_t> order(contexts.size()), rank(contexts.size());
+        for (uint32_t c = 0; c < order.size(); ++c) order[c] = c;
+        std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return contexts[a].label < contexts[b].label; });
+        for (uint32_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
+        return rank;
+    }
+
+    // Without values first; then by context, kind, and what is required.
     void order_entries() {
-        std::vector<uint64_t> key(label_.size());
-        std::vector<uint32_t> next(label_.size(), none), entries(label_.size());
-        for (uint32_t e = 0; e < label_.size(); ++e) {
-            entries[e] = e;
+        std::vector<uint8_t> valued = find_valued();
+        std::vector<uint32_t> rank = rank_contexts(), next(entries_.size(), none), listed;
+        std::vector<uint64_t> key(entries_.size());
+        uint32_t plain = 0;
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            Kind kind = plan_.kind(e);
+            if (kind == Kind::gauge) continue;
+            listed.push_back(e);
+            plain += !valued[e];
             uint64_t space = 0, rest = e;
-            if (kind(e) == single) {
-                const Requirement& r = requirements_[pivot_[e]];
+            if (kind == Kind::single) {
+                const Requirement& r = plan_.rest(e)[0];
                 space = static_cast<uint64_t>(r.reach);
-                rest = r.reach == Reach::fact ? r.target : 0;
+                rest = r.reach == Reach::fact ? fact_[r.target] : 0;
                 if (r.reach != Reach::fact) next[e] = r.target;
             }
-            key[e] = uint64_t(valued_[e]) << 63 | uint64_t(label_[e]) << 32 | uint64_t(kind(e)) << 30 | space << 28 | (rest & 0xFFFFFFF);
+            if (kind == Kind::run) rest = bound_number(bound(entries_.label(e), plan_.rest(e)[0]));
+            key[e] = uint64_t(valued[e]) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
         }
-        sorted_ = order_by_chains(entries, key, next);
-        uint32_t plain = static_cast<uint32_t>(std::count(valued_.begin(), valued_.end(), 0));
+        std::vector<uint32_t> sorted = order_by_chains(listed, key, next);
         m_.valued_begin_ = (plain + 63) / 64 * 64;
-        position_.resize(label_.size());
-        for (uint32_t i = 0; i < sorted_.size(); ++i) {
-            uint32_t e = sorted_[i];
+        m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + listed.size() - plain);
+        position_.assign(entries_.size(), none);
+        members_.resize(plan_.contexts().size());
+        for (uint32_t i = 0; i < sorted.size(); ++i) {
+            uint32_t e = sorted[i];
             position_[e] = i < plain ? i : i - plain + m_.valued_begin_;
-            if (!valued_[e] && label_[e] == label_root) ++m_.plain_accepts_;
+            if (!valued[e] && entries_.label(e) == label_root) ++m_.plain_accepts_;
+            members_[plan_.context(e)].push_back({e, none});
         }
-        m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + label_.size() - plain);
-        // From here on label by label.
-        std::stable_sort(sorted_.begin(), sorted_.end(), [&](uint32_t a, uint32_t b) { return label_[a] < label_[b]; });
+        for (uint32_t c = plan_.labels(); c < members_.size(); ++c) members_[plan_.contexts()[c].above].push_back({none, c});
     }
 
     void fill_masks() {
         m_.wanted_.assign((m_.entries_ + 63) / 64, {});
-        for (const Requirement& r : requirements_) {
-            if (r.reach == Reach::fact) continue;
-            uint32_t at = position_[r.target];
-            TreeMachine::Wanted& wanted = m_.wanted_[at >> 6];
-            (r.reach == Reach::child ? wanted.child : wanted.descend) |= 1ull << (at & 63);
-        }
+        for (uint32_t e = 0; e < entries_.size(); ++e)
+            for (const Requirement& r : entries_.requirements(e)) {
+                if (r.reach == Reach::fact || position_[r.target] == none) continue;
+                uint32_t at = position_[r.target];
+                TreeMachine::Wanted& wanted = m_.wanted_[at >> 6];
+                (r.reach == Reach::child ? wanted.child : wanted.descend) |= 1ull << (at & 63);
+            }
     }
 
-    TreeMachine::Candidate candidate(uint32_t e, uint32_t pivot) {
+    uint32_t place_of(const Requirement& r) const { return r.reach == Reach::fact ? fact_[r.target] : position_[r.target]; }
+
+    void check(uint32_t label, const Requirement& r) {
+        if (plan_.nature(r) == Nature::bit)
+            m_.checks_.push({place_of(r), static_cast<uint8_t>(r.reach), r.negated});
+        else
+            m_.checks_.push({bound_number(bound(label, r)), TreeMachine::in_gauges, r.negated});
+    }
+
+    // The first `known` of what is left to an entry need no test any more.
+    TreeMachine::Candidate candidate(uint32_t e, size_t known) {
         TreeMachine::Candidate c{position_[e], static_cast<uint32_t>(m_.checks_.size())};
-        for (uint32_t i = begin_[e]; i < begin_[e + 1]; ++i) {
-            const Requirement& r = requirements_[i];
-            if (i == pivot) continue;
-            m_.checks_.push({r.reach == Reach::fact ? r.target : position_[r.target], static_cast<uint8_t>(r.reach), r.negated});
-        }
+        for (const Requirement& r : plan_.rest(e).subspan(known)) check(entries_.label(e), r);
         return c;
     }
 
-    // Labels, and the entries that are tested wherever their label occurs.
+    TreeMachine::Candidate entrance(uint32_t context) {
+        return {TreeMachine::context_bit | context, static_cast<uint32_t>(m_.checks_.size())};
+    }
+
+    // Labels, and what is tested wherever a context is reached.
     void fill_lists() {
-        for (uint32_t e : sorted_)
-            if (m_.labels_.empty() || m_.labels_.back() != label_[e]) m_.labels_.push(label_[e]);
-        for (size_t s = 0; uint32_t label : m_.labels_) {
+        for (uint32_t c = 0; c < plan_.labels(); ++c) {
+            m_.labels_.push(plan_.contexts()[c].label);
+            m_.value_groups_.push(m_.values_.group_of(plan_.contexts()[c].label));
+        }
+        for (const std::vector<Member>& members : members_) {
             m_.frees_.push(static_cast<uint32_t>(m_.free_.size()));
-            for (; s < sorted_.size() && label_[sorted_[s]] == label; ++s)
-                if (kind(sorted_[s]) == free) m_.free_.push(candidate(sorted_[s], none));
-            m_.value_groups_.push(m_.values_.group_of(label));
+            for (auto [e, c] : members) {
+                if (e != none && plan_.kind(e) == Kind::free) m_.free_.push(candidate(e, 0));
+                if (c == none || !plan_.contexts()[c].is_free) continue;
+                m_.free_.push(entrance(c));
+                check(plan_.contexts()[c].label, plan_.contexts()[c].reached);
+            }
         }
         m_.frees_.push(static_cast<uint32_t>(m_.free_.size()));
         m_.free_.push({0, static_cast<uint32_t>(m_.checks_.size())});
     }
 
     void fill_records() {
-        struct Item { uint32_t required, entry; };
+        struct Item { uint32_t required; Member member; };
         uint32_t words[TreeMachine::spaces] = {(m_.facts_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
-        for (size_t s = 0; uint32_t label : m_.labels_) {
-            std::vector<Item> items[TreeMachine::spaces];
-            for (; s < sorted_.size() && label_[sorted_[s]] == label; ++s) {
-                uint32_t e = sorted_[s];
-                if (kind(e) == free) continue;
-                const Requirement& r = requirements_[pivot_[e]];
-                items[static_cast<int>(r.reach)].push_back({r.reach == Reach::fact ? r.target : position_[r.target], e});
+        std::vector<Item> items[TreeMachine::spaces];
+        for (const std::vector<Member>& members : members_) {
+            for (const Member& member : members) {
+                auto [e, c] = member;
+                if (e != none ? plan_.kind(e) != Kind::single && plan_.kind(e) != Kind::several : plan_.contexts()[c].is_free) continue;
+                const Requirement& r = e != none ? plan_.rest(e)[0] : plan_.contexts()[c].reached;
+                items[static_cast<int>(r.reach)].push_back({place_of(r), member});
             }
             for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
                 // By requirement; the single entry of a requirement comes before those that have it as pivot.
                 std::stable_sort(items[space].begin(), items[space].end(), [](const Item& a, const Item& b) { return a.required < b.required; });
                 m_.directories_.open();
-                for (const Item& item : items[space]) {
-                    TreeMachine::Record& record = m_.directories_.add(item.required >> 6);
-                    uint64_t bit = 1ull << (item.required & 63);
-                    if (kind(item.entry) == single) {
-                        if (!record.single) record.target = position_[item.entry];
-                        record.single |= bit;
-                        continue;
-                    }
-                    if (!(record.pivot & bit)) {
-                        if (!record.pivot) record.group = static_cast<uint32_t>(m_.groups_.size());
-                        record.pivot |= bit;
-                        m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
-                    }
-                    m_.candidates_.push(candidate(item.entry, pivot_[item.entry]));
-                }
+                for (const Item& item : items[space]) add_record(m_.directories_.add(item.required >> 6), 1ull << (item.required & 63), item.member);
                 m_.directories_.close(words[space]);
+                items[space].clear();
             }
         }
         m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
-        m_.candidates_.push({0, static_cast<uint32_t>(m_.checks_.size())});
         m_.directories_.shrink();
+        m_.groups_.shrink();
+    }
+
+    void add_record(TreeMachine::Record& record, uint64_t bit, Member member) {
+        if (member.entry != none && plan_.kind(member.entry) == Kind::single) {
+            if (!record.single) record.target = position_[member.entry];
+            record.single |= bit;
+            return;
+        }
+        if (!(record.pivot & bit)) {
+            if (!record.pivot) record.group = static_cast<uint32_t>(m_.groups_.size());
+            record.pivot |= bit;
+            m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
+        }
+        m_.candidates_.push(member.entry != none ? candidate(member.entry, 1) : entrance(member.context));
+    }
+
+    // What is found by bounds on gauges. Its candidates come after those of all groups.
+    void fill_spans() {
+        struct Item { uint32_t first, second; Spans::Pair pair; uint32_t entry; };
+        std::vector<Item> items;
+        for (uint32_t c = 0; c < members_.size(); ++c) {
+            m_.context_spans_.push(static_cast<uint32_t>(m_.spans_.all().size()));
+            items.clear();
+            for (auto [e, inner] : members_[c]) {
+                if (e == none || (plan_.kind(e) != Kind::run && plan_.kind(e) != Kind::bounded)) continue;
+                std::span<const Requirement> rest = plan_.rest(e);
+                Bound first = bound(entries_.label(e), rest[0]), second{.gauge = none};
+                if (rest.size() > 1 && plan_.is_bound(rest[1])) second = bound(entries_.label(e), rest[1]);
+                if (second.gauge < first.gauge) std::swap(first, second);
+                items.push_back({first.gauge, second.gauge, {first.height, second.height}, e});
+            }
+            // Runs before those that need tests, and in the order of their bounds, which is that of their positions.
+            auto about = [&](const Item& i) { return std::tuple(i.first, i.second, plan_.kind(i.entry)); };
+            std::sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
+                return std::tuple(about(a), a.pair.first, position_[a.entry]) < std::tuple(about(b), b.pair.first, position_[b.entry]);
+            });
+            for (size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+                std::vector<Spans::Pair> pairs;
+                bool run = plan_.kind(items[begin].entry) == Kind::run;
+                uint32_t target = run ? position_[items[begin].entry] : static_cast<uint32_t>(m_.candidates_.size());
+                for (; end < items.size() && about(items[end]) == about(items[begin]); ++end) {
+                    pairs.push_back(items[end].pair);
+                    if (!run) m_.candidates_.push(candidate(items[end].entry, items[end].second == none ? 1 : 2));
+                }
+                m_.spans_.add({items[begin].first, items[begin].second, target, run}, pairs);
+            }
+        }
+        m_.context_spans_.push(static_cast<uint32_t>(m_.spans_.all().size()));
+        m_.candidates_.push({0, static_cast<uint32_t>(m_.checks_.size())});
         m_.candidates_.shrink();
         m_.checks_.shrink();
-        m_.groups_.shrink();
+        m_.spans_.shrink();
     }
 };
 
@@ -302,7 +334,8 @@ uint32_t TreeMachine::local(uint32_t label) const {
 
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
-           checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes();
+           checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
+           gauge_kinds_.bytes() + context_spans_.bytes() + spans_.bytes();
 }
 
 }  // namespace treecast

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace treecast {
 
@@ -12,6 +13,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     child_bits_.resize(machine_->entries());
     descend_bits_.resize(machine_->entries());
     fact_bits_.resize(machine_->facts());
+    heights_.resize(machine_->gauge_kinds_.size());
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
@@ -74,55 +76,148 @@ bool TreeRun::holds(const TreeMachine::Candidate* candidate) const {
     const AcceptBits* spaces[] = {&fact_bits_, &child_bits_, &descend_bits_};
     for (uint32_t c = candidate[0].checks; c < candidate[1].checks; ++c) {
         const TreeMachine::Check& check = machine_->checks_[c];
-        if (spaces[check.space]->test(check.id) == check.negated) return false;
+        bool met;
+        if (check.space == TreeMachine::in_gauges) {
+            const Bound& bound = machine_->bounds_[check.id];
+            met = bound.met(heights_[bound.gauge]);
+        } else {
+            met = spaces[check.space]->test(check.id);
+        }
+        if (met == check.negated) return false;
     }
     return true;
 }
 
-template <class Bits, class Emit>
-void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
+template <class Emit>
+void TreeRun::test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit_entry) {
+    looked_at_ += end - begin;
+    for (; begin != end; ++begin) {
+        if (!holds(begin)) continue;
+        if (begin->position & TreeMachine::context_bit)
+            contexts_.push_back(begin->position & ~TreeMachine::context_bit);
+        else
+            emit_entry(begin->position, 1);
+    }
+}
+
+template <class Emit>
+void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
-    const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        uint32_t label = labels[l];
-        for (uint32_t f = m.frees_[label]; f < m.frees_[label + 1]; ++f)
-            if (holds(&m.free_[f])) emit_entry(m.free_[f].position, 1);
-        for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
-            if (lists[space]->empty()) continue;
-            auto cross = [&](const TreeMachine::Record& record, uint64_t mask) {
-                if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
-                for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
-                    uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
-                    for (uint32_t c = m.groups_[group]; c < m.groups_[group + 1]; ++c)
-                        if (holds(&m.candidates_[c])) emit_entry(m.candidates_[c].position, 1);
-                }
-            };
-            m.directories_.template each<Bits>(label * TreeMachine::spaces + space, lists[space]->view(), scratch_, cross);
+    const Spans::Span* begin = m.spans_.all().data() + m.context_spans_[context];
+    const Spans::Span* end = m.spans_.all().data() + m.context_spans_[context + 1];
+    if (begin == end) return;
+    for (uint32_t gauge : raised_) {
+        auto span = std::lower_bound(begin, end, gauge, [](const Spans::Span& s, uint32_t g) { return s.first < g; });
+        for (; span != end && span->first == gauge; ++span) {
+            uint32_t count = m.spans_.met(*span, heights_[gauge]);
+            const TreeMachine::Candidate* candidates = m.candidates_.data() + span->target;
+            if (span->second != none)
+                m.spans_.each(*span, count, heights_[span->second], [&](uint32_t i) { test(candidates + i, candidates + i + 1, emit_entry); });
+            else if (!span->run)
+                test(candidates, candidates + count, emit_entry);
+            else
+                for (uint32_t i = 0; i < count; i += 64) emit_entry(span->target + i, count - i < 64 ? (1ull << (count - i)) - 1 : ~0ull);
         }
     }
 }
 
-void TreeRun::find_facts(const Locals& labels, std::string_view value) {
+template <class Bits, class Emit>
+void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
+    const TreeMachine& m = *machine_;
+    const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
+    test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
+    for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
+        if (lists[space]->empty()) continue;
+        auto cross = [&](const TreeMachine::Record& record, uint64_t mask) {
+            if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
+            for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
+                uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
+                test(&m.candidates_[m.groups_[group]], &m.candidates_[m.groups_[group + 1]], emit_entry);
+            }
+        };
+        m.directories_.template each<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), scratch_, cross);
+    }
+    if (!raised_.empty()) apply_spans(context, emit_entry);
+}
+
+// A context may lead to others: what they require is a part of what their entries require, so there is an end to it.
+template <class Bits, class Emit>
+void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
+    contexts_.assign(labels.begin() + 1, labels.begin() + 1 + labels[0]);
+    for (size_t i = 0; i < contexts_.size(); ++i) apply_context<Bits>(contexts_[i], emit_entry);
+}
+
+void TreeRun::raise(uint32_t gauge, uint64_t height) {
+    if (heights_[gauge] == 0) raised_.push_back(gauge);
+    heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
+}
+
+void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height) {
+    gauges.emplace_back(gauge, height);
+    if (gauges.size() <= max) return;
+    std::sort(gauges.begin(), gauges.end());
+    size_t kept = 0;
+    for (auto [g, h] : gauges) {
+        if (kept && gauges[kept - 1].first == g)
+            gauges[kept - 1].second = join_heights(machine_->gauge_kinds_[g], gauges[kept - 1].second, h);
+        else
+            gauges[kept++] = {g, h};
+    }
+    gauges.resize(kept);
+    max = std::max<size_t>(64, 4 * kept);
+}
+
+void TreeRun::gauge(const Locals& labels, std::string_view value, Level& into) {
+    for (uint32_t l = 1; l <= labels[0]; ++l) {
+        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
+        if (!gauges.kinds) continue;
+        uint64_t heights[gauge_kinds] = {};
+        if (gauges.has(GaugeKind::most) || gauges.has(GaugeKind::least)) {
+            double number = to_number(value);
+            if (!std::isnan(number)) {
+                heights[static_cast<int>(GaugeKind::most)] = height_of(number);
+                heights[static_cast<int>(GaugeKind::least)] = ~height_of(number);
+            }
+        }
+        auto compare = [&](GaugeKind kind, Fact fact) {
+            if (!gauges.has(kind)) return;
+            uint32_t met = machine_->values().equal(machine_->value_group(labels[l]), fact, value);
+            heights[static_cast<int>(kind)] = met == none ? height_various : uint64_t(met) + 1;
+        };
+        compare(GaugeKind::text, Fact::equal_text);
+        compare(GaugeKind::number, Fact::equal_number);
+        for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
+            if (!heights[kind]) continue;
+            if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
+            if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
+                note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
+            if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
+                note_gauge(into.descend_gauges, into.descend_gauges_max, descend, heights[kind]);
+        }
+    }
+}
+
+void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
+    if (!heights_.empty()) gauge(labels, value, into);
     for (uint32_t l = 1; l <= labels[0]; ++l) {
         uint32_t group = machine_->value_group(labels[l]);
         if (!group) continue;
-        machine_->values().collect(
-            group, value,
-            [&](uint32_t fact) {
-                bool known = fact_bits_.test(fact);
-                fact_bits_.set(fact >> 6, 1ull << (fact & 63));
-                return known;
-            },
-            [&](uint32_t begin, uint32_t end) { fact_bits_.set_run(begin, end); });
+        machine_->values().collect(group, value, [&](uint32_t fact) {
+            bool known = fact_bits_.test(fact);
+            fact_bits_.set(fact >> 6, 1ull << (fact & 63));
+            return known;
+        });
     }
     fact_bits_.list(fact_list_);
 }
 
-void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element) {
+void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
     bool valued = false;
     Values::Need need;
     for (uint32_t l = 1; l <= labels[0]; ++l) {
         uint32_t group = machine_->value_group(labels[l]);
+        valued |= machine_->gauges(labels[l]).numbers();
+        need.numbers |= machine_->gauges(labels[l]).numbers();
         if (!group) continue;
         Values::Need one = machine_->values().need(group);
         valued = true;
@@ -133,7 +228,7 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
     if (!valued) return;
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
     if (end - begin <= 1) {
-        find_facts(labels, begin == end ? std::string_view() : document.value(document.text[begin]));
+        find_facts(labels, begin == end ? std::string_view() : document.value(document.text[begin]), into);
         return;
     }
     value_.clear();
@@ -144,7 +239,7 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
         // All ancestors have this text too: it is not copied for each of them beyond what conditions ask for.
         if (!need.whole && !need.numbers && value_.size() > need.bytes_max) break;
     }
-    find_facts(labels, value_);
+    find_facts(labels, value_, into);
 }
 
 void TreeRun::load(Level& level) {
@@ -152,8 +247,11 @@ void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);
     child_bits_.list(child_list_);
     descend_bits_.list(descend_list_);
+    for (auto [gauge, height] : level.child_gauges) raise(gauge, height);
+    for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
     level.child.clear();
     level.descend.clear();
+    level.child_gauges.clear();
 }
 
 void TreeRun::unload() {
@@ -163,15 +261,26 @@ void TreeRun::unload() {
     child_list_.clear();
     descend_list_.clear();
     fact_list_.clear();
+    lower();
+}
+
+void TreeRun::lower() {
+    for (uint32_t gauge : raised_) heights_[gauge] = 0;
+    raised_.clear();
 }
 
 template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels[0] == 0) return;
-    find_facts(labels, value);
+    find_facts(labels, value, into);
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     fact_bits_.clear(fact_list_.view());
     fact_list_.clear();
+    lower();
+}
+
+void TreeRun::pass_gauges(const Level& level, Level& above) {
+    for (auto [gauge, height] : level.descend_gauges) note_gauge(above.descend_gauges, above.descend_gauges_max, gauge, height);
 }
 
 template <class Bits>
@@ -194,13 +303,15 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     const Locals& labels = element_labels(document.name[element], names);
     if (labels[0] == 0) {           // nobody asks for such an element: what is below passes through
         above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
-        level.child.clear();
-        level.descend.clear();
+        pass_gauges(level, above);
+        level.clear();
         if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
         return;
     }
     load(level);
-    find_facts(labels, document, element);
+    find_facts(labels, document, element, above);
+    pass_gauges(level, above);
+    level.clear();
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
     for (uint32_t i = 0; i < descend_list_.size(); ++i) above.descend.emplace_back(descend_list_.index(i), descend_list_.mask(i));
     unload();
@@ -212,10 +323,7 @@ template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;
     open_.clear();
-    for (Level& level : levels_) {
-        level.child.clear();
-        level.descend.clear();
-    }
+    for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
         uint32_t depth = document.depth[i];
         for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);

@@ -24,13 +24,18 @@ public:
     void forget_names();
     // Adds the accept ids of all patterns that the document satisfies to `out`.
     void run(const Document& document, NameResolver& names, AcceptBits& out);
+    // How many entries and contexts were looked at one by one so far, whether they held or not: for tests.
+    uint64_t looked_at() const { return looked_at_; }
 
 private:
     using Locals = std::array<uint32_t, 5>;                 // count, then local labels
     using Pairs = std::vector<std::pair<uint32_t, uint64_t>>;
     struct Level {                                          // what holds at the children and below an open element
-        Pairs child, descend;
+        Pairs child, descend;                               // words of entries
+        Pairs child_gauges, descend_gauges;                 // and how high gauges stand
         size_t child_max = 1024, descend_max = 1024;        // lengths at which duplicates are taken out
+        size_t child_gauges_max = 64, descend_gauges_max = 64;
+        void clear() { child.clear(), descend.clear(), child_gauges.clear(), descend_gauges.clear(); }
     };
 
     template <class Bits>
@@ -42,15 +47,27 @@ private:
     // The entries that hold for something with these labels, given the sets in child_list_, descend_list_ and fact_list_.
     template <class Bits, class Emit>
     void apply(const Locals& labels, Emit&& emit);
+    template <class Bits, class Emit>
+    void apply_context(uint32_t context, Emit&& emit);
+    template <class Emit>
+    void apply_spans(uint32_t context, Emit&& emit);
+    template <class Emit>
+    void test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit);
     template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
     void emit(Level& into, uint32_t position, uint64_t bits);
     bool holds(const TreeMachine::Candidate* candidate) const;
     void load(Level& level);
-    void find_facts(const Locals& labels, std::string_view value);
-    void find_facts(const Locals& labels, const Document& document, uint32_t element);
+    void find_facts(const Locals& labels, std::string_view value, Level& into);
+    void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
+    // What the value says to the gauges of its own, and of its parent.
+    void gauge(const Locals& labels, std::string_view value, Level& into);
+    void raise(uint32_t gauge, uint64_t height);
+    void note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height);
+    void pass_gauges(const Level& level, Level& above);
     void unload();
+    void lower();                                           // all gauges to 0
     const Locals& element_labels(uint32_t name, NameResolver& names);
     const Locals& attribute_labels(uint32_t name, NameResolver& names);
     Locals localize(const uint32_t* labels, uint32_t any) const;
@@ -63,8 +80,12 @@ private:
     uint32_t next_text_ = 0;
     AcceptBits child_bits_, descend_bits_, fact_bits_;
     Words child_list_, descend_list_, fact_list_;
+    std::vector<uint64_t> heights_;                         // by gauge; 0 but for those in raised_
+    std::vector<uint32_t> raised_;
+    std::vector<uint32_t> contexts_;                        // still to be applied
     std::vector<uint64_t> scratch_;
     std::string value_;
+    uint64_t looked_at_ = 0;
 };
 
 }  // namespace treecast

@@ -1,7 +1,5 @@
 #include "values.hpp"
 
-#include <cstring>
-
 namespace treecast {
 
 namespace {
@@ -13,7 +11,6 @@ void Values::build(const std::vector<Condition>& conditions, const HashSeeds& se
     size_t size = 64;
     while (size < 2 * conditions.size()) size *= 2;
     if (!conditions.empty()) table_.assign(size, empty_place);
-    bounds_.assign(conditions.size(), 0);
     also_.assign(conditions.size(), none);
     ends_.push(0);
     for (uint32_t i = 0; i < conditions.size(); ++i) {
@@ -29,10 +26,6 @@ void Values::build(const std::vector<Condition>& conditions, const HashSeeds& se
         group.end[kind] = i + 1;
         if (c.fact == Fact::equal_text || c.fact == Fact::equal_number || c.fact == Fact::starts_with) add_text(i);
         if (c.fact == Fact::equal_text) group.text_bytes_max = std::max(group.text_bytes_max, static_cast<uint32_t>(c.value.size()));
-        if (c.fact >= Fact::equal_number && c.fact <= Fact::greater_equal) {
-            group.numbers = 1;
-            std::memcpy(&bounds_[i], c.value.data(), sizeof(double));
-        }
     }
     for (Group& group : groups_) {
         std::vector<uint32_t> sizes;
@@ -134,12 +127,12 @@ uint32_t Values::group_of(uint32_t label) const {
 Values::Need Values::need(uint32_t number) const {
     const Group& group = groups_[number - 1];
     uint32_t prefix = group.prefixes < group.prefixes_end ? prefix_sizes_[group.prefixes_end - 1] : 0;
-    return {std::max(group.text_bytes_max, prefix), group.numbers != 0, group.automaton != 0};
+    return {std::max(group.text_bytes_max, prefix), group.has(Fact::equal_number), group.automaton != 0};
 }
 
 uint64_t Values::bytes() const {
     return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + facts_.bytes() + table_.bytes() +
-           bounds_.bytes() + states_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
+           states_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
 }
 
 }  // namespace treecast

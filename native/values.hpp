@@ -1,9 +1,8 @@
 // Facts about values, looked up: which of many conditions on a string hold, at a cost that follows those that do.
 //
 // Facts are grouped by the label of what has the value (an element, an attribute, a text). Equality is one look-up in a hash
-// table, as a string and as a number; bounds are sorted, so that those that hold are one run of neighbouring fact numbers;
-// prefixes are one look-up for each length that occurs; substrings are found together by one automaton for the label
-// (Aho and Corasick).
+// table, as a string and as a number; prefixes are one look-up for each length that occurs; substrings are found together by
+// one automaton for the label (Aho and Corasick). Order is read from gauges instead (gauges.hpp).
 #pragma once
 
 #include "array.hpp"
@@ -27,7 +26,7 @@ public:
         Fact fact;
         std::string_view value;
     };
-    // Takes conditions sorted by label, fact and value (bounds by number); condition i is fact i.
+    // Takes conditions sorted by label, fact and value, none of order; condition i is fact i.
     void build(const std::vector<Condition>& conditions, const HashSeeds& seeds);
     uint32_t group_of(uint32_t label) const;         // the number of the conditions on this label, from 1; 0: there are none
     // How much of a value must be known for the facts of a group: what is longer than `bytes_max` may be cut there,
@@ -37,19 +36,26 @@ public:
         bool numbers = false, whole = false;
     };
     Need need(uint32_t group) const;
-    // Calls one(fact) or run(begin, end) for the facts of a group that hold for the value; some more than once. `one` answers
+    // The fact of a group that says the value equals something, as a text or as a number; none if there is no such.
+    uint32_t equal(uint32_t group, Fact fact, std::string_view value) const {
+        const Group& found = groups_[group - 1];
+        if (!found.has(fact)) return none;
+        return fact == Fact::equal_text ? find(found.label, fact, value) : find_number(found, value);
+    }
+    // Calls one(fact) for the facts of a group that hold for the value; some more than once. It answers
     // whether it was called with that fact for this value before.
-    template <class One, class Run>
-    void collect(uint32_t group, std::string_view value, One&& one, Run&& run) const {
+    template <class One>
+    void collect(uint32_t group, std::string_view value, One&& one) const {
         const Group& found = groups_[group - 1];
         collect_texts(found, value, one);
-        if (found.numbers) collect_numbers(found, value, one, run);
+        if (found.has(Fact::equal_number))
+            if (uint32_t i = find_number(found, value); i != none) one(i);
         if (found.automaton) collect_substrings(found, value, one);
     }
     template <class Visit>
     void parts(Visit&& visit) {
         visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(facts_), visit(table_);
-        visit(bounds_), visit(states_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
+        visit(states_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
     }
     uint64_t bytes() const;
 
@@ -60,7 +66,6 @@ private:
         uint32_t prefixes = 0, prefixes_end = 0;    // in prefix_sizes_
         uint32_t automaton = 0;                     // the first of its states; 0: none
         uint32_t text_bytes_max = 0;                // of the strings compared with
-        uint32_t numbers = 0;
         bool has(Fact fact) const { return end[static_cast<int>(fact)] != 0; }
     };
     struct State {                                  // of an automaton
@@ -89,27 +94,11 @@ private:
         for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p)
             if (prefix_sizes_[p] <= value.size()) look_up(Fact::starts_with, value.substr(0, prefix_sizes_[p]));
     }
-    template <class One, class Run>
-    void collect_numbers(const Group& group, std::string_view value, One&& one, Run&& run) const {
+    uint32_t find_number(const Group& group, std::string_view value) const {
         double number = to_number(value);
-        if (std::isnan(number)) return;
-        if (group.has(Fact::equal_number)) {
-            double key = number == 0 ? 0 : number;
-            uint32_t i = find(group.label, Fact::equal_number, {reinterpret_cast<const char*>(&key), sizeof key});
-            if (i != none) one(i);
-        }
-        auto split = [&](Fact fact, bool after_equal, bool above) {     // bounds ascend
-            uint32_t begin = group.begin[static_cast<int>(fact)], end = group.end[static_cast<int>(fact)];
-            const double *from = bounds_.data() + begin, *to = bounds_.data() + end;
-            const double* at = after_equal ? std::upper_bound(from, to, number) : std::lower_bound(from, to, number);
-            uint32_t middle = static_cast<uint32_t>(at - bounds_.data());
-            if (above && middle < end) run(middle, end);
-            if (!above && begin < middle) run(begin, middle);
-        };
-        split(Fact::less, true, true);                  // value < bound
-        split(Fact::less_equal, false, true);
-        split(Fact::greater, false, false);             // bound < value
-        split(Fact::greater_equal, true, false);
+        if (std::isnan(number)) return none;
+        double key = number == 0 ? 0 : number;
+        return find(group.label, Fact::equal_number, {reinterpret_cast<const char*>(&key), sizeof key});
     }
     template <class One>
     void collect_substrings(const Group& group, std::string_view value, One&& one) const {
@@ -131,7 +120,6 @@ private:
     Array<uint32_t> labels_;                        // by fact
     Array<Fact> facts_;
     Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the fact; none: empty
-    Array<double> bounds_;                          // by fact
     Array<State> states_;                           // of all automata; 0 is none
     Array<unsigned char> arrivals_;                 // by state: the byte that leads to it
     Array<uint32_t> tables_;                        // 256 states each
