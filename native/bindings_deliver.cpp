@@ -111,6 +111,13 @@ void bind_deliver(nb::module_& m) {
     nb::class_<CopyFloor>(m, "CopyFloor", "For measuring: the least that payloads of these bytes cost.")
         .def(nb::init<const std::vector<nb::bytes>&, size_t>(), nb::arg("payloads"), nb::arg("batch_bytes"))
         .def("run", &CopyFloor::run, "Bytes copied.");
+    nb::class_<Buffers>(m, "Buffers", "For tests: documents as native code holds them while it reads.")
+        .def(nb::init<nb::sequence>(), nb::arg("documents"))
+        .def_prop_ro("copied", &Buffers::copied, "How many of them are copies.")
+        .def("bytes", [](const Buffers& self, size_t document) {
+            if (document >= self.views().size()) throw nb::index_error("no such document");
+            return nb::bytes(self.views()[document].data(), self.views()[document].size());
+        }, nb::arg("document"));
     nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see Index.render_part.")
         .def_ro("documents", &DeliveryBatch::documents)
         .def_prop_ro("deliveries", [](const DeliveryBatch& b) { return b.slots.size(); })

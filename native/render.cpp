@@ -5,6 +5,8 @@
 #include "render_plan.hpp"
 #include "restructure.hpp"
 
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,12 +35,16 @@ struct Renderer::Impl {
         Rendered rendered;
     };
 
-    Impl(const RenderLimits& limits, bool share_) : share(share_), builder(limits, share_), restructurer(share_) {}
+    Impl(const RenderLimits& limits_, bool share_) : limits(limits_), share(share_) {
+        builder.emplace(limits, share);
+        restructurer.emplace(share);
+    }
 
+    const RenderLimits limits;
     const bool share;
     PlanCache plans;
-    Builder builder;
-    Restructurer restructurer;
+    std::optional<Builder> builder;
+    std::optional<Restructurer> restructurer;
     const Document* document = nullptr;
     uint64_t documents = 0, generation = 0, built = 0;
     std::vector<Payload> payloads;
@@ -53,7 +59,7 @@ struct Renderer::Impl {
             generation = plans.generation();
             known.clear();
             filled.clear();
-            builder.forget_keys();
+            builder->forget_keys();
         }
         if (!share) return make(plan, text);
         if (!plan.filled.empty()) return render_filled(plan, text);
@@ -75,33 +81,61 @@ struct Renderer::Impl {
         return rendered;
     }
 
+    // Where there is not enough memory for a payload, there may be for the next one.
     Rendered make(const Plan& plan, std::string_view text) {
         ++built;
-        uint64_t begin = builder.out().size();
+        uint64_t begin = builder->out().size();
+        try {
+            return try_to_make(plan, text, begin);
+        } catch (const std::bad_alloc&) {
+            give_back_memory(begin);
+            Failure failure(Family::document, "TC333", "there is not enough memory for this payload");
+            failure.limit = true;
+            failure.hint = "lower the limits, DeliveryLimits(bindings_max=…, payload_bytes_max=…), or deliver less";
+            return refuse(failure);
+        }
+    }
+
+    // What ran out of memory is not used again: it may be half done.
+    void give_back_memory(uint64_t begin) {
+        Bytes& out = builder->out();
+        uint64_t payloads_begin = builder->payloads_begin();
+        out.cut(begin);
+        builder.emplace(limits, share);
+        restructurer.emplace(share);
+        builder->begin(*document, out, payloads_begin);
+        restructurer->begin(*document);
+    }
+
+    Rendered refuse(const Failure& failure) {
+        refusals.push_back(failure);
+        return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
+    }
+
+    Rendered try_to_make(const Plan& plan, std::string_view text, uint64_t begin) {
         if (plan.is == Plan::Is::document) {
-            builder.add_original();
+            builder->add_original();
             return add({begin, document->original.size()});
         }
-        builder.start();
+        builder->start();
         try {
             if (!append(plan)) {
-                builder.cut();
+                builder->cut();
                 return {};
             }
         } catch (const Failure& failure) {
-            builder.cut();
+            builder->cut();
             if (plan.is == Plan::Is::built && !binds(plan, text)) return {};
-            refusals.push_back(plan.is == Plan::Is::built ? located(failure, plan, text) : failure);
-            return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
+            return refuse(plan.is == Plan::Is::built ? located(failure, plan, text) : failure);
         }
-        return add({begin, builder.out().size() - begin});
+        return add({begin, builder->out().size() - begin});
     }
 
     // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
     bool binds(const Plan& plan, std::string_view text) {
         Query matching;
         parse_matching(text, plan.settings.bindings, false, matching);
-        return builder.evaluator.satisfies(matching, false);
+        return builder->evaluator.satisfies(matching, false);
     }
 
     // The failure with its place in this plan's text: the programs may have come from another one.
@@ -109,35 +143,35 @@ struct Renderer::Impl {
         if (failure.family != Family::query) return failure;
         PlanCache alone;
         Failure found = failure;
-        builder.forget_keys();                           // what was made goes by other numbers
+        builder->forget_keys();                           // what was made goes by other numbers
         try {
-            builder.start();
-            builder.build(alone.find(text, plan.settings), alone);
+            builder->start();
+            builder->build(alone.find(text, plan.settings), alone);
         } catch (const Failure& again) {
             found = again;
             found.position += text.size() - plan.text.size();    // literals of the clauses, which come before
         }
-        builder.cut();
-        builder.forget_keys();
+        builder->cut();
+        builder->forget_keys();
         return found;
     }
 
     bool append(const Plan& plan) {
         switch (plan.is) {
-            case Plan::Is::elements: return builder.copy_selected(plan);
-            case Plan::Is::built: return builder.build(plan, plans);
+            case Plan::Is::elements: return builder->copy_selected(plan);
+            case Plan::Is::built: return builder->build(plan, plans);
             default: return append_list(*plan.list);
         }
     }
 
     bool append_list(const Transformation& list) {
-        uint64_t begin = builder.out().size();
-        if (!restructurer.restructure(list, builder.evaluator, builder.room(), builder.out())) builder.refuse_size();
-        if (builder.out().size() > begin || list.from() == no_entry) return true;
+        uint64_t begin = builder->out().size();
+        if (!restructurer->restructure(list, builder->evaluator, builder->room(), builder->out())) builder->refuse_size();
+        if (builder->out().size() > begin || list.from() == no_entry) return true;
         Evaluator::Item first;                           // nothing is left, or there was nothing to start from
-        builder.evaluator.enter(list.query());
-        builder.evaluator.prepare(list.from());
-        return builder.evaluator.first(list.from(), {}, first);
+        builder->evaluator.enter(list.query());
+        builder->evaluator.prepare(list.from());
+        return builder->evaluator.first(list.from(), {}, first);
     }
 
     Rendered add(Payload payload) {
@@ -146,7 +180,7 @@ struct Renderer::Impl {
     }
 };
 
-Renderer::Renderer(RenderLimits limits, bool share) {
+Renderer::Renderer(RenderLimits limits, bool share) : limits_(limits), share_(share) {
     check_render_limits(limits);
     impl_ = std::make_unique<Impl>(limits, share);
 }
@@ -156,23 +190,31 @@ Renderer::Renderer(Renderer&&) noexcept = default;
 Renderer& Renderer::operator=(Renderer&&) noexcept = default;
 
 void Renderer::begin(const Document& document, Bytes& out) {
+    if (!impl_) impl_ = std::make_unique<Impl>(limits_, share_);
     Impl& r = *impl_;
     r.document = &document;
     ++r.documents;
     r.payloads.clear();
     r.refusals.clear();
     r.filled.clear();
-    r.builder.begin(document, out);
-    r.restructurer.begin(document);
+    r.builder->begin(document, out, out.size());
+    r.restructurer->begin(document);
 }
 
 Rendered Renderer::render(std::string_view text, const Settings& settings, Identity identity) {
-    return impl_->render(text, settings, identity);
+    try {
+        return impl_->render(text, settings, identity);
+    } catch (const Failure&) {
+        throw;
+    } catch (...) {
+        impl_.reset();               // half done
+        throw;
+    }
 }
 
 std::string_view Renderer::payload(uint32_t number) const {
     const Impl::Payload& payload = impl_->payloads[number];
-    return impl_->builder.out().view(payload.begin, payload.size);
+    return impl_->builder->out().view(payload.begin, payload.size);
 }
 
 void Renderer::prefetch(Identity identity, size_t stage) const { impl_->plans.prefetch(identity, stage); }
@@ -180,7 +222,7 @@ void Renderer::prefetch(Identity identity, size_t stage) const { impl_->plans.pr
 const Failure& Renderer::refusal(uint32_t number) const { return impl_->refusals[number]; }
 
 Renderer::Work Renderer::work() const {
-    return {impl_->plans.parsed(), impl_->built, impl_->builder.bound, impl_->builder.reused};
+    return {impl_->plans.parsed(), impl_->built, impl_->builder->bound, impl_->builder->reused};
 }
 
 }  // namespace treecast

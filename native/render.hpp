@@ -11,7 +11,8 @@
 //   TC119  a payload that cannot be: an attribute after content, an attribute twice, an attribute outside any element
 //   TC330  a payload of more than payload_bytes_max
 //   TC331  payloads of one document of more than document_payload_bytes_max together
-//   TC332  more than bindings_max items bound for one payload, or far more looked at
+//   TC332  more than bindings_max items bound for one payload, or far more looked at or held
+//   TC333  not enough memory for a payload: what was taken for it is given back
 //   Each refuses one delivery, not the document.
 #pragma once
 
@@ -88,7 +89,9 @@ public:
 
 private:
     struct Impl;
-    std::unique_ptr<Impl> impl_;
+    RenderLimits limits_;
+    bool share_;
+    std::unique_ptr<Impl> impl_;     // none after an exception that is not a Failure
 };
 
 }  // namespace treecast

@@ -12,10 +12,10 @@ constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was ma
 
 }  // namespace
 
-void Builder::begin(const Document& document, Bytes& out) {
+void Builder::begin(const Document& document, Bytes& out, uint64_t payloads_begin) {
     document_ = &document;
     out_ = &out;
-    document_begin_ = out_->size();
+    document_begin_ = payloads_begin;
     evaluator.begin(document);
     scopes_.begin(document);
     forget_keys();

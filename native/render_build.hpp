@@ -36,7 +36,9 @@ public:
 
     Builder(const RenderLimits& limits, bool share) : limits_(limits), share_(share) {}
 
-    void begin(const Document& document, Bytes& out);
+    // Its payloads begin at `payloads_begin`: where `out` ends, but for a Builder that takes over from another.
+    void begin(const Document& document, Bytes& out, uint64_t payloads_begin);
+    uint64_t payloads_begin() const { return document_begin_; }
     void forget_keys();                  // numbers of keys have changed their meaning
 
     // Both append to out(); false where nothing is bound or selected. After a Failure it is to be cut() back.
@@ -58,13 +60,6 @@ private:
     struct Tuples {
         bool kept = false;               // in kept_, else in stack_
         size_t begin = 0, count = 0;
-    };
-    struct SortKey {
-        const Clause* clause = nullptr;
-        bool none = false;
-        uint64_t count = 0;
-        uint32_t text = 0, text_end = 0; // an element's texts, or
-        std::string_view value;          // all there is
     };
 
     // render_build.cpp
@@ -133,12 +128,19 @@ private:
     void flwr(uint32_t at);
     Tuples tuples(const Op& op);
     void bind_clauses(uint32_t clause, const Op& op);
-    void sort_tuples(const Op& op, size_t begin);
     void set_variables(const Op& op, const Item* tuple);
-    SortKey sort_key(const Clause& clause);
-    int compare(const SortKey& a, const SortKey& b);
     void count_binding(uint64_t items);
+    [[noreturn]] void refuse_width() const;
     [[noreturn]] void refuse_work() const;
+
+    // render_order.cpp
+    struct Sorting;
+    struct SortKey;
+    void sort_tuples(const Op& op, size_t begin);
+    bool find_keys(const Clause& clause, Sorting& sorting);
+    void sort_ties(const Clause& clause, Sorting& sorting);
+    uint64_t sort_key(const Clause& clause);
+    int compare(const Clause& clause, const SortKey& a, const SortKey& b);
 
     const RenderLimits limits_;
     const bool share_;

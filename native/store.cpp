@@ -111,6 +111,7 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
             check_id(items[i].id);
             const Settings& settings = *items[i].settings;
             parse_matching(items[i].text, settings.bindings, settings.ordered, query_);
+            if (settings.deliver && !is_transformation(items[i].text)) check_delivered(query_);
             if (published_) {
                 if (settings.ordered) check_ordered(query_);
                 published_->add(static_cast<uint32_t>(first_slot + i), query_, settings.ordered);

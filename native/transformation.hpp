@@ -9,7 +9,7 @@
 //   TC115  a transformation in which nothing is bound, so that it could never be delivered
 //   TC116  XQuery outside the language: other clauses, functions and expressions
 //   TC117  not a list of steps: a word, a path or a name is missing, or cannot be
-//   TC118  a setting that a transformation cannot have (ordered)
+//   TC118  a setting that a subscription cannot have: an ordered transformation, elements of a query that selects texts too
 //   (TC119 belongs to the renderer.)
 //   TC327  more shapes, variables or steps than transformation_limits allow
 //   TC328  a where clause that stands for more alternatives than alternatives_max
@@ -180,5 +180,9 @@ Matching read_matching_part(const Transformation& transformation, const Bindings
 
 // The matching part of any subscription: its query, or that of its transformation. `ordered` refuses transformations.
 void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out);
+
+// Throws a Failure (TC118) where the elements that a query selects cannot be delivered, because it selects values as well: the
+// one are markup, the others plain text, and nobody could tell which is which.
+void check_delivered(const Query& query);
 
 }  // namespace treecast

@@ -327,4 +327,21 @@ void parse_matching(std::string_view text, const Bindings& bindings, bool ordere
     read_matching_part(transformation, bindings, out);
 }
 
+void check_delivered(const Query& query) {
+    auto is_element = [&](const PathEntry& path) {
+        StepKind kind = StepKind::element;
+        query.each_step(path.first, [&](uint32_t, const Step& step) { kind = step.kind; });
+        return kind == StepKind::element;
+    };
+    bool first = is_element(query.path(query.branches()));
+    query.each_path(query.branches(), [&](uint32_t, const PathEntry& path) {
+        if (is_element(path) == first) return;
+        Failure failure(Family::query, "TC118", "elements are delivered as markup, attributes and texts as plain text: not both together",
+                        path.source.begin);
+        failure.length = path.source.size;
+        failure.hint = "add a subscription for each, or a transformation, which escapes texts: for $i in $msg/a | $msg/a/text() return $i";
+        throw failure;
+    });
+}
+
 }  // namespace treecast

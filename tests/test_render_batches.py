@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from treecast import Index
+import pytest
+
+from treecast import Index, QueryError
 from treecast.model import DeliveryLimits
 
 ITEMS = (
@@ -40,3 +42,28 @@ def test_subscriptions_are_known_by_their_place_only_as_long_as_it_is_theirs() -
             assert [made.payload[:3] for made in other.render(data)] == [b"<u>"] * len(other)
         for number in range(gone * 999, gone * 999 + 999):
             index.remove(f"s{number}")
+
+
+@pytest.mark.parametrize(
+    ("query", "position"), [("/a | /a/text()", 5), ("//@x | //b", 7), ("/a[b | @x] | //b | //@x", 19)]
+)
+def test_markup_and_plain_text_are_not_delivered_together(query: str, position: int) -> None:
+    """A text is delivered as it is, unescaped: beside an element it could be taken for one."""
+    index = Index()
+    with pytest.raises(QueryError, match="for \\$i in") as refused:
+        index.add("both", query, deliver="elements")
+    assert (refused.value.code, refused.value.position) == ("TC118", position)
+    assert len(index) == 0
+    index.add("whole", query)
+    with pytest.raises(QueryError):
+        index.replace("whole", query, deliver="elements")
+    assert index.render(b"<a><b/></a>")[0].payload == b"<a><b/></a>"
+
+
+def test_attributes_and_texts_are_delivered_together() -> None:
+    index = Index()
+    index.add("values", "//@x | //text()", deliver="elements")
+    index.add("escaped", "for $i in $msg/a | $msg/a/text() return $i")
+    values, escaped = index.render(b"<a x='1&lt;'>&lt;b/></a>")
+    assert values.payload == b"1<<b/>"
+    assert escaped.payload == b"<a x='1&lt;'>&lt;b/></a>&lt;b/&gt;"

@@ -83,7 +83,7 @@ def arrow_views(documents: Any) -> list[Bytes]:
         _, ends, data = chunk.buffers()
         numbers = memoryview(ends).cast("B").cast("q") if large else memoryview(ends).cast("B").cast("i")
         places = numbers[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
-        whole = memoryview(data if data is not None else b"").cast("B")
+        whole = memoryview(data if data is not None else b"").cast("B").toreadonly()  # Arrow's data never changes
         found: list[Bytes] = [whole[begin:end] for begin, end in pairwise(places)]
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             found = [_declared_utf8(view) for view in found]
