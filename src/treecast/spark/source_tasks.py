@@ -22,7 +22,8 @@ from pyspark.sql.datasource import InputPartition
 from treecast.errors import PipelineError
 from treecast.records import BATCH_BYTES, ERROR, Part, Rule, plan, split
 from treecast.spark.source_files import Found, kind_of
-from treecast.spark.source_open import Entry, Readable, check_same, entries
+from treecast.spark.source_inflate import Readable
+from treecast.spark.source_open import Entry, check_same, entries
 from treecast.spark.source_options import Options
 
 TYPE = "document binary, file string, offset long, ordinal long, error struct<code:string,message:string,offset:long>"
@@ -117,8 +118,6 @@ def _read_documents(piece: Piece, options: Options, rows: Rows) -> Iterator[pa.R
             check_same(piece.found)
         except PipelineError as error:
             rows.refuse(entry.name, error)
-            if entry.sequential or error.code == "TC715":
-                return
             continue
         if data is None:
             message = f"the document is longer than document_bytes_max ({limit})"
@@ -162,8 +161,6 @@ def _read_records(piece: Piece, rule: Rule, options: Options, rows: Rows) -> Ite
             yield from rows.add_records(entry.name, batch)
         if failure.error is not None:
             rows.refuse(entry.name, failure.error, failure.bytes_read)
-            if entry.sequential or failure.error.code == "TC715":
-                return
     check_same(piece.found)
 
 
