@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.spark.source_files import find
+from treecast.spark.source_files import Found, find
 from treecast.spark.source_inflate import TAR_HEADER_BYTES_MAX
 from treecast.spark.source_options import Options, to_strings
 from treecast.spark.source_tasks import make, read
@@ -243,3 +244,27 @@ def test_xz_that_needs_too_much_memory_is_a_row(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.xz"
     path.write_bytes(b"\x5d" + struct.pack("<I", 1 << 31) + b"\xff" * 8 + bytes(8))
     assert rows_of(path) == [(str(path), "TC715")]
+
+
+def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9.xml")
+    (tmp_path / odd).write_bytes(b"<a/>")
+    with tarfile.open(tmp_path / "b.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        about = tarfile.TarInfo(odd)
+        about.size = 4
+        archive.addfile(about, io.BytesIO(b"<b/>"))
+    (tmp_path / f"{odd}.gz").write_bytes(b"no gzip")
+    for given in ({}, {"record": "*"}):
+        names = [(name.rpartition("/")[2], code) for name, code in rows_of(tmp_path, **given)]
+        assert names[-2:] == [("caf\\xe9.xml", None), ("caf\\xe9.xml.gz", "TC714")] or given
+        assert {name for name, _ in names} <= {"caf\\xe9.xml", "caf\\xe9.xml.gz"}
+
+
+def test_the_log_of_a_stream_keeps_any_path(tmp_path: Path) -> None:
+    from treecast.spark.source_stream import SeenFiles
+
+    files = [Found("/in/a.xml", 1, 2), Found("/in/" + os.fsdecode(b"\xff.xml"), 3, 4)]
+    log = SeenFiles(str(tmp_path), "log", new=True)
+    log.append(list(log.new(iter(files))), 10)
+    assert sorted(log.between(0, 1)) == sorted(files) and list(log.new(iter(files))) == []
+    log.close()
