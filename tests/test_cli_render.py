@@ -17,6 +17,7 @@ import pytest
 
 import treecast
 from treecast.cli import deliveries, document_files, main
+from treecast.names import hashed
 
 NEWS = b"<news><item n='1'><title>One &amp; all</title></item><item n='2'/></news>"
 MAIL = '<?xml version="1.0" encoding="ISO-8859-1"?><mail>ü</mail>'.encode("latin-1")
@@ -103,15 +104,19 @@ def test_parquet(treecast_match: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files(treecast_match: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = subscribe(("../escape/..", "/mail", "document"), ("x" * 300, "/mail", "elements"))
+    source = subscribe(
+        ("../escape/..", "/mail", "document"),
+        ("x" * 300, "/mail", "elements"),
+        (hashed("x" * 300), "/mail", "document"),
+    )
     monkeypatch.setattr(document_files, "BATCH_DOCUMENTS_MAX", 1)
     arguments = ("--render", "-s", source, "news.xml", "mail.xml.gz")
     assert treecast_match(*arguments, "--format", "files", "-o", "out")[0] == 0
     made = {str(path.relative_to("out")) for path in Path("out").rglob("*") if path.is_file()}
-    long = deliveries.directory_of("x" * 300)
+    long = hashed("x" * 300)
     assert made == {
         *[f"{id}/0000001-news.xml" for id in ("whole", "titles", "steps")],
-        *[f"{id}/0000002-mail.xml" for id in ("whole", "steps", "%2E.%2Fescape%2F..", long)],
+        *[f"{id}/0000002-mail.xml" for id in ("whole", "steps", "%2E.%2Fescape%2F.%2E", long, hashed(long))],
     }
     assert long.startswith("sha256-")
     assert Path("out/titles/0000001-news.xml").read_bytes() == delivered("news.xml")["news.xml", "titles"]

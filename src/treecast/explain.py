@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from treecast import _native
 from treecast.document import Bytes, EntityTexts, Limits, native_entities
+from treecast.names import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,5 +240,5 @@ def _named(namespace: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+    shown = printable(value)
     return f'"{shown[:VALUE_CHARS_MAX]}…"' if len(shown) > VALUE_CHARS_MAX else f'"{shown}"'

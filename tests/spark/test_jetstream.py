@@ -11,7 +11,8 @@ import pytest
 from nats_server import LEFT_OUT, consume, make_stream
 
 from treecast import PipelineError
-from treecast.spark.jetstream import ROW_HEADER, JetStream, Message, publish, token_of
+from treecast.names import hashed, subject_token
+from treecast.spark.jetstream import ROW_HEADER, JetStream, Message, publish
 from treecast.spark.stream import Batch
 from treecast.spark.versions import Version
 
@@ -44,7 +45,12 @@ def messages(sink: JetStream, rows: DataFrame) -> list[Message]:
 def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None:
     sink = JetStream("nats://127.0.0.1:1", "m")
     told = messages(sink, rows)
-    assert [message.subject for message in told] == ["m.sport", f"m.{token_of('with a blank')}", "m.sport", "m.sport"]
+    assert [message.subject for message in told] == [
+        "m.sport",
+        f"m.{subject_token('with a blank')}",
+        "m.sport",
+        "m.sport",
+    ]
     assert json.loads(told[2].payload) == {
         "file": "a.xml",
         "offset": 90,
@@ -60,6 +66,13 @@ def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None
     assert not {row.id for row in sink.messages(rows, other).collect()} & {message.id for message in told}
     with pytest.raises(PipelineError, match="TC756 the rows have no column file"):
         sink(rows.drop("file"), BATCH)
+
+
+def test_no_two_ids_share_a_subject(spark: SparkSession) -> None:
+    ids = ["a.b", hashed("a.b"), "a", "a\n", "sha256-a", "x" * 129, "ü", "a\u2028", "-"]
+    frame = spark.createDataFrame([("a.xml", 0, 0, id, None) for id in ids], SCHEMA)
+    told = [message.subject for message in messages(JetStream("nats://127.0.0.1:1", "m"), frame)]
+    assert told == [f"m.{subject_token(id)}" for id in ids] and len(set(told)) == len(ids)
 
 
 def test_deliveries_arrive(rows: DataFrame, nats_address: str | None, leave_out: Callable[[str], None]) -> None:

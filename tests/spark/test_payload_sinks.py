@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecast import Index, PipelineError
+from treecast.names import hashed
 from treecast.spark import match_stream, render, split
 from treecast.spark.payload_files import directory_name, file_name, write
 from treecast.spark.sinks import PayloadFiles, Written, directory_of, path_of, write_directories, write_payloads
@@ -19,7 +20,7 @@ from treecast.spark.stream import Batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-IDS = ["sport", "ärger", "a/b:c=d %", "..", "x" * 1000, "ü" * 60, " ", "line\nbreak"]
+IDS = ["sport", "ärger", "a/b:c=d %", "..", "x" * 1000, "ü" * 60, " ", "line\nbreak", "nul\0", hashed("x" * 1000)]
 
 
 @pytest.fixture
@@ -45,10 +46,10 @@ def test_each_delivery_is_a_file(
         for id in IDS
     }
     assert contents(tmp_path / "out") == expected
-    assert done == Written(32, 0, sum(map(len, expected.values())))
+    assert done == Written(4 * len(IDS), 0, sum(map(len, expected.values())))
     # The same again, as after a task that was repeated: nothing changes.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.xml")}
-    assert write_payloads(deliveries, tmp_path / "out", subscriptions, **given) == Written(0, 32, done.bytes)
+    assert write_payloads(deliveries, tmp_path / "out", subscriptions, **given) == Written(0, 4 * len(IDS), done.bytes)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.xml")} == before
     # Spark knows the directories again.
     back = spark.read.format("binaryFile").option("recursiveFileLookup", "false").load(str(tmp_path / "out"))
@@ -60,7 +61,7 @@ def test_a_key_that_tells_too_little_is_found_out(deliveries: DataFrame, tmp_pat
     from pyspark.sql import functions
 
     write_payloads(deliveries, tmp_path / "same", 10, key=("file",))  # both of a file are equal
-    assert len(contents(tmp_path / "same")) == 16
+    assert len(contents(tmp_path / "same")) == 2 * len(IDS)
     other = deliveries.withColumn(
         "payload", functions.concat("payload", functions.col("n").cast("string").cast("binary"))
     )

@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from treecast import PipelineError
+from treecast.names import hashed
 from treecast.spark.sinks import directory_of, stream_directories, with_directory, write_directories
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-IDS = ["sport", "ärger", "a/b:c=d %", "..", "x" * 1000, "ü" * 60, " ", "line\nbreak", "Sport"]
+IDS = [
+    "sport",
+    "ärger",
+    "a/b:c=d %",
+    "..",
+    "x" * 1000,
+    "ü" * 60,
+    " ",
+    "line\nbreak",
+    "nul\0",
+    hashed("x" * 1000),
+    "Sport",
+]
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.bench_inputs import queries_of_file, read_documents
-from treecast.cli.console import BAR_CHARS, Console, printable
+from treecast.cli.console import BAR_CHARS, Console
 from treecast.cli.generate import _count, _size
 from treecast.cli.output_file import file_beside
+from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast.measure import Effort, Inputs

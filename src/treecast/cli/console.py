@@ -15,11 +15,6 @@ REDRAW_SECONDS = 0.1
 BAR_CHARS = 24
 
 
-def printable(text: str) -> str:
-    """`text` without characters that could move the cursor of a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 class Console:
     """Messages and progress on one stream. A `total` of None means unknown: then there is no bar, only a count.
     What takes less than `after_seconds` shows no progress; `noun` is what is counted."""

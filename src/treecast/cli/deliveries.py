@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import os
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from treecast.cli import document_files
-from treecast.cli.match_output import escape_json, shown
+from treecast.cli.match_output import escape_json
 from treecast.cli.output_file import directory_beside, file_beside
+from treecast.names import FILE_NAME_BYTES_MAX, file_name, hashed, text_of
 
 if TYPE_CHECKING:
     from treecast import Index
@@ -38,8 +37,6 @@ DOCUMENTS_AT_ONCE = 32
 PART_BYTES_MAX = 16 << 20  # begin no further document in a part after so many bytes
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 17
-NAME_BYTES_MAX = 200
-_UNFIT = re.compile(r"""^\.|[\x00-\x1f\x7f"%*/:<>?\\|]""")
 
 Refuse = Callable[[str, str, str], None]
 """Told the document, the subscription and the message of a delivery that was refused."""
@@ -115,7 +112,7 @@ class JsonWriter:
         for document, subscription, number in zip(*deliveries[:3], strict=True):
             if number != last:
                 last, text = number, _json_payload(deliveries.payloads[number].as_py())
-            name = escape_json(shown(names[document]))
+            name = escape_json(text_of(names[document]))
             start = f'{{"document": "{name}", "subscription": "{escape_json(subscription)}", '
             self._file.writelines((start.encode(), text, b"}\n"))
 
@@ -142,7 +139,7 @@ class ParquetWriter:
         self._rows = self._bytes = 0
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None:
-        documents = [shown(name) for name in names]
+        documents = [text_of(name) for name in names]
         sizes = pc.binary_length(deliveries.payloads).to_pylist()
         begin = 0
         for row, number in enumerate(deliveries.numbers):
@@ -178,7 +175,7 @@ class FileWriter:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._made: set[str] = set()
+        self._made: dict[str, Path] = {}
         self._names: Sequence[str] = ()
         self._done = 0  # documents of the batches before
 
@@ -187,23 +184,23 @@ class FileWriter:
             self._done += len(self._names)
             self._names = names
         for document, subscription, number in zip(*deliveries[:3], strict=True):
-            directory = directory_of(subscription)
-            if directory not in self._made:
-                (self._directory / directory).mkdir(exist_ok=True)
-                self._made.add(directory)
+            directory = self._made.get(subscription) or self._make(subscription)
             name = file_of(self._done + document + 1, names[document])
-            (self._directory / directory / name).write_bytes(deliveries.payloads[number].as_buffer())
+            with (directory / name).open("xb") as file:
+                file.write(deliveries.payloads[number].as_buffer())
+
+    def _make(self, subscription: str) -> Path:
+        directory = self._directory / file_name(subscription)
+        try:
+            directory.mkdir()
+        except FileExistsError:  # of an id that differs in case, where the file system does not tell that apart
+            directory = self._directory / hashed(subscription)
+            directory.mkdir()
+        self._made[subscription] = directory
+        return directory
 
     def close(self) -> None:
         """Files are complete as they are written."""
-
-
-def directory_of(subscription: str) -> str:
-    """A name for the directory of a subscription: its id, if that can be one."""
-    name = _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", subscription)
-    if len(name.encode()) <= NAME_BYTES_MAX:
-        return name
-    return f"sha256-{hashlib.sha256(subscription.encode()).hexdigest()}"
 
 
 def file_of(number: int, document: str) -> str:
@@ -211,7 +208,7 @@ def file_of(number: int, document: str) -> str:
     base = "stdin" if document == document_files.STDIN else os.path.basename(document)  # noqa: PTH119
     for suffix in (".gz", ".xml"):
         base = base.removesuffix(suffix)
-    return f"{number:07d}-{os.fsdecode(os.fsencode(base)[:NAME_BYTES_MAX])}.xml"
+    return f"{number:07d}-{os.fsdecode(os.fsencode(base)[:FILE_NAME_BYTES_MAX])}.xml"
 
 
 @contextlib.contextmanager

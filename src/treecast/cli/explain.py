@@ -17,11 +17,11 @@ from typing import Any
 
 from treecast import _native
 from treecast.cli import document_files, subscription_files
-from treecast.cli.console import printable
 from treecast.cli.excerpt import Mark, excerpt
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, QueryError
 from treecast.explain import Condition, Explanation, explain
+from treecast.names import printable
 from treecast.subscriptions import from_arrow
 
 DESCRIPTION = """\

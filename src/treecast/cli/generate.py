@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from treecast.cli.console import Console, printable
+from treecast.cli.console import Console
+from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast.workload import Schema, Values

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli import document_files, subscription_files
-from treecast.cli.console import Console, printable
+from treecast.cli.console import Console
 from treecast.document import Limits
 from treecast.errors import DocumentError, QueryError
 from treecast.model import DeliveryLimits
+from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast import Index

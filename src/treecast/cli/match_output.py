@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from treecast.cli.output_file import file_beside
+from treecast.names import text_of
 
 ROWS_MAX = 1 << 20  # joined at once; keeps 32-bit offsets far from their end
 ROW_GROUP_ROWS = 1 << 19
@@ -68,7 +68,7 @@ class TextWriter:
         self._line_ends: Any = None
 
     def write(self, names: Sequence[str], matches: Any) -> None:
-        starts = [self._before + self._escape(shown(name)) + self._between for name in names]
+        starts = [self._before + self._escape(text_of(name)) + self._between for name in names]
         for batch in _in_order(matches):
             line_ends = self._make_line_ends(batch["subscription"].dictionary)
             line_starts = pa.array(starts, line_ends.type)
@@ -161,9 +161,4 @@ def _same_memory(one: Any, other: Any) -> bool:
 
 
 def _names(names: Sequence[str]) -> Any:
-    return pa.array([shown(name) for name in names], pa.string())
-
-
-def shown(name: str) -> str:
-    """A file name as text: bytes that are not UTF-8 become \\xNN."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return pa.array([text_of(name) for name in names], pa.string())

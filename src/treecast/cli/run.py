@@ -20,9 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecast.cli.console import Console, printable
+from treecast.cli.console import Console
 from treecast.cli.match import describe_refusal
 from treecast.errors import PipelineError, QueryError, TreecastError
+from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast import Index

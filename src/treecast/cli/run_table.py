@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from treecast.cli.console import printable
+from treecast.names import printable
 from treecast.report.figures import short_number, short_size, short_time
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from treecast.names import printable
+
 BUCKETS_SHOWN_MAX = 14
 
 
@@ -122,7 +124,7 @@ class Figures:
 
 def shown(text: str, chars_max: int = 200) -> str:
     """`text` as it may be shown: no control characters, no halves of characters, not endless."""
-    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:chars_max])
+    clean = printable(text[:chars_max])
     return clean + "…" if len(text) > chars_max else clean
 
 

@@ -7,11 +7,11 @@
                  after=[JetStream("nats://127.0.0.1:4222", "matches")])
 
 A match of the subscription `sport` is a message on the subject `matches.sport`: JSON of its row. (An id that is no
-token of a subject, such as one with a dot, becomes `sha256-…`: see `token_of`.) Somebody has to have made a JetStream
-stream that takes `matches.>`. With `match_stream(…, render=True)` the message is the payload as it is, and the header
-Treecast-Row has the JSON of the other columns; a payload has to fit into the server's `max_payload`. Messages are
-published by the executors, from the rows that are durable in the output, and each is acknowledged before the batch
-counts as done.
+token of a subject, such as one with a dot, becomes `sha256-…`: see `treecast.names.subject_token`.) Somebody has to
+have made a JetStream stream that takes `matches.>`. With `match_stream(…, render=True)` the message is the payload as
+it is, and the header Treecast-Row has the JSON of the other columns; a payload has to fit into the server's
+`max_payload`. Messages are published by the executors, from the rows that are durable in the output, and each is
+acknowledged before the batch counts as done.
 
 So every match is published at least once: a batch that is repeated publishes its messages again, under the same ids.
 The id is a hash of stream, batch, document (file, offset, ordinal) and subscription, in the header Nats-Msg-Id.
@@ -24,7 +24,6 @@ Codes: TC755 deliveries that JetStream does not take, TC756 rows without an iden
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -32,6 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from treecast.errors import PipelineError
+from treecast.names import HASHED, TOKEN
 from treecast.spark.match import has_payloads, split
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ IDENTITY = ("file", "offset", "ordinal")
 ID_HEADER = "Nats-Msg-Id"
 ROW_HEADER = "Treecast-Row"
 RETRY_SECONDS = 0.2  # doubled with each attempt
-TOKEN = r"^[A-Za-z0-9_-]{1,128}$"
 
 
 class Message(NamedTuple):
@@ -128,18 +127,13 @@ class JetStream:
         )
 
 
-def token_of(subscription: str) -> str:
-    """The last token of the subject for a subscription."""
-    if re.match(TOKEN, subscription):
-        return subscription
-    return f"sha256-{hashlib.sha256(subscription.encode()).hexdigest()}"
-
-
 def _token(subscription: Column) -> Column:
+    """`treecast.names.subject_token`, in Spark. (In Java, too, `$` would allow for a line feed behind.)"""
     from pyspark.sql import functions
 
-    digest = functions.concat(functions.lit("sha256-"), functions.sha2(subscription.cast("binary"), 256))
-    return functions.when(subscription.rlike(TOKEN), subscription).otherwise(digest)
+    digest = functions.concat(functions.lit(HASHED), functions.sha2(subscription.cast("binary"), 256))
+    plain = subscription.rlike(rf"\A{TOKEN}\z") & ~subscription.startswith(HASHED)
+    return functions.when(plain, subscription).otherwise(digest)
 
 
 # -- in the tasks

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.errors import PipelineError
+from treecast.names import HASHED, hashed
 from treecast.spark.batches import is_elsewhere
 from treecast.spark.carry import carried
 from treecast.spark.payload_files import COUNT_TYPE, directory_name, file_name
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 DIRECTORIES_MAX = 1000
 BUCKETS = 256
 NAME_BYTES_MAX = 64  # escaping makes up to three bytes of one, and a file name has 255
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"  # what Spark calls the directory of no value
 KEY = ("file", "offset", "ordinal")
 KEY_TYPES = ("string", "bigint", "int", "smallint", "tinyint")
 
@@ -55,8 +57,13 @@ def with_directory(
     subscription = functions.col("subscription")
     digest = functions.sha2(subscription.cast("binary"), 256)
     if subscriptions <= directories_max:
-        short = functions.octet_length(subscription) <= NAME_BYTES_MAX
-        name = functions.when(short, subscription).otherwise(functions.concat(functions.lit("sha256-"), digest))
+        plain = (
+            (functions.octet_length(subscription) <= NAME_BYTES_MAX)
+            & ~subscription.startswith(HASHED)
+            & ~subscription.contains("\0")
+            & (subscription != NULL_NAME)
+        )
+        name = functions.when(plain, subscription).otherwise(functions.concat(functions.lit(HASHED), digest))
     else:
         number = functions.conv(functions.substring(digest, 1, 8), 16, 10).cast("long") % buckets
         name = functions.format_string("bucket-%05d", number)
@@ -70,7 +77,8 @@ def directory_of(
     digest = hashlib.sha256(subscription.encode()).hexdigest()
     if subscriptions > directories_max:
         return f"bucket-{int(digest[:8], 16) % buckets:05d}"
-    return subscription if len(subscription.encode()) <= NAME_BYTES_MAX else f"sha256-{digest}"
+    plain = len(subscription.encode()) <= NAME_BYTES_MAX and "\0" not in subscription and subscription != NULL_NAME
+    return subscription if plain and not subscription.startswith(HASHED) else hashed(subscription)
 
 
 def write_directories(

@@ -3,41 +3,36 @@
     for entry in entries(found, pattern="*", ratio_max=250):
         entry.name, entry.stream.read(65536)         # "a.zip!/x/y.xml"
 
-Everything is decompressed piece by piece. What is corrupt raises PipelineError from `read`, behind all that could be
-read; an archive that grows to more than `ratio_max` times its size (and more than 64 MiB) is not read further. Archives
-in archives are not opened. Memory: one piece, and for zip its directory.
+Everything is decompressed piece by piece (`source_inflate`, where the bounds stand). What is corrupt, or grows to more
+than `ratio_max` times the size of the file (and more than 64 MiB), raises PipelineError from `read`, behind all that
+could be read; the other members of a zip archive still come, those of a tar archive as far as it can be followed.
+Archives in archives are not opened. Memory: one piece, and for zip its directory.
 """
 
 from __future__ import annotations
 
-import bz2
-import lzma
+import copy
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from treecast.errors import PipelineError
 from treecast.spark.source_files import Found, fits, kind_of, look
-
-PIECE_BYTES = 32 << 10
-RATIO_MAX = 250
-RATIO_FREE_BYTES = 64 << 20
-XZ_MEMORY_BYTES = 256 << 20
-# Everything that zipfile, tarfile and the decompressors raise for bytes that are not theirs.
-CORRUPT = (
-    *(EOFError, OSError, RuntimeError, NotImplementedError, ValueError, KeyError, IndexError, OverflowError),
-    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError),
+from treecast.spark.source_inflate import (
+    CORRUPT,
+    PIECE_BYTES,
+    RATIO_MAX,
+    TAR_HEADER_BYTES_MAX,
+    Budget,
+    Readable,
+    inflating,
+    inflating_member,
+    reason,
 )
-
-
-class Readable(Protocol):
-    """What is needed of a stream."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -46,88 +41,6 @@ class Entry:
 
     name: str
     stream: Readable
-    sequential: bool = False
-    """Nothing behind it can be read where it cannot."""
-
-
-class Bounded:
-    """Counts what comes out of a file against what went in, over all its members."""
-
-    def __init__(self, found: Found, ratio_max: int) -> None:
-        self._left = max(found.bytes * ratio_max, RATIO_FREE_BYTES)
-        self._message = f"the file unpacks to more than {ratio_max} times its size"
-
-    def stream(self, source: Readable) -> Readable:
-        return _Counted(source, self)
-
-    def take(self, count: int) -> None:
-        self._left -= count
-        if self._left < 0:
-            raise PipelineError(self._message, code="TC715", hint="raise ratio_max if that is right")
-
-
-class _Counted:
-    def __init__(self, source: Readable, bounded: Bounded) -> None:
-        self._source = source
-        self._bounded = bounded
-
-    def read(self, size: int, /) -> bytes:
-        data = self._source.read(size)
-        self._bounded.take(len(data))
-        return data
-
-
-class Inflating:
-    """What a compressed stream holds; several in a row are read as one, as gzip and its like do."""
-
-    def __init__(self, source: Readable, make: Callable[[], Any]) -> None:
-        self._source = source
-        self._make = make
-        self._inner = make()
-        self._input = b""
-        self._started = self._ended = False
-        self._failed: Exception | None = None
-
-    def read(self, size: int, /) -> bytes:
-        parts: list[bytes] = []
-        wanted = size
-        while wanted > 0 and not self._ended and self._failed is None:
-            try:
-                data = self._step(min(wanted, PIECE_BYTES))
-            except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-                self._failed = error
-                break
-            parts.append(data)
-            wanted -= len(data)
-        if self._failed is not None and not any(parts):  # what could be read comes first
-            raise PipelineError(f"the compressed data is corrupt: {_reason(self._failed)}", code="TC714")
-        return b"".join(parts)
-
-    def _step(self, size: int) -> bytes:
-        needs_input = getattr(self._inner, "needs_input", True)  # zlib hands back what it did not take
-        if needs_input and not self._input:
-            self._input = self._source.read(PIECE_BYTES)
-            if not self._input:
-                raise EOFError("it ends too soon" if self._started else "it is empty")
-        self._started = True
-        data: bytes = self._inner.decompress(self._input, size)
-        self._input = getattr(self._inner, "unconsumed_tail", b"")
-        if self._inner.eof:
-            rest = self._inner.unused_data or self._source.read(PIECE_BYTES)
-            self._ended = not rest.strip(b"\0")  # tapes pad with zeros
-            if not self._ended:
-                self._inner, self._input = self._make(), rest
-        return data
-
-
-def inflating(source: Readable, kind: str) -> Readable:
-    """A stream behind "gz", "bz2" or "xz"."""
-    makers: dict[str, Callable[[], Any]] = {
-        "gz": lambda: zlib.decompressobj(wbits=31),
-        "bz2": bz2.BZ2Decompressor,
-        "xz": lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES),
-    }
-    return Inflating(source, makers[kind])
 
 
 def entries(
@@ -138,16 +51,17 @@ def entries(
     check_same(found)
     try:
         with Path(found.path).open("rb") as file:
-            bounded = Bounded(found, ratio_max)
+            budget = Budget(found.bytes, ratio_max)
             if kind == "plain":
                 yield Entry(found.path, file)
             elif kind == "gz":
-                yield Entry(found.path, bounded.stream(inflating(file, "gz")))
+                yield Entry(found.path, budget.stream(inflating(file, "gz")))
             elif kind == "zip":
-                yield from _zip_entries(found.path, file, pattern, bounded)
+                yield from _zip_entries(found.path, file, pattern, budget)
             else:
                 outer = file if kind == "tar" else inflating(file, kind.partition(".")[2])
-                yield from _tar_entries(found.path, bounded.stream(outer), pattern)
+                # What holes of sparse members and gzip in members add is counted beside, within the same bounds.
+                yield from _tar_entries(found.path, budget.stream(outer), pattern, Budget(found.bytes, ratio_max))
     except OSError as error:
         raise PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712") from None
 
@@ -165,55 +79,148 @@ def check_same(found: Found) -> None:
         )
 
 
-def _zip_entries(path: str, file: Any, pattern: str, bounded: Bounded) -> Iterator[Entry | tuple[str, PipelineError]]:
+def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator[Entry | tuple[str, PipelineError]]:
     try:
         archive = zipfile.ZipFile(file)
     except CORRUPT as error:
-        raise PipelineError(f"the file is no zip archive, or a corrupt one: {_reason(error)}", code="TC714") from None
+        raise PipelineError(f"the file is no zip archive, or a corrupt one: {reason(error)}", code="TC714") from None
     with archive:
         for member in archive.infolist():
             if member.is_dir() or not fits(member.filename, pattern):
                 continue
             name = f"{path}!/{member.filename}"
+            if budget.spent:
+                yield name, _not_read()
+                return
             try:
-                stream = archive.open(member)
+                raw = archive.open(_as_stored(member))
+                stream: Readable = _ZipMember(inflating_member(raw, member.compress_type), member)
             except CORRUPT as error:
-                yield name, PipelineError(f"this member of an archive cannot be opened: {_reason(error)}", code="TC714")
+                yield name, PipelineError(f"this member of an archive cannot be opened: {reason(error)}", code="TC714")
                 continue
-            with stream:
-                yield Entry(name, bounded.stream(_member(stream, member.filename)))
+            with raw:
+                inner = inflating(_Member(stream), "gz") if kind_of(member.filename) == "gz" else _Member(stream)
+                yield Entry(name, budget.stream(inner, member.compress_size))
 
 
-def _tar_entries(path: str, stream: Readable, pattern: str) -> Iterator[Entry]:
+def _not_read() -> PipelineError:
+    message = "the file unpacks to far too much: this member and those behind it are not read"
+    return PipelineError(message, code="TC715", hint="raise ratio_max if that is right")
+
+
+def _as_stored(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """The member as one that is not compressed, so that zipfile gives its raw bytes.
+
+    What zipfile inflates itself is not bounded: it hands bzip2 and LZMA a piece and takes whatever comes out.
+    """
+    stored = copy.copy(member)
+    stored.compress_type = zipfile.ZIP_STORED
+    stored.file_size = member.compress_size
+    del stored.CRC
+    return stored
+
+
+class _ZipMember:
+    """A member of a zip archive, held to the size and the checksum that the archive states for it."""
+
+    def __init__(self, source: Readable, member: zipfile.ZipInfo) -> None:
+        self._source = source
+        self._left = member.file_size
+        self._expected = member.CRC
+        self._checksum = 0
+
+    def read(self, size: int, /) -> bytes:
+        data = self._source.read(size)
+        self._checksum = zlib.crc32(data, self._checksum)
+        self._left -= len(data)
+        if self._left < 0:
+            raise zipfile.BadZipFile("it is longer than the archive says")
+        if not data and size:
+            if self._left:
+                raise EOFError("it ends too soon")
+            if self._checksum != self._expected:
+                raise zipfile.BadZipFile("its checksum is wrong")
+        return data
+
+
+def _tar_entries(
+    path: str, stream: Readable, pattern: str, budget: Budget
+) -> Iterator[Entry | tuple[str, PipelineError]]:
+    source = _TarSource(stream)
     try:
-        with tarfile.open(fileobj=stream, mode="r|", errorlevel=2) as archive:  # type: ignore[call-overload]
-            for member in archive:
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=2) as archive:  # type: ignore[call-overload]
+            while (member := archive.next()) is not None:
                 archive.members = []  # or they would all be kept
+                source.headers_end()
                 if member.isfile() and fits(member.name, pattern):
-                    data = archive.extractfile(member)
-                    assert data is not None
-                    yield Entry(f"{path}!/{member.name}", _member(data, member.name), sequential=True)
+                    name = f"{path}!/{member.name}"
+                    if budget.spent:
+                        yield name, _not_read()
+                        return
+                    data = _Member(archive.extractfile(member))
+                    inner = inflating(data, "gz") if kind_of(member.name) == "gz" else data
+                    yield Entry(name, budget.stream(inner, archive.offset - member.offset_data))
+                    if data.failed:
+                        return
+                _skip_rest(archive)
+                source.headers_begin(archive)
     except CORRUPT as error:
-        raise PipelineError(f"the file is no tar archive, or a corrupt one: {_reason(error)}", code="TC714") from None
+        raise PipelineError(f"the file is no tar archive, or a corrupt one: {reason(error)}", code="TC714") from None
+
+
+def _skip_rest(archive: tarfile.TarFile) -> None:
+    """Go behind the data of the member at hand. tarfile itself would never end where the stated size is not there."""
+    file: Any = archive.fileobj
+    while (left := archive.offset - file.tell()) > 0:
+        if not file.read(min(left, PIECE_BYTES)):
+            raise tarfile.ReadError("it ends too soon")
+
+
+class _TarSource:
+    """The bytes of a tar archive; of headers, which tarfile reads as a whole, no more than a member may have."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._left: int | None = TAR_HEADER_BYTES_MAX
+
+    def read(self, size: int, /) -> bytes:
+        data = self._source.read(size)
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise _too_long_headers()
+        return data
+
+    def headers_begin(self, archive: tarfile.TarFile) -> None:
+        """Count from here on. Headers for the whole archive stay with it, and count as well."""
+        kept = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
+        if kept > TAR_HEADER_BYTES_MAX:
+            raise _too_long_headers()
+        self._left = TAR_HEADER_BYTES_MAX
+
+    def headers_end(self) -> None:
+        """What comes is data."""
+        self._left = None
+
+
+def _too_long_headers() -> PipelineError:
+    message = f"the headers before a member of an archive are longer than {TAR_HEADER_BYTES_MAX} bytes"
+    return PipelineError(message, code="TC715")
 
 
 class _Member:
     """A member of an archive, whose reading fails in one way only."""
 
-    def __init__(self, source: Readable) -> None:
-        self._source = source
+    def __init__(self, source: Any) -> None:
+        self._source: Readable = source
+        self.failed = False
 
     def read(self, size: int, /) -> bytes:
         try:
             return self._source.read(size)
+        except PipelineError:
+            self.failed = True
+            raise
         except CORRUPT as error:
-            raise PipelineError(f"this member of an archive is corrupt: {_reason(error)}", code="TC714") from None
-
-
-def _member(source: Any, name: str) -> Readable:
-    member = _Member(source)
-    return inflating(member, "gz") if kind_of(name) == "gz" else member
-
-
-def _reason(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            self.failed = True
+            raise PipelineError(f"this member of an archive is corrupt: {reason(error)}", code="TC714") from None

@@ -14,7 +14,7 @@ from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.records import RECORD_BYTES_MAX, Rule
 from treecast.spark.source_files import local_path
-from treecast.spark.source_open import RATIO_MAX
+from treecast.spark.source_inflate import RATIO_MAX
 
 
 @dataclass(frozen=True)

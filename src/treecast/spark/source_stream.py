@@ -12,6 +12,7 @@ read again when it has changed.
 from __future__ import annotations
 
 import heapq
+import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from treecast.errors import PipelineError
+from treecast.names import text_of
 from treecast.spark.source_files import Found, glob_base, walk
 from treecast.spark.source_options import Options
 from treecast.spark.source_tasks import Task, make, read
@@ -68,14 +70,17 @@ class SeenFiles:
         """Those that are in no batch yet."""
         known = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
         for file in files:
-            if self._database.execute(known, (file.path, file.bytes, file.mtime_ns)).fetchone() is None:
+            if self._database.execute(known, (_stored(file.path), file.bytes, file.mtime_ns)).fetchone() is None:
                 yield file
 
     def append(self, files: Sequence[Found], files_max: int | None) -> None:
         """Add batches of at most so many files, all or nothing."""
         number = self.last()
         size = files_max or len(files) or 1
-        rows = ((file.path, file.bytes, file.mtime_ns, number + 1 + index // size) for index, file in enumerate(files))
+        rows = (
+            (_stored(file.path), file.bytes, file.mtime_ns, number + 1 + index // size)
+            for index, file in enumerate(files)
+        )
         self._database.execute("BEGIN")
         try:
             self._database.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?)", rows)
@@ -87,10 +92,16 @@ class SeenFiles:
     def between(self, after: int, last: int) -> list[Found]:
         """The files of the batches behind `after`, up to `last`."""
         chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
-        return [Found(*row) for row in self._database.execute(chosen, (after, last))]
+        rows = self._database.execute(chosen, (after, last))
+        return [Found(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
 
     def close(self) -> None:
         self._database.close()
+
+
+def _stored(path: str) -> str | bytes:
+    """A path as the log has it: text, or the bytes of one that is not UTF-8."""
+    return path if text_of(path) == path else os.fsencode(path)
 
 
 class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

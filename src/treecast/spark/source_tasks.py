@@ -20,9 +20,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from treecast.errors import PipelineError
+from treecast.names import text_of
 from treecast.records import BATCH_BYTES, ERROR, Part, Rule, plan, split
 from treecast.spark.source_files import Found, kind_of
-from treecast.spark.source_open import Entry, Readable, check_same, entries
+from treecast.spark.source_inflate import Readable
+from treecast.spark.source_open import Entry, check_same, entries
 from treecast.spark.source_options import Options
 
 TYPE = "document binary, file string, offset long, ordinal long, error struct<code:string,message:string,offset:long>"
@@ -117,8 +119,6 @@ def _read_documents(piece: Piece, options: Options, rows: Rows) -> Iterator[pa.R
             check_same(piece.found)
         except PipelineError as error:
             rows.refuse(entry.name, error)
-            if entry.sequential or error.code == "TC715":
-                return
             continue
         if data is None:
             message = f"the document is longer than document_bytes_max ({limit})"
@@ -162,8 +162,6 @@ def _read_records(piece: Piece, rule: Rule, options: Options, rows: Rows) -> Ite
             yield from rows.add_records(entry.name, batch)
         if failure.error is not None:
             rows.refuse(entry.name, failure.error, failure.bytes_read)
-            if entry.sequential or failure.error.code == "TC715":
-                return
     check_same(piece.found)
 
 
@@ -209,6 +207,7 @@ class Rows:
 
     def add(self, file: str, document: bytes | None, error: dict[str, object] | None = None, offset: int = 0) -> None:
         """A whole document, or why there is none."""
+        file = text_of(file)
         self._documents.append(document)
         self._files.append(file)
         self._offsets.append(offset)
@@ -219,12 +218,12 @@ class Rows:
 
     def refuse(self, file: str, error: PipelineError, offset: int = 0) -> None:
         """A row that says why a file cannot be read (further)."""
-        self.add(file, None, {"code": error.code, "message": str(error), "offset": offset}, offset)
+        self.add(file, None, {"code": error.code, "message": text_of(str(error)), "offset": offset}, offset)
 
     def add_records(self, file: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The records of a batch; gives batches whenever there are enough rows."""
         self._gather()
-        name = pa.repeat(pa.scalar(file), batch.num_rows)
+        name = pa.repeat(pa.scalar(text_of(file)), batch.num_rows)
         columns = [batch.column("document"), name, *(batch.column(i) for i in (1, 2, 3))]
         self._batches.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self._bytes += batch.nbytes

@@ -1,0 +1,65 @@
+"""Names that strangers chose (ids, files, members of archives), fit for where they are shown, stored or used.
+
+    >>> text_of("caf\\udce9.xml")                    # a file name that is not UTF-8
+    'caf\\\\xe9.xml'
+    >>> printable("a\\x1b[2Jb")                      # what could move the cursor of a terminal
+    'a\\\\x1b[2Jb'
+    >>> file_name("a/b"), file_name("sport")
+    ('a%2Fb', 'sport')
+
+Names of files and of subjects are one-to-one: two ids never get the same. Where an id cannot be a name as it is, it is
+escaped, or a hash of it takes its place. What looks like such a hash already is hashed as well, so nobody can choose an
+id that takes the place of another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+HASHED = "sha256-"
+"""What names begin with that are hashes, and no others."""
+FILE_NAME_BYTES_MAX = 200
+TOKEN = "[A-Za-z0-9_-]{1,128}"
+"""A regular expression for the ids that are tokens of a subject as they are, unless they look like hashes."""
+
+_UNFIT = re.compile(r"""^\.|[. ]\Z|[\x00-\x1f\x7f"%*/:<>?\\|]""")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def text_of(name: str) -> str:
+    """A file name as text that can be stored: bytes that are not UTF-8 (to Python: surrogates) become \\xNN."""
+    return _SURROGATE.sub(lambda half: _escape_surrogate(ord(half[0])), name)
+
+
+def _escape_surrogate(code: int) -> str:
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+
+
+def printable(text: str) -> str:
+    """`text` in one line, without characters that could move the cursor of a terminal or turn the writing round."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a message of several lines, whose line feeds stay."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def hashed(id: str) -> str:
+    """A name of 71 characters for any id."""
+    return HASHED + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def file_name(id: str) -> str:
+    """A name for the file or directory of a subscription: its id, with %XX for what no file name should hold."""
+    name = _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", id)
+    too_long = len(name.encode("utf-8", "surrogatepass")) > FILE_NAME_BYTES_MAX
+    return hashed(id) if too_long or id.startswith(HASHED) else name
+
+
+def subject_token(id: str) -> str:
+    """The token of a subject for a subscription."""
+    return hashed(id) if id.startswith(HASHED) or not re.fullmatch(TOKEN, id) else id
