@@ -61,6 +61,10 @@ MUTANTS = [
     # Root tags.
     Mutant("placement/root_tag.py", "self._frequencies.get(root, unseen)", "1.0", "clusters are not sized by their documents"),
     Mutant("placement/root_tag.py", "rest = clusters.pop(_REST, ())", "rest = clusters.pop(_REST, ()) and ()", "queries without a root see no document"),
+    # Covering.
+    Mutant("query/cases.py", "self.left -= steps", "self.left -= 0", "no step counts", COVERING),
+    Mutant("query/cover.py", "STEPS_MIN = 300_000", "STEPS_MIN = 3_000", "too few steps for long patterns", COVERING),
+    Mutant("query/cases.py", "self.merge(at, self.attributes.setdefault((entry.parent, entry.uri, entry.local), at))", "pass", "an element has two attributes of a name", COVERING),
 ]  # fmt: skip
 
 
