@@ -31,6 +31,7 @@ long:  ## the full-size checks: hours of CPU, results for bench/record/
 	@bash tools/setup.sh java maybe-nats
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
 	@$(PYTHON) tools/mutants.py
+	@$(PYTHON) tools/mutants_python.py
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh
 	@bash tools/minimal_debian.sh
 

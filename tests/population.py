@@ -53,10 +53,7 @@ def branches(placement: Pep) -> list[tuple[int | None, frozenset[str] | None]]:
     router = placement.router()
     assert isinstance(router, ByFilters)
     texts = router.filters
-    return [
-        (branch.shard, None if branch.filters is None else frozenset(texts[number] for number in branch.filters))
-        for branch in router.branches
-    ]
+    return [(branch.shard, frozenset(texts[number] for number in branch.filters)) for branch in router.branches]
 
 
 def check_aggregate(

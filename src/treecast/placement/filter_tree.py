@@ -30,7 +30,6 @@ class Chain(NamedTuple):
 class _Branch:
     parent: int
     shard: int | None
-    always: bool
     uses: Counter[str]
 
 
@@ -50,16 +49,11 @@ class FilterTree:
         self._next = 0
         self._router: ByFilters | None = None
 
-    def branch(self, parent: int, *, shard: int | None = None, always: bool = False) -> int:
-        """A new branch below another (-1: at the top); with `always` every document of its parent goes on to it."""
-        self._branches.append(_Branch(parent, shard, always, Counter()))
+    def branch(self, parent: int, *, shard: int | None = None) -> int:
+        """A new branch below another (-1: at the top)."""
+        self._branches.append(_Branch(parent, shard, Counter()))
         self._router = None
         return len(self._branches) - 1
-
-    def open(self, branch: int) -> None:
-        """From now on every document of its parent goes on to this branch."""
-        self._branches[branch].always = True
-        self._router = None
 
     def filters_of(self, branch: int) -> Counter[str]:
         """The filters of a branch, with the number of chains that use each."""
@@ -138,8 +132,7 @@ class FilterTree:
         if self._router is None:
             filters = {number: text for text, number in self._numbers.items()}
             branches = tuple(
-                Branch(b.parent, None if b.always else frozenset(self._numbers[text] for text in b.uses), b.shard)
-                for b in self._branches
+                Branch(b.parent, frozenset(self._numbers[text] for text in b.uses), b.shard) for b in self._branches
             )
             self._router = ByFilters(filters, branches, self._index)
         return self._router

@@ -2,12 +2,15 @@
 
 Theory of operation. Subscriptions are divided step by step, so that each part can be told by a few coarse filters and
 most documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
-schema or found in a sample of documents; then by the rarest name that a query needs. A division is made as long as a
-part is worth more than one shard, where what it is worth is the number of its subscriptions times the share of the
-documents that come there; light parts share a shard. What no name divides any further is shared out by the text of the
-query. Each leaf is guarded by an aggregate of what it holds (`aggregate`), so a document must pass one filter per level
-and then one of the leaf's. Queries without a root of their own are a part that every document enters; their leaves are
-guarded all the same.
+schema or found in a sample of documents, root by root; then by the rarest name that a query needs. A division is made
+as long as a part is worth more than one shard, where what it is worth is the number of its subscriptions times the
+share of the documents that come there; light parts share a shard. What no name divides any further is shared out by the
+text of the query. Each leaf is guarded by an aggregate of what it holds (`aggregate`), so a document must pass one
+filter per level and then one of the leaf's. Queries without a root of their own are a part that every document enters,
+as long as there are any; their leaves are guarded all the same.
+
+Why root by root: the names that all documents of a type have meet all others of that type, and would join its kinds of
+documents into one set. Among the documents of one root they are left out, because most of these have them.
 
 A router is one index of all filters of all levels: they are matched in one pass, and the tree is walked in their
 answers.
@@ -88,13 +91,26 @@ class Hierarchical(HeldByGroup):
         self._tree = FilterTree(self._members, limits=limits, entities=entities)
         self._selectivity = Selectivity(documents, limits=limits, entities=entities)
         seen = name_sets(self._selectivity.documents, limits=limits, entities=entities)
+        roots = [root_name(document) or "" for document in self._selectivity.documents]
         self._documents = max(1, len(seen))
         self._name_counts = Counter(name for names in seen for name in names)
-        self._root_counts = Counter(root_name(document) or "" for document in self._selectivity.documents)
-        sets = exclusive_sets(seen) if exclusive is None else [frozenset(names) for names in exclusive]
-        self._set_of = {name: str(number) for number, names in enumerate(sets) for name in names}
-        self._set_counts = Counter(str(n) for n, names in enumerate(sets) for met in seen if not names.isdisjoint(met))
+        self._root_counts = Counter(roots)
+        self._set_counts: Counter[str] = Counter()  # documents, by set
+        self._set_of: dict[str, dict[str, str]] = {}  # by root, or _OTHERS for any: the set of each name
+        self._note_sets(_OTHERS, exclusive_sets(seen) if exclusive is None else exclusive, seen)
+        for root in self._root_counts if exclusive is None else ():
+            mine = [names for names, its in zip(seen, roots, strict=True) if its == root]
+            self._note_sets(root, exclusive_sets(mine), mine)
         self._top: _Part | None = None
+
+    def _note_sets(self, root: str, sets: Sequence[Collection[str]], seen: Sequence[frozenset[str]]) -> None:
+        if len(sets) < 2:  # one set tells nothing apart
+            sets = ()
+        self._set_of[root] = {}
+        for number, names in enumerate(sets):
+            key = f"{root} {number}"
+            self._set_of[root] |= dict.fromkeys(names, key)
+            self._set_counts[key] = sum(not met.isdisjoint(names) for met in seen)
 
     # -- the interface
 
@@ -119,7 +135,7 @@ class Hierarchical(HeldByGroup):
         return (
             f"{len(self)} subscriptions on {len(+sizes)} of {self.shards} shards, divided by "
             f"{', '.join(self._divisions)} as far as needed; {self._tree.filters()} filters lead there, "
-            f"with {len(set(self._set_of.values()))} sets of element names that rarely meet."
+            f"with {len(self._set_counts)} sets of element names that rarely meet."
         )
 
     # -- growing
@@ -147,8 +163,7 @@ class Hierarchical(HeldByGroup):
             keyed.setdefault(self._key(kind, found, row), []).append(row)
         loads = {key: len(mine) * self._frequency(kind, key) for key, mine in keyed.items()}
         for keys, count in allot(loads, shards):
-            always = _OTHERS in keys
-            child = _Part(self._tree.branch(part.branch, always=always))
+            child = _Part(self._tree.branch(part.branch))
             part.by_key |= dict.fromkeys(keys, len(part.parts))
             part.parts.append(child)
             self._divide(found, [row for key in keys for row in keyed[key]], child, division + 1, count)
@@ -173,21 +188,17 @@ class Hierarchical(HeldByGroup):
             key = self._key(kind, found, row)
             place = part.by_key.get(key)
             if place is None:
-                place = part.by_key[key] = self._lightest(part, key)
+                place = part.by_key[key] = self._lightest(part)
             part = part.parts[place]
-            if key != _OTHERS:
-                uses.append((part.branch, self._filter(kind, found, row)))
+            uses.append((part.branch, self._filter(kind, found, row)))
             part.held += 1
         for text in found.covers_of(row):
             uses.append((part.leaf, self._guard(part, text)))
         return Chain(part.shard, tuple(dict.fromkeys(uses)))
 
-    def _lightest(self, part: _Part, key: str) -> int:
-        """Where a new key goes. Queries without a key may want any document: the branch is opened for all."""
-        lightest = min(range(len(part.parts)), key=lambda number: (part.parts[number].held, number))
-        if key == _OTHERS:
-            self._tree.open(part.parts[lightest].branch)
-        return lightest
+    def _lightest(self, part: _Part) -> int:
+        """Where a new key goes."""
+        return min(range(len(part.parts)), key=lambda number: (part.parts[number].held, number))
 
     def _guard(self, leaf: _Part, path: str) -> str:
         known = leaf.guards.get(path)
@@ -210,20 +221,26 @@ class Hierarchical(HeldByGroup):
         name = self._rarest(kind, found, row)
         if name is None:
             return _OTHERS
-        return self._set_of[name] if kind == "exclusive" else name
+        return self._sets(found, row)[name] if kind == "exclusive" else name
 
     def _filter(self, kind: str, found: Survey, row: int) -> str:
-        """What covers a query, in the division by `kind`."""
-        if kind == "root":
-            return f"/*[local-name() = '{found.root(row)}']"
-        return f"//*[local-name() = '{self._rarest(kind, found, row)}']"
+        """What covers a query, in the division by `kind`. One without a root or such a name may want any document."""
+        name = found.root(row) if kind == "root" else self._rarest(kind, found, row)
+        if name is None:
+            return ANYTHING
+        return f"{'/' if kind == 'root' else '//'}*[local-name() = '{name}']"
 
     def _rarest(self, kind: str, found: Survey, row: int) -> str | None:
         """Of the names that the query needs, the one that the fewest documents have."""
         names = found.required(row)
         if kind == "exclusive":
-            names = tuple(name for name in names if name in self._set_of)
+            sets = self._sets(found, row)
+            names = tuple(name for name in names if name in sets)
         return min(names, key=lambda name: (self._name_counts[name], name), default=None)
+
+    def _sets(self, found: Survey, row: int) -> Mapping[str, str]:
+        """The sets that hold where the query can match: those of its root, if any were noted for that."""
+        return self._set_of.get(found.root(row) or _OTHERS, self._set_of[_OTHERS])
 
     def _frequency(self, kind: str, key: str) -> float:
         """The share of the documents that come to a part, never quite nothing."""

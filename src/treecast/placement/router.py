@@ -90,8 +90,8 @@ class Branch:
 
     parent: int
     """The number of a branch before it; -1: the top, where every document arrives."""
-    filters: frozenset[int] | None
-    """Numbers of filters: a document goes on that matches one of them. None: every document does."""
+    filters: frozenset[int]
+    """Numbers of filters: a document goes on that matches one of them."""
     shard: int | None = None
     """Where it ends in one."""
 
@@ -138,9 +138,7 @@ class ByFilters:
         open_branches: list[bool] = []
         shards: set[int] = set()
         for branch in self.branches:  # parents come first
-            here = (branch.parent < 0 or open_branches[branch.parent]) and (
-                branch.filters is None or not passed.isdisjoint(branch.filters)
-            )
+            here = (branch.parent < 0 or open_branches[branch.parent]) and not passed.isdisjoint(branch.filters)
             open_branches.append(here)
             if here and branch.shard is not None:
                 shards.add(branch.shard)

@@ -6,6 +6,9 @@ gap of a `//` is) waits as a list of alternatives: the documents of the case are
 Positions are dropped: a case may stand for more documents than the query matches, never for fewer. The entry 0 is the
 document, the entry 1 its root element, of which every document has exactly one.
 
+What is done to a case is counted by the Budget that it shares with its alternatives: about one for each entry that is
+looked at, copied or changed. Where that is spent, OutOfStepsError is raised, and whoever asked knows nothing.
+
     >>> import treecast
     >>> path, = normal(treecast.parse("/a[b = 1 or c]//d").tree)
     >>> case = Case.of(path)
@@ -44,6 +47,27 @@ DOCUMENT, ROOT = 0, 1
 _OPPOSITE: dict[Relation, Relation] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
+class OutOfStepsError(Exception):
+    """The budget of a search is spent."""
+
+
+class Budget:
+    """How many steps a search may still take."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise OutOfStepsError
+
+
+STEPS_MAX = 1_000_000  # of a case that nobody gave a budget
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Something that the document holds: an element, an attribute, a text. `uri` and `local` are None where unknown."""
@@ -66,23 +90,28 @@ Alternative: TypeAlias = Callable[["Case"], None]
 class Case:
     """Facts and open choices; `dead` says that no document fits. Made by `of`, taken apart by `split`."""
 
-    __slots__ = ("choices", "dead", "entries", "merged")
+    __slots__ = ("attributes", "budget", "choices", "dead", "entries", "merged")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.entries = [Entry("document"), Entry("element", parent=DOCUMENT)]
         self.merged: dict[int, int] = {}  # an entry that turned out to be another one -> that one
+        self.attributes: dict[tuple[int, str, str], int] = {}  # (element, uri, local) -> the attribute
         self.choices: list[tuple[Alternative, ...]] = []
         self.dead = False
 
     @classmethod
-    def of(cls, path: Path) -> Case:
-        case = cls()
+    def of(cls, path: Path, budget: Budget | None = None) -> Case:
+        case = cls(budget or Budget(STEPS_MAX))
         case.follow(DOCUMENT, path.steps, ())
         return case
 
     def copy(self) -> Case:
+        self.budget.spend(len(self.entries) + len(self.choices))
         twin = Case.__new__(Case)
+        twin.budget = self.budget
         twin.entries, twin.merged = self.entries.copy(), self.merged.copy()
+        twin.attributes = self.attributes.copy()
         twin.choices, twin.dead = self.choices.copy(), self.dead
         return twin
 
@@ -99,6 +128,7 @@ class Case:
 
     def assume(self, at: int, condition: Condition) -> None:
         """Note that the condition, in normal form, is true of the entry."""
+        self.budget.spend(1)
         at = self.find(at)
         match condition:
             case And(operands):
@@ -128,6 +158,7 @@ class Case:
 
     def _grant(self, at: int, condition: Condition) -> None:
         entry = self.entries[at]
+        self.budget.spend(len(entry.granted))
         self.entries[at] = replace(entry, granted=(*entry.granted, condition))
 
     def _assume_path(self, at: int, path: Path, tests: tuple[Test, ...]) -> None:
@@ -136,6 +167,7 @@ class Case:
     def follow(self, at: int, steps: Sequence[Step], tests: tuple[Test, ...]) -> None:
         """Note that the steps lead from the entry to something that passes the tests."""
         for done, step in enumerate(steps, 1):
+            self.budget.spend(1)
             at = self.find(at)
             context, rest = at, steps[done:]
             if step.axis == "descendant-or-self" or (step.axis == "self" and step.gap):
@@ -154,7 +186,8 @@ class Case:
                 return
             self._land(context, at, step)
         at = self.find(at)
-        self.entries[at] = replace(self.entries[at], tests=(*self.entries[at].tests, *tests))
+        if tests:
+            self.entries[at] = replace(self.entries[at], tests=(*self.entries[at].tests, *tests))
 
     def _follow_self(self, at: int, step: Step, rest: Sequence[Step], tests: tuple[Test, ...]) -> None:
         self.narrow(at, step.kind, step.uri, step.local)
@@ -188,7 +221,7 @@ class Case:
         tests: tuple[Test, ...] = (("!=", ""),) if step.kind == "text" else ()  # no text is empty
         self.entries.append(Entry(step.kind, step.uri, step.local, at, gap, tests=tests))
         placed = len(self.entries) - 1
-        self._merge_attributes(at)
+        self._note_attribute(placed)
         return self.find(placed)
 
     def narrow(self, at: int, kind: str, uri: str | None, local: str | None) -> None:
@@ -202,6 +235,7 @@ class Case:
         self.entries[at] = replace(
             entry, uri=entry.uri if uri is None else uri, local=entry.local if local is None else local
         )
+        self._note_attribute(at)
 
     def merge(self, at: int, into: int) -> None:
         """Note that two entries are one and the same."""
@@ -210,7 +244,9 @@ class Case:
             return
         gone = self.entries[at]
         self.narrow(into, gone.kind, gone.uri, gone.local)
+        into = self.find(into)
         kept = self.entries[into]
+        self.budget.spend(1 + len(kept.tests) // 8)  # tuples are copied fast
         self.entries[into] = replace(
             kept,
             tests=kept.tests + gone.tests,
@@ -219,20 +255,19 @@ class Case:
             granted=kept.granted + gone.granted,
         )
         self.merged[at] = into
+        if gone.kind != "element":
+            return
+        self.budget.spend(len(self.entries))
         for below in self.live():
             if self.entries[below].parent == at:
                 self.entries[below] = replace(self.entries[below], parent=into)
-        self._merge_attributes(into)
+                self._note_attribute(below)
 
-    def _merge_attributes(self, at: int) -> None:
-        """An element has one attribute of a name."""
-        seen: dict[tuple[str, str], int] = {}
-        for below in self.live():
-            entry = self.entries[below]
-            if entry.kind != "attribute" or entry.parent != at or entry.gap:
-                continue
-            if entry.uri is not None and entry.local is not None:
-                self.merge(below, seen.setdefault((entry.uri, entry.local), below))
+    def _note_attribute(self, at: int) -> None:
+        """An element has one attribute of a name: where another entry stands for it already, both are one."""
+        entry = self.entries[at]
+        if entry.kind == "attribute" and not entry.gap and entry.uri is not None and entry.local is not None:
+            self.merge(at, self.attributes.setdefault((entry.parent, entry.uri, entry.local), at))
 
     # Choices out.
 
@@ -241,6 +276,7 @@ class Case:
 
         `gaps_max` bounds how often the gap before an element is made longer; attributes and texts get a parent anyway.
         """
+        self.budget.spend(len(self.entries))
         choice = self.choices[0] if self.choices else self._close_gaps() or self._gap_choice(gaps_max)
         if choice is None:
             return None
@@ -288,7 +324,7 @@ class Case:
 
     def _hang(self, at: int, parent: int, gap: bool) -> None:
         self.entries[at] = replace(self.entries[at], parent=self.find(parent), gap=gap)
-        self._merge_attributes(self.find(parent))
+        self._note_attribute(at)
 
     def _own(self, at: int, parent: int) -> None:
         self._hang(at, self._add_element(parent, gap=True), gap=False)

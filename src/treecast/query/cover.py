@@ -15,15 +15,16 @@ homomorphism of Miklau and Suciu (Containment and Equivalence for a Fragment of 
 the length of a gap where the covering query has wildcards to fill it. All alternatives have to be covered; a case that
 no document fits is covered by anything. `not(x)` holds where assuming x as well leaves no document.
 
-The answer True is always right. False may mean that nobody knows: docs/guide/covering.md says when. An evaluation takes
-time polynomial in both queries, and no more than CASES_MAX cases are looked at.
+The answer True is always right. False may mean that nobody knows: docs/guide/covering.md says when. No more than
+CASES_MAX cases are looked at, and all of them together may take a number of steps that is linear in the two queries: an
+entry looked at, copied or tested is about one step. What is not settled by then is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from treecast.query.cases import DOCUMENT, Case, counts, normal
+from treecast.query.cases import DOCUMENT, Budget, Case, OutOfStepsError, counts, normal
 from treecast.query.tree import (
     And,
     Compare,
@@ -43,20 +44,27 @@ from treecast.query.values import Test, implies, impossible
 CASES_MAX = 256  # beyond the one that each path of the covered query needs
 GAPS_MAX = 3  # how often one gap is made longer
 DENIALS_MAX = 3  # how deep not() is reasoned about inside not()
+STEPS_MIN = 300_000  # for any two queries: a fraction of a second
+STEPS_EACH = 16  # for each step and condition of either
 
 
 def covers(covering: tuple[Path, ...], covered: tuple[Path, ...]) -> bool:
     """Whether it is certain that what matches the union `covered` matches the union `covering`."""
-    search = _Search(normal(covering), CASES_MAX + len(covered))
-    return all(search.prove(Case.of(path)) for path in normal(covered))
+    budget = Budget(STEPS_MIN + STEPS_EACH * (_size(covering) + _size(covered)))
+    search = _Search(normal(covering), CASES_MAX + len(covered), budget)
+    try:
+        return all(search.prove(Case.of(path, budget)) for path in normal(covered))
+    except OutOfStepsError:
+        return False
 
 
 class _Search:
-    """The covering query, and how many cases may still be looked at."""
+    """The covering query, and what of cases and steps is left."""
 
-    def __init__(self, goal: tuple[Path, ...], cases_left: int) -> None:
+    def __init__(self, goal: tuple[Path, ...], cases_left: int, budget: Budget) -> None:
         self.goal = goal
         self.cases_left = cases_left
+        self.budget = budget
         self.gaps_max = min(GAPS_MAX, max(_wildcards(path) for path in goal))
 
     def prove(self, case: Case) -> bool:
@@ -93,21 +101,24 @@ class _Judge:
         self.search = search
         self.case = case
         self.depth = depth
+        self.budget = search.budget
         self.entries = case.entries
+        self.live = case.live()
+        self.budget.spend(len(self.entries))
         self.children: list[list[int]] = [[] for _ in self.entries]
-        self.below: list[list[int]] = [[] for _ in self.entries]
-        for at in case.live():
+        self.hanging: list[list[int]] = [[] for _ in self.entries]  # children, and what hangs on a gap
+        for at in self.live:
             above = self.entries[at].parent
-            if above >= 0 and not self.entries[at].gap:
-                self.children[above].append(at)
-            while above >= 0:
-                self.below[above].append(at)
-                above = self.entries[above].parent
+            if above >= 0:
+                self.hanging[above].append(at)
+                if not self.entries[at].gap:
+                    self.children[above].append(at)
         self.known: dict[tuple[int, int], bool] = {}  # (condition, entry) -> whether it holds there
 
     def contradicts(self) -> bool:
         """Whether no document can be like this."""
-        live = [(at, self.entries[at]) for at in self.case.live()]
+        live = [(at, self.entries[at]) for at in self.live]
+        self.budget.spend(len(live) + sum(len(entry.tests) for _, entry in live))
         if any(impossible(entry.tests) for _, entry in live):
             return True
         return any(self.holds(condition, at) for at, entry in live for condition in entry.denied)
@@ -115,6 +126,7 @@ class _Judge:
     def holds(self, condition: Condition, at: int) -> bool:
         key = (id(condition), at)  # conditions live as long as the search
         if key not in self.known:
+            self.budget.spend(1 + len(self.entries[at].granted))
             self.known[key] = condition in self.entries[at].granted or self._holds(condition, at)
         return self.known[key]
 
@@ -133,6 +145,7 @@ class _Judge:
             case StartsWith(path, text):
                 return self._first_passes(at, path, ("starts-with", text))
             case Not(operand):
+                self.budget.spend(len(self.entries[at].denied))
                 if operand in self.entries[at].denied:
                     return True
                 supposed = self.case.copy()
@@ -145,12 +158,13 @@ class _Judge:
         raise AssertionError(condition)
 
     def _passes(self, at: int, test: Test) -> bool:
+        self.budget.spend(1 + len(self.entries[at].tests))
         if implies(self.entries[at].tests, test):
             return True
         if test[0] != "contains" or self.entries[at].kind != "element":
             return False
         # The text of an element holds that of everything below it.
-        inner = (self.entries[below] for below in self.below[at])
+        inner = (self.entries[below] for below in self._below({at}))
         return any(entry.kind != "attribute" and implies(entry.tests, test) for entry in inner)
 
     def _first_passes(self, at: int, path: Path, test: Test) -> bool:
@@ -170,32 +184,51 @@ class _Judge:
         """The entries that the path is certain to select from `at`."""
         reached = {DOCUMENT if path.absolute else at}
         for step in path.steps:
-            reached = {found for context in reached for found in self._step(step, context)}
+            if not reached:
+                break
+            reached = set(self._step(step, reached))
         return reached
 
-    def _step(self, step: Step, context: int) -> Iterator[int]:
-        for at in self._candidates(step, context):
+    def _step(self, step: Step, contexts: set[int]) -> Iterator[int]:
+        candidates = self._candidates(step, contexts)
+        self.budget.spend(1 + len(candidates))
+        for at in candidates:
             entry = self.entries[at]
             named = (step.uri is None or step.uri == entry.uri) and (step.local is None or step.local == entry.local)
             if entry.kind == step.kind and named and all(self.holds(predicate, at) for predicate in step.predicates):
                 yield at
         if any(counts(predicate) for predicate in step.predicates):
-            yield from self._counted(step, context)
+            yield from self._counted(step, contexts)
 
-    def _candidates(self, step: Step, context: int) -> list[int]:
+    def _candidates(self, step: Step, contexts: set[int]) -> Collection[int]:
         if step.axis == "descendant-or-self" or (step.axis == "self" and step.gap):
-            return [context, *self.below[context]]
+            return contexts | self._below(contexts)
         if step.axis == "self":
-            return [context]
-        return self.below[context] if step.gap or step.axis == "descendant" else self.children[context]
+            return contexts
+        if step.gap or step.axis == "descendant":
+            return self._below(contexts)
+        return [at for context in contexts for at in self.children[context]]
 
-    def _counted(self, step: Step, context: int) -> Iterator[int]:
+    def _below(self, contexts: set[int]) -> set[int]:
+        """Everything below one of them; what is below several is looked at once."""
+        found: set[int] = set()
+        pending = list(contexts)
+        while pending:
+            for at in self.hanging[pending.pop()]:
+                if at not in found:
+                    found.add(at)
+                    pending.append(at)
+        self.budget.spend(len(found))
+        return found
+
+    def _counted(self, step: Step, contexts: set[int]) -> Iterator[int]:
         """What a step with positions selects: known where the case has the same step, as far as it counts."""
         counting = 1 + max(i for i, predicate in enumerate(step.predicates) if counts(predicate))
-        for at in self.case.live():
+        for at in self.live:
+            self.budget.spend(1 + len(self.entries[at].origins))
             for start, origin in self.entries[at].origins:
                 same = (
-                    self.case.find(start) == context
+                    self.case.find(start) in contexts
                     and origin.predicates[:counting] == step.predicates[:counting]
                     and (origin.axis, origin.gap, origin.kind) == (step.axis, step.gap, step.kind)
                     and (origin.uri, origin.local) == (step.uri, step.local)
@@ -249,3 +282,16 @@ def _paths(condition: Condition) -> Iterator[Path]:
             yield path
         case _:
             return
+
+
+def _size(paths: tuple[Path, ...]) -> int:
+    """How many steps and conditions there are, in predicates too."""
+    size = 0
+    pending = list(paths)
+    while pending:
+        path = pending.pop()
+        size += 1 + len(path.steps)
+        for step in path.steps:
+            size += len(step.predicates)
+            pending += [inner for predicate in step.predicates for inner in _paths(predicate)]
+    return size

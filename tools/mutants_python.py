@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Switches the mechanisms of placements and of covering off, one at a time, and runs the tests of each against it.
+
+    python tools/mutants_python.py              all mutants; exit status 1 if one survives
+    python tools/mutants_python.py 3 17         these
+    python tools/mutants_python.py --list       what they are
+
+What tools/mutants.py does for native code: a mechanism whose absence no test notices has no test, or no effect. Nothing
+is compiled; each mutant is a line replaced in a copy of the package.
+"""
+
+# ruff: noqa: E501  (one mutant, one line)
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACING = "tests/test_placement_mechanisms.py"
+FIGURES = "tests/test_experiments_placement.py"
+COVERING = "tests/test_cover_budget.py"
+SECONDS_MAX = 300  # a mutant may make a loop endless
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`original` stands exactly once in src/treecast/`file`; `test` has to fail with `mutated` in its place."""
+
+    file: str
+    original: str
+    mutated: str
+    meaning: str
+    test: str = PLACING
+
+
+MUTANTS = [
+    # Hierarchies.
+    Mutant("placement/hierarchical.py", "return ANYTHING", "return '/_'", "a query without a root or a telling name sees no document"),
+    Mutant("placement/hierarchical.py", "self._note_sets(root, exclusive_sets(mine), mine)", "self._note_sets(root, (), mine)", "no exclusive sets by root"),
+    Mutant("placement/hierarchical.py", "self._set_of.get(found.root(row) or _OTHERS, self._set_of[_OTHERS])", "self._set_of[_OTHERS]", "exclusive sets of the whole sample only"),
+    Mutant("placement/hierarchical.py", "exclusive_sets(seen) if exclusive is None else exclusive", "exclusive_sets(seen)", "exclusive sets from a schema are passed over"),
+    Mutant("placement/exclusive.py", "count <= common_min * len(documents)", "count <= len(documents)", "names that most documents have join all sets"),
+    Mutant("placement/exclusive.py", "count > meeting_max * min(counts[a], counts[b])", "count > 0", "names that meet once belong together"),
+    Mutant("placement/hierarchical.py", "(counts[kind][key] + 0.5) / (self._documents + 1)", "1.0", "parts are not sized by their documents"),
+    Mutant("placement/hierarchical.py", "uses.append((part.leaf, self._guard(part, text)))", "uses.append((part.leaf, ANYTHING))", "leaves are not guarded"),
+    Mutant("placement/hierarchical.py", "part.guards = of_survey(found, rows, self._selectivity, self._filters_max)", "part.guards = {}", "guards are no aggregates"),
+    Mutant("placement/hierarchical.py", "path if room < 0 else", "ANYTHING if room < 0 else", "later guards let everything pass"),
+    # PEP.
+    Mutant("placement/pep.py", "gain[pattern] / repetition[pattern]", "gain[pattern]", "patterns that repeat count as much as others"),
+    Mutant("placement/pep.py", "chosen = _with_fewer_repeats(chosen, counted, repetition)", "chosen = list(chosen)", "patterns that repeat are not exchanged"),
+    Mutant("placement/pep.py", "path in self._once or not self._documents", "not self._documents", "the schema's word is not believed"),
+    Mutant("placement/pep.py", "int(partitions * (before + counts[value] / 2) / total)", "int(partitions * len(places) / len(counts))", "buckets are cut by the number of values"),
+    Mutant("placement/pep.py", "zlib.crc32(found.queries[row].encode()) % len(pairs)", "0", "a query goes by its first pattern"),
+    Mutant("placement/pep.py", '((self._rest, "/*"),)', '((self._rest, "/_"),)', "the partition without a pattern sees no document"),
+    # Root tags.
+    Mutant("placement/root_tag.py", "self._frequencies.get(root, unseen)", "1.0", "clusters are not sized by their documents"),
+    Mutant("placement/root_tag.py", "rest = clusters.pop(_REST, ())", "rest = clusters.pop(_REST, ()) and ()", "queries without a root see no document"),
+    # Covering.
+    Mutant("query/cases.py", "self.left -= steps", "self.left -= 0", "no step counts", COVERING),
+    Mutant("query/cover.py", "STEPS_MIN = 300_000", "STEPS_MIN = 3_000", "too few steps for long patterns", COVERING),
+    Mutant("query/cases.py", "self.merge(at, self.attributes.setdefault((entry.parent, entry.uri, entry.local), at))", "pass", "an element has two attributes of a name", COVERING),
+]  # fmt: skip
+
+
+def mutate(package: Path, mutant: Mutant) -> None:
+    """Replace the line in a copy of the package."""
+    path = package / mutant.file
+    source = path.read_text(encoding="utf-8")
+    if source.count(mutant.original) != 1:
+        count = source.count(mutant.original)
+        raise SystemExit(
+            f"mutants: {mutant.original!r} stands {count} times in {mutant.file}: fix tools/mutants_python.py"
+        )
+    path.write_text(source.replace(mutant.original, mutant.mutated), encoding="utf-8")
+
+
+def prepare(home: Path) -> Path:
+    """A Python that sees the packages of this one, but for treecast, which it finds in `home`/site."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
+    packages = next((home / "venv" / "lib").glob("python*/site-packages"))
+    ours = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
+    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{ours}\n")
+    return home / "venv" / "bin" / "python"
+
+
+def copy_package(home: Path) -> Path:
+    """A fresh copy of the package, with the native module of the installed one."""
+    package = home / "site" / "treecast"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / "src" / "treecast", package, ignore=shutil.ignore_patterns("__pycache__"))
+    native = find_spec("treecast._native")
+    if native is None or native.origin is None:
+        raise SystemExit("mutants: treecast is not installed here")
+    shutil.copy(native.origin, package)
+    return package
+
+
+def tests_pass(python: Path, test: str) -> tuple[bool, str]:
+    """Whether the tests pass, and what first said no."""
+    command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        return False, "endless"
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"mutants: the tests did not run\n{(done.stdout + done.stderr)[-4000:]}")
+    failed = [line[7:].partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    return done.returncode == 0, failed[0].partition("::")[2] if failed else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Switch mechanisms off; the tests must notice.")
+    parser.add_argument("numbers", nargs="*", type=int, help="the mutants to try; all of them without")
+    parser.add_argument("--list", action="store_true", help="only say what the mutants are")
+    options = parser.parse_args()
+    numbers = options.numbers or list(range(1, len(MUTANTS) + 1))
+    if not all(1 <= number <= len(MUTANTS) for number in numbers):
+        parser.error(f"mutants are numbered from 1 to {len(MUTANTS)}")
+    if options.list:
+        for number in numbers:
+            print(f"{number:3} {MUTANTS[number - 1].file}: {MUTANTS[number - 1].meaning}")
+        return 0
+    survived = []
+    with tempfile.TemporaryDirectory(prefix="treecast-mutants-") as directory:
+        home = Path(directory).resolve()
+        python = prepare(home)
+        copy_package(home)
+        for test in sorted({MUTANTS[number - 1].test for number in numbers}):
+            passed, failed = tests_pass(python, test)
+            if not passed:
+                raise SystemExit(f"mutants: the tests fail without any mutant: {failed}")
+        print("| # | where | what | outcome |\n|--:|-------|------|---------|", flush=True)
+        for number in numbers:
+            mutant = MUTANTS[number - 1]
+            mutate(copy_package(home), mutant)
+            passed, failed = tests_pass(python, mutant.test)
+            survived += [number] if passed else []
+            outcome = "**survived**" if passed else f"caught by `{failed}`"
+            print(f"| {number} | `{mutant.file}` | {mutant.meaning} | {outcome} |", flush=True)
+    print(f"\n{len(numbers) - len(survived)} of {len(numbers)} mutants caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
