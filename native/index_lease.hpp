@@ -13,6 +13,7 @@ public:
     explicit Lease(Index& index) : index_(index), matcher_(index.borrow()) {}
     ~Lease() { index_.give_back(std::move(matcher_)); }
     Matcher* operator->() { return matcher_.get(); }
+    Matcher& operator*() const { return *matcher_; }
 
 private:
     Index& index_;

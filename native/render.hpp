@@ -12,6 +12,7 @@
 //   TC330  a payload of more than payload_bytes_max
 //   TC331  payloads of one document of more than document_payload_bytes_max together
 //   TC332  more than bindings_max items bound for one payload, or far more looked at
+//   TC340  more steps to select what is delivered than work_per_item_max allows
 //   Each refuses one delivery, not the document.
 #pragma once
 
@@ -30,6 +31,7 @@ struct RenderLimits {
     uint64_t payload_bytes_max = 16ull << 20;
     uint64_t document_payload_bytes_max = 256ull << 20;
     uint64_t bindings_max = 1'000'000;
+    uint32_t work_per_item_max = Limits().work_per_item_max;     // of deciding and selecting: see evaluate.hpp
 };
 
 // Throws std::invalid_argument where a limit is out of range.

@@ -1,6 +1,5 @@
 #include "tree_run.hpp"
 
-#include "number.hpp"
 #include "pext.hpp"
 
 #include <algorithm>
@@ -15,6 +14,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
+    if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
 }
 
 void TreeRun::forget_names() {
@@ -113,33 +113,67 @@ void TreeRun::find_facts(const Locals& labels, std::string_view value) {
     fact_bits_.list(fact_list_);
 }
 
+// Of an element: ancestors have the same text in their values, so no value is built, and no text is read for each of them.
 void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element) {
+    const Values& values = machine_->values();
+    auto set = [&](uint32_t fact) { fact_bits_.set(fact >> 6, 1ull << (fact & 63)); };
     bool valued = false;
-    Values::Need need;
     for (uint32_t l = 1; l <= labels[0]; ++l) {
         uint32_t group = machine_->value_group(labels[l]);
         if (!group) continue;
-        Values::Need one = machine_->values().need(group);
         valued = true;
-        need.whole |= one.whole;
-        need.numbers |= one.numbers;
-        need.bytes_max = std::max(need.bytes_max, one.bytes_max);
+        Values::Need need = values.need(group);
+        values.collect_texts(group, value_beginning(document, element, need.bytes_max), set);
+        if (need.numbers)
+            values.collect_number(group, string_values_.number({document.text_begin[element], document.text_end[element]}), set,
+                                  [&](uint32_t begin, uint32_t end) { fact_bits_.set_run(begin, end); });
+        if (need.whole) find_substrings(group, document, element);
     }
-    if (!valued) return;
+    if (valued) fact_bits_.list(fact_list_);
+}
+
+// The string value as far as `bytes_max`, and then at least a byte more.
+std::string_view TreeRun::value_beginning(const Document& document, uint32_t element, uint64_t bytes_max) {
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    if (end - begin <= 1) {
-        find_facts(labels, begin == end ? std::string_view() : document.value(document.text[begin]));
+    if (begin == end) return {};
+    if (end - begin == 1) return document.value(document.text[begin]);
+    value_.clear();
+    for (uint32_t t = begin; t < end && value_.size() <= bytes_max; ++t)
+        value_ += document.value(document.text[t]).substr(0, bytes_max + 1);
+    return value_;
+}
+
+// As an element opens: where elements of a group are in each other, the texts are read from the outermost one's first on.
+void TreeRun::enter(const Document& document, uint32_t element, NameResolver& names) {
+    const Locals& labels = element_labels(document.name[element], names);
+    for (uint32_t l = 1; l <= labels[0]; ++l) {
+        uint32_t group = machine_->value_group(labels[l]);
+        if (!group || !machine_->values().automaton(group)) continue;
+        Nest& nest = nests_[group];
+        if (nest.open++) continue;
+        nest.next_text = document.text_begin[element];
+        nest.swept = false;
+    }
+}
+
+// As it closes.
+void TreeRun::find_substrings(uint32_t group, const Document& document, uint32_t element) {
+    const Values& values = machine_->values();
+    auto set = [&](uint32_t fact) { fact_bits_.set(fact >> 6, 1ull << (fact & 63)); };
+    uint32_t begin = document.text_begin[element], end = document.text_end[element];
+    Nest& nest = nests_[group];
+    bool alone = --nest.open == 0 && !nest.swept;
+    if (alone && end - begin <= 1) {
+        if (begin < end) values.collect_substrings(group, document.value(document.text[begin]), set);
         return;
     }
-    value_.clear();
-    for (uint32_t t = begin; t < end; ++t) {
-        std::string_view piece = document.value(document.text[t]);
-        value_ += piece;
-        need.numbers = need.numbers && std::all_of(piece.begin(), piece.end(), in_number);
-        // All ancestors have this text too: it is not copied for each of them beyond what conditions ask for.
-        if (!need.whole && !need.numbers && value_.size() > need.bytes_max) break;
+    if (begin == end) return;
+    if (!nest.swept) {
+        nest.swept = true;
+        nest.sweep.start(values, group, string_values_.offset(nest.next_text));
     }
-    find_facts(labels, value_);
+    for (; nest.next_text < end; ++nest.next_text) nest.sweep.read(values, group, document.value(document.text[nest.next_text]));
+    nest.sweep.within(values, string_values_.offset(begin), set);
 }
 
 void TreeRun::load(Level& level) {
@@ -207,6 +241,12 @@ template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;
     open_.clear();
+    string_values_.begin(document);
+    bool nests = !nests_.empty();
+    for (Nest& nest : nests_) {
+        nest.open = 0;
+        nest.sweep.begin_document();
+    }
     for (Level& level : levels_) {
         level.child.clear();
         level.descend.clear();
@@ -216,6 +256,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
         for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
         if (levels_.size() < depth + 2) levels_.resize(depth + 2);
         open_.push_back(i);
+        if (nests) enter(document, i, names);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);

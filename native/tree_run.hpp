@@ -4,6 +4,8 @@
 #include "accept_bits.hpp"
 #include "document.hpp"
 #include "lazy.hpp"
+#include "string_values.hpp"
+#include "substrings.hpp"
 #include "tree_machine.hpp"
 
 #include <array>
@@ -49,6 +51,9 @@ private:
     void load(Level& level);
     void find_facts(const Locals& labels, std::string_view value);
     void find_facts(const Locals& labels, const Document& document, uint32_t element);
+    void find_substrings(uint32_t group, const Document& document, uint32_t element);
+    std::string_view value_beginning(const Document& document, uint32_t element, uint64_t bytes_max);
+    void enter(const Document& document, uint32_t element, NameResolver& names);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
     void unload();
     const Locals& element_labels(uint32_t name, NameResolver& names);
@@ -65,6 +70,15 @@ private:
     Words child_list_, descend_list_, fact_list_;
     std::vector<uint64_t> scratch_;
     std::string value_;
+    StringValues string_values_;
+    // Elements of one group of conditions in each other: their substrings are found in one go, see substrings.hpp.
+    struct Nest {
+        uint32_t open = 0;                                  // elements of the group
+        uint32_t next_text = 0;                             // to be read
+        bool swept = false;
+        Sweep sweep;
+    };
+    std::vector<Nest> nests_;                               // by group; none where there are no automata
 };
 
 }  // namespace treecast

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace treecast {
@@ -42,8 +43,35 @@ public:
     void collect(uint32_t group, std::string_view value, One&& one, Run&& run) const {
         const Group& found = groups_[group - 1];
         collect_texts(found, value, one);
-        if (found.numbers) collect_numbers(found, value, one, run);
+        if (found.numbers) collect_number(found, to_number(value), one, run);
         if (found.automaton) collect_substrings(found, value, one);
+    }
+    // The same for values that are not at hand as a whole: what is compared with texts may be cut behind bytes_max; the number;
+    // and the substrings, as far as a value is at hand.
+    template <class One>
+    void collect_texts(uint32_t group, std::string_view value, One&& one) const { collect_texts(groups_[group - 1], value, one); }
+    template <class One, class Run>
+    void collect_number(uint32_t group, double number, One&& one, Run&& run) const { collect_number(groups_[group - 1], number, one, run); }
+    template <class One>
+    void collect_substrings(uint32_t group, std::string_view value, One&& one) const {
+        collect_substrings(groups_[group - 1], value, one);
+    }
+
+    // The automaton of a group, for those who run it themselves: its root, 0 where there is none, and the facts that it finds.
+    size_t groups() const { return groups_.size(); }
+    bool has_automata() const { return !states_.empty(); }
+    uint32_t automaton(uint32_t group) const { return groups_[group - 1].automaton; }
+    std::pair<uint32_t, uint32_t> substring_facts(uint32_t group) const {
+        constexpr int kind = static_cast<int>(Fact::contains);
+        return {groups_[group - 1].begin[kind], groups_[group - 1].end[kind]};
+    }
+    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
+    uint32_t fact_of(uint32_t state) const { return states_[state].fact; }
+    uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
+    std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
+    template <class One>
+    void each_fact(uint32_t fact, One&& one) const {        // those with the same text
+        for (; fact != none; fact = also_[fact]) one(fact);
     }
     template <class Visit>
     void parts(Visit&& visit) {
@@ -72,12 +100,10 @@ private:
         uint32_t byte = 0;
     };
 
-    std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
     uint32_t edge(uint32_t from, unsigned char byte) const;          // 0: none
     void add_edge(uint32_t from, unsigned char byte, uint32_t to);
-    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
     void build_automaton(Group& group);
 
     template <class One>
@@ -85,13 +111,12 @@ private:
         auto look_up = [&](Fact fact, std::string_view key) {
             if (uint32_t i = find(group.label, fact, key); i != none) one(i);
         };
-        if (group.has(Fact::equal_text)) look_up(Fact::equal_text, value);
+        if (group.has(Fact::equal_text) && value.size() <= group.text_bytes_max) look_up(Fact::equal_text, value);
         for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p)
             if (prefix_sizes_[p] <= value.size()) look_up(Fact::starts_with, value.substr(0, prefix_sizes_[p]));
     }
     template <class One, class Run>
-    void collect_numbers(const Group& group, std::string_view value, One&& one, Run&& run) const {
-        double number = to_number(value);
+    void collect_number(const Group& group, double number, One&& one, Run&& run) const {
         if (std::isnan(number)) return;
         if (group.has(Fact::equal_number)) {
             double key = number == 0 ? 0 : number;
@@ -117,7 +142,7 @@ private:
         for (unsigned char byte : value) {
             state = follow(group.automaton, state, byte);
             for (uint32_t at = states_[state].fact != none ? state : states_[state].shorter; at; at = states_[at].shorter)
-                for (uint32_t fact = states_[at].fact; fact != none; fact = also_[fact]) one(fact);
+                each_fact(states_[at].fact, one);
         }
     }
 
