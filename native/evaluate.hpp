@@ -27,6 +27,8 @@
 // mostly what it touches once; where that fails, spend() ends it: whoever asks has said how many steps it may take.
 //
 // Names are compared as numbers: a test is resolved to an id of the document's NameTable when its step is first reached.
+//
+//   TC340  a query that needs more steps on this document than work_per_item_max allows: it is undecided
 #pragma once
 
 #include "document.hpp"
@@ -45,8 +47,7 @@
 
 namespace treecast {
 
-// Thrown where an answer would take more steps than it may: the query is undecided on this document.
-//   TC340
+// Thrown where an answer would take more steps than it may.
 struct OutOfWork : Failure {
     explicit OutOfWork(uint64_t steps);
 };

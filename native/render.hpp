@@ -12,7 +12,7 @@
 //   TC330  a payload of more than payload_bytes_max
 //   TC331  payloads of one document of more than document_payload_bytes_max together
 //   TC332  more than bindings_max items bound for one payload, or far more looked at
-//   TC340  more steps to select what is delivered than work_per_item_max allows
+//   (TC340 belongs to the evaluator.)
 //   Each refuses one delivery, not the document.
 #pragma once
 

@@ -164,7 +164,9 @@ def _payloads(part: RenderedPart, errors: Errors, *, reports: bool) -> pa.Array:
     deliveries = pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays(columns, names))
     different = rows.field("payload").dictionary.cast(pa.binary())
     payloads = pa.ListArray.from_arrays(payload_ends.cast(pa.int32()), different)
-    return pa.StructArray.from_arrays([_with_errors(deliveries, _error_rows(errors)), payloads], ["deliveries", "payloads"])
+    return pa.StructArray.from_arrays(
+        [_with_errors(deliveries, _error_rows(errors)), payloads], ["deliveries", "payloads"]
+    )
 
 
 def _check_refused(rows: pa.StructArray) -> None:
