@@ -179,15 +179,15 @@ bool StringValues::equals(Texts texts, std::string_view literal) {
     return literal.empty();
 }
 
-bool StringValues::starts_with(Texts texts, std::string_view literal) {
-    bytes_ += literal.size();
-    for (uint32_t text = texts.begin; text < texts.end && !literal.empty(); ++text) {
-        std::string_view one = piece(text).substr(0, literal.size());
+bool StringValues::starts_with(Texts texts, std::string_view beginning) {
+    bytes_ += beginning.size();
+    for (uint32_t text = texts.begin; text < texts.end && !beginning.empty(); ++text) {
+        std::string_view one = piece(text).substr(0, beginning.size());
         ++texts_;
-        if (!literal.starts_with(one)) return false;
-        literal.remove_prefix(one.size());
+        if (!beginning.starts_with(one)) return false;
+        beginning.remove_prefix(one.size());
     }
-    return literal.empty();
+    return beginning.empty();
 }
 
 void StringValues::find_dark() {

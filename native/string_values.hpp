@@ -36,7 +36,7 @@ public:
     bool contains(Texts texts, std::string_view literal, uint32_t key);
     bool contains(std::string_view text, std::string_view literal, uint32_t key);
     bool equals(Texts texts, std::string_view literal);
-    bool starts_with(Texts texts, std::string_view literal);
+    bool starts_with(Texts texts, std::string_view beginning);
     double number(Texts texts);
     uint64_t offset(uint32_t text);                  // bytes of all texts before this one
 

@@ -1,4 +1,4 @@
-"""Deciding a query is linear in the document; where it is not, the other subscriptions get their answers all the same."""
+"""Deciding a query is linear in the document; where it is not, the other subscriptions get their answers."""
 
 from __future__ import annotations
 

@@ -581,4 +581,5 @@ def _error_table(matches: Any, first: int) -> pa.Table:
     errors += [(number, error, id) for number, id, error in matches.undecided]
     errors.sort(key=lambda one: one[0])
     rows = [(first + number, error.code, str(error), None if id else error.offset, id) for number, error, id in errors]
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], pa.schema(zip(names, kinds)))
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
