@@ -37,6 +37,18 @@ Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, M
     return query;
 }
 
+// The steps that deciding takes; fails where it is more than `per_item` allows.
+uint64_t work(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered, const Limits& limits) {
+    Query parsed = read_query(view(query), namespaces, ordered);
+    Reader reader(limits);
+    const Document& read = reader.read(view(document));
+    Evaluator evaluator;
+    evaluator.begin(read);
+    evaluator.allow(work_max(read, limits.work_per_item_max));
+    evaluator.satisfies(parsed, ordered);
+    return evaluator.looked_at;
+}
+
 bool satisfies(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered) {
     Query parsed = read_query(view(query), namespaces, ordered);
     Reader reader;
@@ -197,6 +209,7 @@ nb::tuple explain(const nb::bytes& document, const nb::bytes& query, const Pairs
     const Document& read = reader.read(view(document));
     Evaluator evaluator;
     evaluator.begin(read);
+    evaluator.allow(work_max(read, limits.work_per_item_max));
     Explanation explanation = Explainer(evaluator).explain(parsed, ordered);
     return Teller(read, parsed, matching.origins, view(query)).tell(explanation);
 }
@@ -213,6 +226,8 @@ nb::str source_text(const nb::bytes& document, const Limits& limits, const Entit
 void bind_explain(nb::module_& m) {
     m.def("satisfies", &satisfies, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
           nb::arg("ordered") = false, "Whether a document satisfies a query, judged directly.");
+    m.def("work", &work, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("ordered"), nb::arg("limits"),
+          "The steps that deciding a query takes; raises DocumentLimitError (TC340) where they are too many.");
     m.def("select", &select, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
           nb::arg("ordered") = false, "What a query selects: (0 element, 1 attribute, 2 text; its number), in document order.");
     m.def("explain", &explain, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("ordered"),

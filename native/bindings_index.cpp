@@ -3,6 +3,7 @@
 #include "bindings.hpp"
 #include "bindings_buffers.hpp"
 #include "index.hpp"
+#include "token.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -111,15 +112,31 @@ nb::list id_list(const View& view, const int32_t* slots, size_t count) {
     return out;
 }
 
-nb::list match_one(Index& index, nb::handle document) {
+// (document, id, error) of what is undecided; `first` is the number of the first document.
+nb::list undecided_list(const View& view, const std::vector<UndecidedMatch>& undecided, int64_t first) {
+    nb::list out;
+    for (const UndecidedMatch& one : undecided) {
+        std::string_view id = view.id(static_cast<uint32_t>(one.slot));
+        Failure failure = one.failure;
+        failure.message = "the subscription '" + std::string(cut_text(id, 100)) + "' is undecided: " + failure.message;
+        out.append(nb::make_tuple(first + static_cast<int64_t>(one.document), nb::str(id.data(), id.size()), to_python(failure)));
+    }
+    return out;
+}
+
+// The ids, and what is undecided if there is something.
+nb::object match_one(Index& index, nb::handle document) {
     Buffers buffers(document);
     Output<int32_t> slots;
     std::shared_ptr<const View> view;
+    std::vector<UndecidedMatch> undecided;
     {
         nb::gil_scoped_release released;
-        view = index.match(buffers.views()[0], slots);
+        view = index.match(buffers.views()[0], slots, undecided);
     }
-    return id_list(*view, slots.data(), slots.size());
+    nb::list ids = id_list(*view, slots.data(), slots.size());
+    if (undecided.empty()) return ids;
+    return nb::make_tuple(ids, undecided_list(*view, undecided, 0));
 }
 
 // What match_many returns: an Arrow stream, once, and the rejected documents.
@@ -127,6 +144,8 @@ struct Matches {
     std::unique_ptr<ArrowArrayStream> stream;
     size_t documents = 0, matches = 0;
     std::vector<Rejected> rejected;
+    std::shared_ptr<const View> view;
+    std::vector<UndecidedMatch> undecided;
     std::vector<int64_t> ends{0}, nanoseconds;      // matches up to each document; time of each, if asked for
     ~Matches() {
         if (stream && stream->release) stream->release(stream.get());
@@ -149,9 +168,11 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
             out->matches = batch.matches();
             for (Chunk& chunk : batch.chunks) {
                 for (Rejected& rejected : chunk.rejected) out->rejected.push_back(std::move(rejected));
+                for (UndecidedMatch& one : chunk.undecided) out->undecided.push_back(std::move(one));
                 for (uint32_t count : chunk.counts) out->ends.push_back(out->ends.back() + count);
                 out->nanoseconds.insert(out->nanoseconds.end(), chunk.nanoseconds.begin(), chunk.nanoseconds.end());
             }
+            if (!out->undecided.empty()) out->view = batch.view;
             export_matches(std::move(batch), first, out->stream.get());
         } catch (const BatchFailure& failure) {
             failed = failure.rejected;
@@ -256,6 +277,9 @@ void bind_index(nb::module_& m) {
             for (const Rejected& r : matches.rejected) out.append(nb::make_tuple(r.document, to_python(r.failure)));
             return out;
         })
+        .def_prop_ro("undecided", [](const Matches& m) {
+            return m.undecided.empty() ? nb::list() : undecided_list(*m.view, m.undecided, 0);
+        }, "(document, id, error) of subscriptions whose limit of work ended before their answer, by document.")
         .def("__arrow_c_stream__", [](Matches& matches, nb::object) {
             if (!matches.stream) throw nb::value_error("these matches were read already");
             return nb::steal(PyCapsule_New(matches.stream.release(), "arrow_array_stream", release_capsule));
@@ -307,7 +331,9 @@ void bind_index(nb::module_& m) {
         .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
         .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
         .def("subscriptions", &all_subscriptions, "(ids, queries, numbers of settings, settings), in their order.")
-        .def("match", &match_one, nb::arg("document"))
+        .def("match", &match_one, nb::arg("document"),
+             nb::sig("def match(self, document: object) -> list[str] | tuple[list[str], list[tuple[int, str, Exception]]]"),
+             "The ids; and, if there are any, what Matches.undecided has.")
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"),
              nb::arg("timed") = false, nb::arg("id_bytes_max") = 0)
         .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8

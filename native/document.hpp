@@ -26,6 +26,7 @@ struct Limits {
     uint32_t attributes_max = 256;          // per element, namespace declarations included
     uint32_t name_bytes_max = 1024;
     uint32_t attribute_bytes_max = 1u << 20;
+    uint32_t work_per_item_max = 16;        // steps of deciding one subscription: see work_max() in evaluate.hpp
 };
 
 // An array that grows without clearing memory and never shrinks: its owner reuses it from document to document.

@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t verdict_blocks_max = 1u << 21;   // 48 MiB
 constexpr unsigned key_bits = 40;                   // of (slot, block): 8192 steps x 2^26 blocks; the stamp has the rest
+constexpr uint64_t small_items = 1u << 19;          // what a document is taken for at least: work_max
 constexpr uint64_t stamp_max = (1ull << (64 - key_bits)) - 1;
 
 template <class T>
@@ -22,8 +23,21 @@ bool descends(const Step& step) { return step.axis == Axis::descendant || step.a
 
 }  // namespace
 
+OutOfWork::OutOfWork(uint64_t steps)
+    : Failure(Family::document, "TC340",
+              "the query needs more than " + std::to_string(steps) + " steps on this document, the limit work_per_item_max") {
+    limit = true;
+    hint = "simplify the predicates that are nested in each other, or raise it with Limits(work_per_item_max=…)";
+}
+
+uint64_t work_max(const Document& document, uint64_t per_item) {
+    uint64_t items = document.elements() + document.attribute_name.size() + document.text.size() + document.source.size() / 64;
+    return per_item * (items + small_items);
+}
+
 void Evaluator::begin(const Document& document) {
     document_ = &document;
+    values_.begin(document);
     if (names_ != document.names || generation_ != document.names->generation()) {
         names_ = document.names;
         generation_ = names_->generation();
@@ -49,6 +63,7 @@ void Evaluator::open(const Query& query, bool ordered) {
     cursors_.clear();
     survivors_.clear();
     slots_ = 0;
+    values_.forget_literals();
     prepare_paths(query.branches(), false, false, false);
     size_table();
 }
@@ -74,21 +89,26 @@ void Evaluator::prepare_paths(uint32_t first, bool nested, bool goal, bool whole
 
 // Gives slots to the steps where an element may arrive more than once. From one context, or from contexts that are not
 // inside each other, the first descent finds each element once and the second may not; `nested` contexts are as good as one
-// descent. What `contains` asks for is the first item, not any: `whole` paths keep no verdicts on their steps.
+// descent. What `contains` asks for is the first item, not any: on the steps of `whole` paths only failures are of use, and their
+// predicates, which are asked again wherever there is success, get verdicts of their own.
 void Evaluator::prepare_steps(const PathEntry& path, bool nested, bool goal, bool whole) {
     uint32_t descents = nested ? 1 : 0;
     query_->each_step(path.first, [&](uint32_t index, const Step& step) {
         descents += static_cast<uint32_t>(step.gap) + static_cast<uint32_t>(descends(step));
-        StepPlan& plan = grown(step_plans_, index);
+        grown(step_plans_, index);
         bool again = descents > 1;
         bool work = step.predicates != no_entry || step.next != no_entry || goal;
-        if (again && work && !whole) plan.slot = slots_++;
         bool kept = again && step.kind == StepKind::element && (whole || step.positional);
         query_->each_expr(step.predicates, [&](uint32_t expr, const Expr&) { prepare_expr(expr, descents > 0, kept); });
+        if (!again || !work) return;
+        StepPlan& plan = step_plans_[index];
+        number_step(step, plan);
+        plan.slot = slots_;
+        slots_ += 1u << plan.atoms;
     });
 }
 
-// Whether the expression counts positions; if not, and `kept` says so, its verdicts get a slot.
+// Whether the expression counts positions. `kept` gives slots to what of it does not.
 bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
     const Expr& expr = query_->expr(index);
     bool positional = false;
@@ -108,10 +128,19 @@ bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
         case ExprKind::position_last:
         case ExprKind::last: positional = true; break;
     }
-    ExprPlan& plan = grown(expr_plans_, index);
-    plan.positional = positional;
-    if (kept && !positional) plan.slot = slots_++;
+    grown(expr_plans_, index).positional = positional;
+    if (kept) keep_parts(index);
     return positional;
+}
+
+// Positions differ from context to context; the rest of a condition does not, and must not be decided again for each.
+void Evaluator::keep_parts(uint32_t index) {
+    const Expr& expr = query_->expr(index);
+    if (!expr_plans_[index].positional) {
+        expr_plans_[index].slot = slots_++;
+    } else if (expr.kind == ExprKind::conjunction || expr.kind == ExprKind::disjunction || expr.kind == ExprKind::negation) {
+        query_->each_expr(expr.first, [&](uint32_t operand, const Expr&) { keep_parts(operand); });
+    }
 }
 
 void Evaluator::resolve(const Step& step, StepPlan& plan) {
@@ -196,7 +225,7 @@ Evaluator::Range Evaluator::attributes_within(uint32_t element) const {
 uint32_t Evaluator::next_child_text(uint32_t element, uint32_t from) {
     const Document& d = *document_;
     for (uint32_t text = from; text < d.text_end[element];) {
-        ++looked_at;
+        spend(1);
         uint32_t parent = d.text_parent[text];
         if (parent == element) return text;
         text = d.text_end[parent];

@@ -10,6 +10,11 @@
 //   walk()      (evaluate_select.cpp) everything that a path leads to: a set per step, in document order.
 //   fits()      (evaluate_ordered.cpp) ordered patterns: witnesses whose start tags increase, chosen greedily.
 //
+// A step with positions on the descendant axis numbers what lies below each context anew, and ancestors have much below them in
+// common. Its condition depends on the position only by its comparisons with it: between two places where one of them
+// changes, an element passes or not wherever it is counted from. So there are verdicts and runs for each combination of their
+// truths (evaluate_positions.cpp).
+//
 // The paths and conditions of a transformation start at variables, and are asked for again and again while these change
 // (evaluate_variables.cpp). Predicates never mention them, so the verdicts on (step, element) are kept all the while.
 //
@@ -18,15 +23,21 @@
 // (step, element) is kept: two bits. The verdicts live in a table of blocks of 64 elements whose keys hold a stamp, so a new query
 // forgets them at no cost; past its largest size blocks displace each other, which costs time and never truth. And for each
 // such step one run of elements that are known to fail is kept and skipped, so ancestors in document order do not rescan what
-// their descendants share. Together a query costs at most about (entries x elements x depth), and mostly what it touches once.
+// their descendants share. String values are not built for each ancestor either (string_values.hpp). Together a query costs
+// mostly what it touches once; where that fails, spend() ends it: whoever asks has said how many steps it may take.
 //
 // Names are compared as numbers: a test is resolved to an id of the document's NameTable when its step is first reached.
+//
+//   TC340  a query that needs more steps on this document than work_per_item_max allows: it is undecided
 #pragma once
 
 #include "document.hpp"
+#include "failure.hpp"
 #include "query.hpp"
 #include "seeded_hash.hpp"
+#include "string_values.hpp"
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -35,6 +46,15 @@
 #include <vector>
 
 namespace treecast {
+
+// Thrown where an answer would take more steps than it may.
+struct OutOfWork : Failure {
+    explicit OutOfWork(uint64_t steps);
+};
+
+// The steps that deciding one query may take: so many for each element, attribute, text and 64 bytes of the document, and for as many
+// items again as a small document may need.
+uint64_t work_max(const Document& document, uint64_t per_item);
 
 // Judges queries on one document at a time; keeps scratch between calls. Not thread-safe; one per thread.
 class Evaluator {
@@ -67,8 +87,21 @@ public:
     std::string_view string_value(Item item) { return text_of(item); }                 // lives until the next call
     std::pair<uint64_t, uint32_t> order(Item item) const;                              // grows in document order
 
-    // Items looked at so far, whether they passed or not, and 64 bytes of text as one more: what answers have cost.
+    // Steps so far, what answers have cost: items looked at, whether they passed or not, cursors set up, and 32 bytes of text as one
+    // more.
     uint64_t looked_at = 0;
+    // From now on answers may take so many steps together; past them OutOfWork is thrown, and the Evaluator is to be opened or
+    // entered anew.
+    void allow(uint64_t steps) {
+        allowed_ = steps;
+        looked_max_ = steps > ~looked_at ? ~0ull : looked_at + steps;
+    }
+    uint64_t left() const { return looked_max_ - looked_at; }
+    // The one place where work is counted.
+    void spend(uint64_t steps) {
+        looked_at += steps;
+        if (looked_at > looked_max_) throw OutOfWork(allowed_);
+    }
 
 private:
     friend class Explainer;
@@ -78,6 +111,8 @@ private:
         uint32_t name = none;           // of the test: name id, URI id or local id; see resolve()
         uint32_t slot = none;           // of the verdicts, where elements may come here more than once
         bool resolved = false;
+        uint8_t atoms = 0;              // comparisons with positions that tell the slots of a numbered step apart; 0: it is none
+        std::array<uint32_t, 3> atom{};
     };
     struct ExprPlan {
         uint32_t slot = none;
@@ -94,7 +129,9 @@ private:
     void settle(Variables variables);
     void prepare_paths(uint32_t first, bool nested, bool goal, bool whole);
     void prepare_steps(const PathEntry& path, bool nested, bool goal, bool whole);
+    void number_step(const Step& step, StepPlan& plan);
     bool prepare_expr(uint32_t index, bool nested, bool kept);
+    void keep_parts(uint32_t index);
     bool names_occur(uint32_t first_step);
     void resolve(const Step& step, StepPlan& plan);
     uint32_t local_id(uint32_t name);
@@ -122,6 +159,11 @@ private:
         return static_cast<uint32_t>(element == none ? document_->elements() : element + document_->size[element]);
     }
     Range texts_of(uint32_t element) const;
+    StringValues::Texts value_texts(Item item) const {          // of an element or a text
+        if (item.kind == StepKind::text) return {item.index, item.index + 1};
+        Range texts = texts_of(item.index);
+        return {texts.begin, texts.end};
+    }
     Range attributes_of(uint32_t element) const;                // of the element itself
     Range attributes_within(uint32_t element) const;            // and of those below it
     uint32_t next_child_text(uint32_t element, uint32_t from);
@@ -129,19 +171,27 @@ private:
 
     // -- conditions
     bool check(uint32_t expr, Item item, uint32_t position, uint32_t last);
+    bool check_part(uint32_t expr, Item item, uint32_t position, uint32_t last) {
+        return expr_plans_[expr].slot == none ? check(expr, item, position, last) : check_kept(expr, item);
+    }
     bool check_kept(uint32_t expr, Item item);
     bool check_predicates(const Step& step, Item item);
     bool check_paths(uint32_t expr, Item item);
     bool check_first(const Expr& expr, Item item);
-    bool check_text(const Expr& expr, std::string_view text);
+    bool check_text(const Expr& expr, Item item);
+    bool check_empty(const Expr& expr) const { return query_->value(expr.value).text.size == 0; }
+    bool check_position(const Expr& expr, uint32_t position, uint32_t last) const;
     bool compare(const Expr& expr, Item item);
     bool text_equals(Item item, std::string_view text);
     std::string_view text_of(Item item);
     double number_of(Item item);
 
     // -- one step at a time, depth first
-    enum class Way : uint8_t { one, children, range, listed, child_texts, groups };
+    enum class Way : uint8_t { one, children, range, listed, child_texts, groups, numbered };
     enum class Next : uint8_t { candidate, success, done };
+    // What is asked of a path: any item, so that a verdict is an answer; the first one, so that only failures are; or all, where
+    // verdicts are neither used nor kept.
+    enum class Want : uint8_t { any, first, all };
     struct Cursor {
         uint32_t step = 0, context = none;
         uint32_t at = 0, end = 0;       // what is left of the axis; positions in by_name_ where listed
@@ -149,18 +199,32 @@ private:
         uint32_t started = 0, limit = 0;        // where the axis began and ends, for the run of failures
         uint32_t group = none;          // groups: the context that the survivors were numbered for
         uint32_t survivors = 0, survivor = 0;   // groups: where they lie, and the next one
+        uint32_t slot = none;           // of the verdicts on candidates; of `numbered`, in this stretch
+        uint32_t first = 0, stretch_end = 0;    // numbered: where it counts from, and where a comparison changes
         Way way = Way::one;
-        bool all = false;               // enumerate: verdicts are neither used nor kept
+        Want want = Want::any;
+        bool reached = false;           // first_of_all(): something, from one candidate or another
+        bool by_name = false;           // numbered: places in by_name_
         bool document_waits = false;    // groups: the document itself comes first
         bool open_group = false;        // groups: `group` has been gathered
     };
     bool reaches(uint32_t first_step, uint32_t context, uint32_t goal, Item* found = nullptr);
-    void push_cursor(uint32_t step, uint32_t context, uint32_t from = 0, bool all = false);
+    void push_cursor(uint32_t step, uint32_t context, Want want, uint32_t from = 0);
     void aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint32_t from);
     void aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan, Range range);
     void aim_groups(Cursor& cursor, const Step& step);
     Next advance(uint32_t cursor);
     Next advance_group(uint32_t cursor);
+    void aim_numbered(Cursor& cursor, const Step& step, const StepPlan& plan);
+    void begin_stretch(Cursor& cursor);
+    bool advance_numbered(Cursor& cursor);
+    bool passes_numbered(const Cursor& cursor, const Step& step, Item item);
+    uint32_t element_at(const Cursor& cursor, uint32_t at) const { return cursor.by_name ? by_name_[at] : at; }
+    bool holds_at(const Cursor& cursor, const Step& step, Item item);
+    uint32_t candidate_slot(const Cursor& cursor) const;
+    bool first_of_all(uint32_t first_step, uint32_t context, Item& found);
+    void leave_cursor(uint32_t base, bool reached);
+    bool skip_failures(Cursor& cursor);
     void pop_cursor();
     void fail_cursor(uint32_t base);
     bool succeed(uint32_t base);
@@ -236,7 +300,9 @@ private:
     Reached reached_, reached_next_;            // of select(): its memory is kept
     std::vector<Cursor> cursors_;
     std::vector<uint32_t> survivors_;           // a stack: of positional steps, what is left after their predicates
+    StringValues values_;
     std::string buffer_;
+    uint64_t allowed_ = ~0ull, looked_max_ = ~0ull;
 };
 
 }  // namespace treecast

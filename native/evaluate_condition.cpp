@@ -3,8 +3,6 @@
 #include "number.hpp"
 #include "relation.hpp"
 
-#include <limits>
-
 namespace treecast {
 
 bool Evaluator::check_predicates(const Step& step, Item item) {
@@ -28,22 +26,27 @@ bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t las
     switch (expr.kind) {
         case ExprKind::conjunction:
             for (uint32_t operand = expr.first; operand != no_entry; operand = query_->expr(operand).next)
-                if (!check(operand, item, position, last)) return false;
+                if (!check_part(operand, item, position, last)) return false;
             return true;
         case ExprKind::disjunction:
             for (uint32_t operand = expr.first; operand != no_entry; operand = query_->expr(operand).next)
-                if (check(operand, item, position, last)) return true;
+                if (check_part(operand, item, position, last)) return true;
             return false;
-        case ExprKind::negation: return !check(expr.first, item, position, last);
+        case ExprKind::negation: return !check_part(expr.first, item, position, last);
         case ExprKind::exists:
         case ExprKind::compare: return check_paths(index, item);
         case ExprKind::contains:
         case ExprKind::starts_with: return check_first(expr, item);
-        case ExprKind::position: return related<double>(expr.relation, position, query_->value(expr.value).number);
-        case ExprKind::position_last: return related(expr.relation, position, last);
-        case ExprKind::last: return related<double>(expr.relation, last, query_->value(expr.value).number);
+        case ExprKind::position:
+        case ExprKind::position_last:
+        case ExprKind::last: return check_position(expr, position, last);
     }
     return false;
+}
+
+bool Evaluator::check_position(const Expr& expr, uint32_t position, uint32_t last) const {
+    if (expr.kind == ExprKind::position_last) return related(expr.relation, position, last);
+    return related<double>(expr.relation, expr.kind == ExprKind::last ? last : position, query_->value(expr.value).number);
 }
 
 // exists, compare: whether one of the paths leads to something that passes.
@@ -71,15 +74,24 @@ bool Evaluator::check_first(const Expr& expr, Item item) {
     const PathEntry& path = query_->path(expr.first);
     if (path.absolute && path_verdicts_[expr.first] != Verdict::unknown) return path_verdicts_[expr.first] == Verdict::yes;
     Item first;
-    bool value = check_text(expr, find_first(path, item, first) ? text_of(first) : std::string_view());
+    bool value = find_first(path, item, first) ? check_text(expr, first) : check_empty(expr);
     if (path.absolute) path_verdicts_[expr.first] = value ? Verdict::yes : Verdict::no;
     return value;
 }
 
-bool Evaluator::check_text(const Expr& expr, std::string_view text) {
+bool Evaluator::check_text(const Expr& expr, Item item) {
+    const Document& d = *document_;
     std::string_view wanted = query_->view(query_->value(expr.value).text);
-    looked_at += text.size() / 64;
-    return expr.kind == ExprKind::contains ? text.find(wanted) != std::string_view::npos : text.starts_with(wanted);
+    bool contains = expr.kind == ExprKind::contains, value;
+    if (item.kind == StepKind::attribute) {
+        std::string_view text = d.value(d.attribute_value[item.index]);
+        value = contains ? values_.contains(text, wanted, expr.value) : text.starts_with(wanted);
+    } else {
+        StringValues::Texts texts = value_texts(item);
+        value = contains ? values_.contains(texts, wanted, expr.value) : values_.starts_with(texts, wanted);
+    }
+    spend(values_.take_work());
+    return value;
 }
 
 bool Evaluator::compare(const Expr& expr, Item item) {
@@ -88,21 +100,21 @@ bool Evaluator::compare(const Expr& expr, Item item) {
     if (equality && !value.is_number)
         return text_equals(item, query_->view(value.text)) == (expr.relation == Relation::eq);
     // Against a literal, an order is one of numbers too.
+    spend(value.is_number ? 0 : value.text.size / 32);
     double right = value.is_number ? value.number : to_number(query_->view(value.text));
     return related(expr.relation, number_of(item), right);
 }
 
 bool Evaluator::text_equals(Item item, std::string_view text) {
     const Document& d = *document_;
-    if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]) == text;
-    if (item.kind == StepKind::text) return d.value(d.text[item.index]) == text;
-    Range texts = texts_of(item.index);
-    for (uint32_t at = texts.begin; at < texts.end; ++at, ++looked_at) {
-        std::string_view piece = d.value(d.text[at]);
-        if (!text.starts_with(piece)) return false;
-        text.remove_prefix(piece.size());
+    if (item.kind == StepKind::attribute) {
+        std::string_view value = d.value(d.attribute_value[item.index]);
+        if (value.size() == text.size()) spend(text.size() / 32);
+        return value == text;
     }
-    return text.empty();
+    bool value = values_.equals(value_texts(item), text);
+    spend(values_.take_work());
+    return value;
 }
 
 // The view lives until the next call.
@@ -115,19 +127,20 @@ std::string_view Evaluator::text_of(Item item) {
     if (texts.end - texts.begin == 1) return d.value(d.text[texts.begin]);
     buffer_.clear();
     for (uint32_t at = texts.begin; at < texts.end; ++at) buffer_ += d.value(d.text[at]);
-    looked_at += texts.end - texts.begin;
+    spend(texts.end - texts.begin + buffer_.size() / 32);
     return buffer_;
 }
 
 double Evaluator::number_of(Item item) {
-    if (item.kind == StepKind::element) {
-        // PERF: most elements with much text are no numbers, and the first letter tells.
-        Range texts = texts_of(item.index);
-        for (uint32_t at = texts.begin; at < texts.end; ++at)
-            for (char c : document_->value(document_->text[at]))
-                if (!in_number(c)) return std::numeric_limits<double>::quiet_NaN();
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) {
+        std::string_view text = d.value(d.attribute_value[item.index]);
+        spend(text.size() / 32);
+        return to_number(text);
     }
-    return to_number(text_of(item));
+    double value = values_.number(value_texts(item));
+    spend(values_.take_work());
+    return value;
 }
 
 }  // namespace treecast

@@ -65,7 +65,7 @@ bool Evaluator::fits_condition(uint32_t index, uint32_t element, uint32_t& bound
 // The first witness of a step below the context whose start tag comes after that of `after`.
 uint32_t Evaluator::first_witness(uint32_t step, uint32_t context, uint32_t after, uint32_t goal) {
     uint32_t cursor = static_cast<uint32_t>(cursors_.size()), witness = none;
-    push_cursor(step, context, after + 1, true);
+    push_cursor(step, context, Want::all, after + 1);
     while (witness == none && advance(cursor) == Next::candidate) {
         uint32_t candidate = cursors_[cursor].candidate;
         if (fits(step, candidate, goal)) witness = candidate;
@@ -78,11 +78,11 @@ uint32_t Evaluator::first_witness(uint32_t step, uint32_t context, uint32_t afte
 uint32_t Evaluator::witness_of_first(const Expr& expr, uint32_t element, uint32_t after) {
     const PathEntry& path = query_->path(expr.first);
     Item item = first_item(path, {StepKind::element, element});
-    if (item.index == none || !check_text(expr, text_of(item))) return none;
+    if (item.index == none || !check_text(expr, item)) return none;
     uint32_t next = query_->step(path.first).next;
     if (next == no_entry) return item.index > after ? item.index : none;
     uint32_t cursor = static_cast<uint32_t>(cursors_.size()), witness = none;
-    push_cursor(path.first, element, after + 1, true);
+    push_cursor(path.first, element, Want::all, after + 1);
     while (witness == none && advance(cursor) == Next::candidate) {
         uint32_t candidate = cursors_[cursor].candidate, bound = candidate;
         if (!fits_branches(path.first, candidate, bound)) continue;

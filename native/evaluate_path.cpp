@@ -1,8 +1,7 @@
 // Depth first along a path: one cursor per step. See evaluate.hpp for why verdicts are kept and runs are skipped.
 //
-// A step without positions enumerates its axis, tests names on the way, and its predicates are asked of each candidate. A
-// step with positions works in groups: for each context its candidates are gathered, its predicates sift them one after
-// the other, each numbering what the one before left, and the survivors are the candidates.
+// A step without positions enumerates its axis, tests names on the way, and its predicates are asked of each candidate. Those with
+// positions are in evaluate_positions.cpp.
 #include "evaluate.hpp"
 
 #include <algorithm>
@@ -25,7 +24,8 @@ bool includes_self(const Step& step) {
 // where existence is enough.
 bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, Item* found) {
     uint32_t base = static_cast<uint32_t>(cursors_.size());
-    push_cursor(first_step, context);
+    Want want = found ? Want::first : Want::any;
+    push_cursor(first_step, context, want);
     while (cursors_.size() > base) {
         uint32_t top = static_cast<uint32_t>(cursors_.size() - 1);
         Next next = advance(top);
@@ -36,14 +36,13 @@ bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, It
         }
         const Step& step = query_->step(cursors_[top].step);
         Item item{step.kind, cursors_[top].candidate};
-        uint32_t slot = none;
-        if (!step.positional && step.kind == StepKind::element) slot = step_plans_[cursors_[top].step].slot;
+        uint32_t slot = candidate_slot(cursors_[top]);
         Verdict known = slot == none ? Verdict::unknown : verdict(slot, item.index);
         if (known == Verdict::no) continue;
-        if (known == Verdict::yes) return succeed(base);
-        bool holds = step.positional || check_predicates(step, item);
+        if (known == Verdict::yes && !found) return succeed(base);
+        bool holds = known == Verdict::yes || holds_at(cursors_[top], step, item);
         if (holds && step.next != no_entry) {
-            push_cursor(step.next, item.index);
+            push_cursor(step.next, item.index, want);
             continue;
         }
         if (holds && (goal == no_entry || compare(query_->expr(goal), item))) {
@@ -55,30 +54,88 @@ bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, It
     return false;
 }
 
+// The first item in document order, where going depth first may meet a later one before it: what lies behind the best one so far
+// is left out, because from there on paths lead to later items only.
+bool Evaluator::first_of_all(uint32_t first_step, uint32_t context, Item& found) {
+    auto base = static_cast<uint32_t>(cursors_.size());
+    bool any = false;
+    std::pair<uint64_t, uint32_t> best;
+    auto is_late = [&](Item item) { return any && order(item) > best; };
+    push_cursor(first_step, context, Want::first);
+    while (cursors_.size() > base) {
+        auto top = static_cast<uint32_t>(cursors_.size() - 1);
+        const Cursor& cursor = cursors_[top];
+        bool groups = cursor.way == Way::groups;
+        if (groups && cursor.survivor == survivors_.size() && cursor.at < cursor.end && is_late({StepKind::element, cursor.at})) {
+            leave_cursor(base, true);
+            continue;
+        }
+        if (advance(top) == Next::done) {
+            leave_cursor(base, cursors_[top].reached);
+            continue;
+        }
+        const Step& step = query_->step(cursors_[top].step);
+        Item item{step.kind, cursors_[top].candidate};
+        if (is_late(item)) {
+            cursors_[top].reached = true;      // or not: it is not known
+            if (!groups) leave_cursor(base, true);
+            continue;
+        }
+        uint32_t slot = candidate_slot(cursors_[top]);
+        Verdict known = slot == none ? Verdict::unknown : verdict(slot, item.index);
+        if (known == Verdict::no) continue;
+        if (known != Verdict::yes && !holds_at(cursors_[top], step, item)) {
+            if (slot != none) keep(slot, item.index, false);
+        } else if (step.next != no_entry) {
+            push_cursor(step.next, item.index, Want::first);
+        } else {
+            cursors_[top].reached = any = true;
+            found = item;
+            best = order(item);
+        }
+    }
+    return any;
+}
+
+// Of first_of_all(): `reached` where something was reached, or may be.
+void Evaluator::leave_cursor(uint32_t base, bool reached) {
+    if (!reached) return fail_cursor(base);
+    pop_cursor();
+    if (cursors_.size() > base) cursors_.back().reached = true;
+}
+
+// Where the verdicts on a cursor's candidates lie; those of a step that works in groups are on the groups.
+uint32_t Evaluator::candidate_slot(const Cursor& cursor) const {
+    bool candidates = cursor.way != Way::groups && query_->step(cursor.step).kind == StepKind::element;
+    return candidates ? cursor.slot : none;
+}
+
+bool Evaluator::holds_at(const Cursor& cursor, const Step& step, Item item) {
+    if (cursor.way == Way::numbered) return passes_numbered(cursor, step, item);
+    return step.positional || check_predicates(step, item);
+}
+
 // The top cursor came to its end, so what led to it failed.
 void Evaluator::fail_cursor(uint32_t base) {
     note_failures(cursors_.back(), cursors_.back().limit);
     pop_cursor();
     if (cursors_.size() == base) return;
     const Cursor& below = cursors_.back();
-    const Step& step = query_->step(below.step);
-    uint32_t slot = step_plans_[below.step].slot;
-    if (slot != none && !step.positional) keep(slot, below.candidate, false);
+    uint32_t slot = candidate_slot(below);
+    if (slot != none) keep(slot, below.candidate, false);
 }
 
 // Everything that is on the stack led to success.
 bool Evaluator::succeed(uint32_t base) {
     while (cursors_.size() > base) {
         const Cursor& cursor = cursors_.back();
-        const Step& step = query_->step(cursor.step);
-        uint32_t slot = step_plans_[cursor.step].slot;
-        if (slot != none) {
-            if (!step.positional) {
-                if (step.kind == StepKind::element) keep(slot, cursor.candidate, true);
-                note_failures(cursor, cursor.candidate);
-            } else if (cursor.group != none) {
-                keep(slot, cursor.group, true);
-            }
+        uint32_t slot = candidate_slot(cursor);
+        if (cursor.way != Way::groups) {
+            if (slot != none) keep(slot, cursor.candidate, true);
+            note_failures(cursor, cursor.candidate);
+        } else if (cursor.slot != none && cursor.group != none) {
+            keep(cursor.slot, cursor.group, true);
+            note_failures(cursor, cursor.group);
         }
         pop_cursor();
     }
@@ -90,30 +147,32 @@ void Evaluator::pop_cursor() {
     cursors_.pop_back();
 }
 
-// All candidates from where the cursor started up to `end` fail, whatever context they are reached from.
+// All candidates, or groups, from where the cursor started up to `end` fail, whatever context they are reached from.
 void Evaluator::note_failures(const Cursor& cursor, uint32_t end) {
-    uint32_t slot = step_plans_[cursor.step].slot;
-    if (slot == none || cursor.started >= cursor.limit) return;
-    Run& run = runs_[slot];
+    if (cursor.slot == none || cursor.reached || cursor.started >= cursor.limit) return;
+    Run& run = runs_[cursor.slot];
     if (run.begin <= cursor.started && cursor.started <= run.end) run.end = std::max(run.end, end);
     else run = {cursor.started, end};
 }
 
-// Candidates before `from` are left out. `all` enumerates the axis without regard to verdicts.
-void Evaluator::push_cursor(uint32_t step_index, uint32_t context, uint32_t from, bool all) {
+// Candidates before `from` are left out.
+void Evaluator::push_cursor(uint32_t step_index, uint32_t context, Want want, uint32_t from) {
     const Step& step = query_->step(step_index);
     const StepPlan& plan = this->plan(step_index);
     Cursor cursor;
     cursor.step = step_index;
     cursor.context = context;
-    cursor.all = all;
+    cursor.want = want;
+    cursor.slot = want == Want::all ? none : plan.slot;
     cursor.survivors = cursor.survivor = static_cast<uint32_t>(survivors_.size());
     bool possible = step.kind == StepKind::text || step.test == Test::any || plan.name != none;
     if (possible) {
-        if (step.positional) aim_groups(cursor, step);
+        if (plan.atoms && want != Want::all) aim_numbered(cursor, step, plan);
+        else if (step.positional) aim_groups(cursor, step);
         else aim(cursor, step, plan, from);
     }
     cursors_.push_back(cursor);
+    spend(1);
 }
 
 void Evaluator::aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint32_t from) {
@@ -146,10 +205,10 @@ void Evaluator::aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint
 }
 
 void Evaluator::aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan, Range range) {
-    if (plan.slot != none && !cursor.all) {
+    if (cursor.slot != none) {
         cursor.started = range.begin;
         cursor.limit = range.end;
-        const Run& run = runs_[plan.slot];
+        const Run& run = runs_[cursor.slot];
         if (run.begin <= range.begin && range.begin <= run.end) range.begin = std::min(run.end, range.end);
     }
     cursor.way = Way::range;
@@ -162,28 +221,34 @@ void Evaluator::aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan,
     cursor.end = range.end;
 }
 
-void Evaluator::aim_groups(Cursor& cursor, const Step& step) {
-    cursor.way = Way::groups;
-    uint32_t context = cursor.context;
-    cursor.document_waits = context == none;
-    if (context != none) {
-        cursor.at = context;
-        cursor.end = step.gap ? end_of(context) : context + 1;
-    } else if (step.gap) {
-        cursor.end = end_of(none);
-    }
+// Whether what comes next is known to fail; then the cursor stands behind that.
+bool Evaluator::skip_failures(Cursor& cursor) {
+    if (cursor.limit == 0) return false;
+    const Run& run = runs_[cursor.slot];
+    bool listed = cursor.way == Way::listed || cursor.by_name;
+    uint32_t next = listed ? by_name_[cursor.at] : cursor.at;
+    if (next < run.begin || next >= run.end) return false;
+    uint32_t end = cursor.way == Way::numbered ? cursor.stretch_end : cursor.end;
+    if (listed)
+        cursor.at = static_cast<uint32_t>(
+            std::lower_bound(by_name_.data() + cursor.at, by_name_.data() + end, run.end) - by_name_.data());
+    else
+        cursor.at = std::min(run.end, end);
+    return true;
 }
 
 Evaluator::Next Evaluator::advance(uint32_t index) {
     Cursor& cursor = cursors_[index];
     if (cursor.way == Way::groups) return advance_group(index);
+    if (cursor.way == Way::numbered) return advance_numbered(cursor) ? Next::candidate : Next::done;
     const Document& d = *document_;
     const Step& step = query_->step(cursor.step);
     const StepPlan& plan = step_plans_[cursor.step];
     uint64_t looked = 0;
     while (cursor.at < cursor.end) {
-        uint32_t candidate = cursor.at;
         ++looked;
+        if (skip_failures(cursor)) continue;
+        uint32_t candidate = cursor.at;
         switch (cursor.way) {
             case Way::children:
                 cursor.at += d.size[candidate];
@@ -203,88 +268,11 @@ Evaluator::Next Evaluator::advance(uint32_t index) {
                 if (step.kind == StepKind::attribute && !passes(step, plan, d.attribute_name[candidate])) continue;
         }
         cursor.candidate = candidate;
-        looked_at += looked;
+        spend(looked);
         return Next::candidate;
     }
-    looked_at += looked;
+    spend(looked);
     return Next::done;
-}
-
-// The next survivor, of this group or of a later one. Gathering asks predicates, which may move the stacks: hence indices.
-Evaluator::Next Evaluator::advance_group(uint32_t index) {
-    uint32_t slot = cursors_[index].all ? none : step_plans_[cursors_[index].step].slot;
-    while (true) {
-        Cursor& cursor = cursors_[index];
-        if (cursor.survivor < survivors_.size()) {
-            cursor.candidate = survivors_[cursor.survivor++];
-            return Next::candidate;
-        }
-        if (cursor.open_group && slot != none && cursor.group != none) keep(slot, cursor.group, false);
-        survivors_.resize(cursor.survivors);
-        cursor.survivor = cursor.survivors;
-        cursor.open_group = false;
-        if (!cursor.document_waits && cursor.at >= cursor.end) return Next::done;
-        cursor.group = cursor.document_waits ? none : cursor.at++;
-        cursor.document_waits = false;
-        if (slot != none && cursor.group != none) {
-            Verdict known = verdict(slot, cursor.group);
-            if (known == Verdict::no) continue;
-            if (known == Verdict::yes) return Next::success;
-        }
-        cursor.open_group = true;
-        gather(cursor.step, cursor.group);
-    }
-}
-
-// Puts on the stack of survivors what a step with positions selects from one context, `//` before it left aside.
-void Evaluator::gather(uint32_t step_index, uint32_t context) {
-    const Step& step = query_->step(step_index);
-    size_t base = survivors_.size();
-    // [n] as the first predicate needs no more than n candidates.
-    uint32_t most = none;
-    const Expr& first = query_->expr(step.predicates);
-    if (first.kind == ExprKind::position && first.relation == Relation::eq) {
-        double wanted = query_->value(first.value).number;
-        if (wanted >= 1 && wanted < most) most = static_cast<uint32_t>(wanted);
-    }
-    gather_axis(step, plan(step_index), context, most);
-    for (uint32_t expr = step.predicates; expr != no_entry && survivors_.size() > base; expr = query_->expr(expr).next)
-        sift(base, expr, step.kind);
-}
-
-void Evaluator::gather_axis(const Step& step, const StepPlan& plan, uint32_t context, uint32_t most) {
-    const Document& d = *document_;
-    size_t enough = most == none ? survivors_.max_size() : survivors_.size() + most;
-    bool deep = step.axis == Axis::descendant || step.axis == Axis::descendant_or_self;
-    if (step.kind == StepKind::text) {
-        Range texts = deep || context != none ? texts_of(context) : Range{};
-        for (uint32_t text = texts.begin; text < texts.end && survivors_.size() < enough; ++text) {
-            if (!deep) text = next_child_text(context, text);
-            if (text == none) break;
-            survivors_.push_back(text);
-        }
-    } else if (step.axis == Axis::self) {
-        if (context != none && passes(step, plan, d.name[context])) survivors_.push_back(context);
-    } else {
-        uint32_t at = step.axis == Axis::descendant_or_self && context != none ? context : below(context);
-        uint64_t looked = 0;
-        for (uint32_t end = end_of(context); at < end && survivors_.size() < enough; at += deep ? 1 : d.size[at], ++looked)
-            if (passes(step, plan, d.name[at])) survivors_.push_back(at);
-        looked_at += looked;
-    }
-}
-
-// Leaves those for which the predicate holds.
-void Evaluator::sift(size_t base, uint32_t predicate, StepKind kind) {
-    size_t count = survivors_.size() - base, left = base;
-    bool positional = expr_plans_[predicate].positional;
-    for (size_t i = 0; i < count; ++i) {
-        Item item{kind, survivors_[base + i]};
-        bool holds = positional ? check(predicate, item, static_cast<uint32_t>(i + 1), static_cast<uint32_t>(count))
-                                : check_kept(predicate, item);
-        if (holds) survivors_[left++] = item.index;
-    }
-    survivors_.resize(left);
 }
 
 }  // namespace treecast

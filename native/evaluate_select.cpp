@@ -63,7 +63,7 @@ void Evaluator::collect(uint32_t step_index, const Reached& contexts, std::vecto
         else if (covers && context != none && context < covered) continue;
         covered = std::max(covered, end_of(context));
         uint32_t cursor = static_cast<uint32_t>(cursors_.size());
-        push_cursor(step_index, context, from, true);
+        push_cursor(step_index, context, Want::all, from);
         while (advance(cursor) == Next::candidate) out.push_back(cursors_[cursor].candidate);
         pop_cursor();
     }
@@ -85,7 +85,9 @@ bool Evaluator::find_first(const PathEntry& path, Item item, Item& found) {
         return true;
     }
     if (from.kind != StepKind::element) return false;
-    if (!ordered_ && in_document_order(path)) return reaches(path.first, from.index, no_entry, &found);
+    if (!ordered_)
+        return in_document_order(path) ? reaches(path.first, from.index, no_entry, &found)
+                                       : first_of_all(path.first, from.index, found);
     Reached set = start_at(from.index);
     walk(path.first, set);
     if (set.items.empty()) return false;

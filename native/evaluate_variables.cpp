@@ -12,6 +12,7 @@ void Evaluator::enter(const Query& query) {
     survivors_.clear();
     slots_ = 0;
     settled_ = false;
+    values_.forget_literals();
 }
 
 void Evaluator::prepare_entry(uint32_t entry, bool condition) {
@@ -56,7 +57,7 @@ void Evaluator::select_path(const PathEntry& path, std::vector<Item>& out) {
 // Depth first to everything that the steps lead to, for paths that meet it in document order.
 void Evaluator::descend(uint32_t first_step, uint32_t context, std::vector<Item>& out) {
     auto base = static_cast<uint32_t>(cursors_.size());
-    push_cursor(first_step, context, 0, true);
+    push_cursor(first_step, context, Want::all);
     while (cursors_.size() > base) {
         auto top = static_cast<uint32_t>(cursors_.size() - 1);
         if (advance(top) != Next::candidate) {
@@ -66,7 +67,7 @@ void Evaluator::descend(uint32_t first_step, uint32_t context, std::vector<Item>
         const Step& step = query_->step(cursors_[top].step);
         Item item{step.kind, cursors_[top].candidate};
         if (!step.positional && !check_predicates(step, item)) continue;
-        if (step.next != no_entry) push_cursor(step.next, item.index, 0, true);
+        if (step.next != no_entry) push_cursor(step.next, item.index, Want::all);
         else out.push_back(item);
     }
 }

@@ -125,7 +125,21 @@ void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint
     }
 }
 
-std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out) {
+namespace {
+
+// What the last match() of a Matcher left undecided, in the order of addition.
+void add_undecided(const View& view, const Matcher& matcher, size_t document, std::vector<UndecidedMatch>& out) {
+    if (matcher.undecided().empty()) return;
+    auto begin = static_cast<std::ptrdiff_t>(out.size());
+    for (const Matcher::Undecided& one : matcher.undecided()) out.push_back({document, static_cast<int32_t>(one.slot), one.failure});
+    std::sort(out.begin() + begin, out.end(), [&](const UndecidedMatch& a, const UndecidedMatch& b) {
+        return view.order_of(static_cast<uint32_t>(a.slot)) < view.order_of(static_cast<uint32_t>(b.slot));
+    });
+}
+
+}  // namespace
+
+std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided) {
     auto reading = store_.read();
     std::shared_ptr<const View> view = store_.view();
     Lease matcher(*this);
@@ -137,6 +151,7 @@ std::shared_ptr<const View> Index::match(std::string_view document, Output<int32
         throw;
     }
     matcher.keep();
+    add_undecided(*view, *matcher, 0, undecided);
     std::vector<uint64_t> scratch;
     sort_slots(*view, out.data(), out.size(), scratch);
     return view;
@@ -176,6 +191,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                     Stopwatch stopwatch(options.timed);
                     try {
                         matcher->match(*batch.view, documents[d], chunk.slots);
+                        add_undecided(*batch.view, *matcher, d, chunk.undecided);
                     } catch (const Failure& failure) {
                         chunk.rejected.push_back({d, failure});
                         if (!options.report) {

@@ -24,12 +24,19 @@ struct BatchFailure {                  // thrown by match_many: the first docume
     Rejected rejected;
 };
 
+struct UndecidedMatch {                // a subscription whose limit of work ended before its answer
+    size_t document;
+    int32_t slot;
+    Failure failure;
+};
+
 struct Chunk {                         // the matches of some neighbouring documents
     size_t first = 0;                  // number of its first document
     std::vector<uint32_t> counts;      // matches by document
     std::vector<int64_t> nanoseconds;  // spent on each document; empty unless asked for
     Output<int32_t> slots;
     std::vector<Rejected> rejected;
+    std::vector<UndecidedMatch> undecided;
 };
 
 struct Batch {
@@ -80,8 +87,9 @@ public:
         : store_(std::move(engine), seeds), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
 
     Store& store() { return store_; }
-    // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
-    std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out);
+    // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to; those that
+    // are undecided likewise.
+    std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
     DeliveryBatch render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment

@@ -14,6 +14,7 @@ public:
     explicit Lease(Index& index) : index_(index), matcher_(index.borrow()) {}
     ~Lease() { index_.give_back(kept_ ? std::move(matcher_) : nullptr); }
     Matcher* operator->() { return matcher_.get(); }
+    Matcher& operator*() const { return *matcher_; }
     void keep() { kept_ = true; }
 
 private:

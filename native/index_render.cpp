@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <unordered_map>
 
 namespace treecast {
 
@@ -28,26 +29,38 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
     }
 }
 
-// Appends the deliveries of one document; the document has been matched.
-void deliver(const View& view, const Document& document, Renderer& renderer, std::span<const int32_t> slots, bool ids,
-             DeliveryBatch& batch, uint64_t& bytes) {
+// Appends the deliveries of one document; the document has been matched. What could not be decided is refused.
+void deliver(const View& view, const Document& document, Matcher& matcher, std::span<const int32_t> slots,
+             const DeliveryOptions& options, DeliveryBatch& batch, uint64_t& bytes) {
+    Renderer& renderer = matcher.renderer(options.limits, options.share);
+    std::unordered_map<uint32_t, const Failure*> undecided;
+    for (const Matcher::Undecided& one : matcher.undecided()) undecided.emplace(one.slot, &one.failure);
     renderer.begin(document, batch.bytes);
-    size_t payloads_before = batch.payload_ends.size() - 1, refusals_before = batch.refusals.size();
+    size_t payloads_before = batch.payload_ends.size() - 1;
+    std::unordered_map<uint32_t, size_t> refusals;       // by their number here; all that is undecided has one
+    constexpr uint32_t undecided_refusal = none;
     for (size_t at = 0; at < slots.size(); ++at) {
         prefetch(view, renderer, slots, at);
         auto slot = static_cast<uint32_t>(slots[at]);
-        Rendered rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]], {view.serial, slot});
+        const Failure* failure = nullptr;
+        Rendered rendered{Rendered::Is::refused, 0};
+        if (auto one = undecided.find(slot); one != undecided.end()) failure = one->second;
+        else rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]], {view.serial, slot});
         if (rendered.is == Rendered::Is::nothing) continue;
         bool built = rendered.is == Rendered::Is::payload;
-        size_t number = rendered.number + (built ? payloads_before : refusals_before);
+        size_t number = rendered.number + payloads_before;
         if (built) {
             if (number + 1 == batch.payload_ends.size()) batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
             bytes += static_cast<uint64_t>(batch.payload_ends[number + 1] - batch.payload_ends[number]);
-        } else if (number == batch.refusals.size()) {
-            batch.refusals.push_back(renderer.refusal(rendered.number));
-            batch.refusal_texts.emplace_back(view.text(slot));
+        } else {
+            auto [known, fresh] = refusals.try_emplace(failure ? undecided_refusal : rendered.number, batch.refusals.size());
+            if (fresh) {
+                batch.refusals.push_back(failure ? *failure : renderer.refusal(rendered.number));
+                batch.refusal_texts.emplace_back(view.text(slot));
+            }
+            number = known->second;
         }
-        if (ids) {
+        if (options.ids) {
             batch.ids += view.id(slot);
             batch.id_ends.push_back(static_cast<int32_t>(batch.ids.size()));
         }
@@ -58,7 +71,9 @@ void deliver(const View& view, const Document& document, Renderer& renderer, std
 
 }  // namespace
 
-DeliveryBatch Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& options) {
+DeliveryBatch Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
+    DeliveryOptions options = given;
+    options.limits.work_per_item_max = limits_.work_per_item_max;
     DeliveryBatch batch;
     auto reading = store_.read();
     batch.view = store_.view();
@@ -74,8 +89,7 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
         try {
             const Document& document = matcher->match(*batch.view, documents[batch.documents], slots, true);
             sort_slots(*batch.view, slots.data(), slots.size(), scratch);
-            deliver(*batch.view, document, matcher->renderer(options.limits, options.share),
-                    {slots.data(), slots.size()}, options.ids, batch, bytes);
+            deliver(*batch.view, document, *matcher, {slots.data(), slots.size()}, options, batch, bytes);
         } catch (const Failure& failure) {
             if (!options.report) {
                 matcher.keep();

@@ -77,6 +77,7 @@ void Matcher::find_texts(const View& view, const Document& document) {
 }
 
 const Document& Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out, bool to_render) {
+    undecided_.clear();
     const Document& document = reader_.read(bytes);
     rendering_ = to_render;
     try {
@@ -98,7 +99,8 @@ const Document& Matcher::match(const View& view, std::string_view bytes, Output<
 Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {
     auto same = [&](const RenderLimits& other) {
         return limits.payload_bytes_max == other.payload_bytes_max && limits.bindings_max == other.bindings_max &&
-               limits.document_payload_bytes_max == other.document_payload_bytes_max;
+               limits.document_payload_bytes_max == other.document_payload_bytes_max &&
+               limits.work_per_item_max == other.work_per_item_max;
     };
     std::unique_ptr<Rendering>& rendering = renderings_[share];
     if (!rendering || !same(rendering->limits)) rendering.reset(new Rendering{limits, Renderer(limits, share)});
@@ -178,7 +180,13 @@ bool Matcher::judge(const View& view, const Document& document, uint32_t slot) {
     }
     const Settings& settings = (*view.settings)[view.slot_settings[slot]];
     parse_matching(view.text(slot), settings.bindings, settings.ordered, query_);
-    return evaluator_.satisfies(query_, settings.ordered);
+    evaluator_.allow(work_max(document, work_per_item_max_));
+    try {
+        return evaluator_.satisfies(query_, settings.ordered);
+    } catch (const OutOfWork& failure) {
+        undecided_.push_back({slot, failure});
+        return rendering_;
+    }
 }
 
 }  // namespace treecast

@@ -19,7 +19,8 @@ namespace treecast {
 
 class Matcher : private NameResolver {
 public:
-    Matcher(Limits limits, std::shared_ptr<const Entities> entities) : reader_(limits, std::move(entities)) {}
+    Matcher(Limits limits, std::shared_ptr<const Entities> entities)
+        : reader_(limits, std::move(entities)), work_per_item_max_(limits.work_per_item_max) {}
 
     // Makes ready for a View; to be called before match() whenever the View is another one.
     void adopt(const View& view);
@@ -27,7 +28,14 @@ public:
     // Appends the slots of all subscriptions that the document satisfies, each once, and answers with the document, which stays
     // until the next call. Throws Failure for a bad document and then appends nothing. For whoever renders what it finds, a
     // transformation that has to be judged counts as satisfied, because building its payload judges it.
+    // A subscription that would take more work than its limit is in undecided(), and among what is appended only for whoever
+    // renders.
     const Document& match(const View& view, std::string_view bytes, Output<int32_t>& out, bool to_render = false);
+    struct Undecided {
+        uint32_t slot;
+        Failure failure;
+    };
+    const std::vector<Undecided>& undecided() const { return undecided_; }   // by the last match()
     Renderer& renderer(const RenderLimits& limits, bool share);
 
     void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
@@ -52,6 +60,7 @@ private:
     bool judge(const View& view, const Document& document, uint32_t slot);
 
     Reader reader_;
+    const uint32_t work_per_item_max_;
     uint64_t cache_bytes_max_ = 256ull << 20;
     std::vector<Cached> lazies_;
     Delta::Run delta_run_;
@@ -67,6 +76,7 @@ private:
     Evaluator evaluator_;                       // judges what patterns cannot say
     const Document* document_ = nullptr;        // the one it was told of
     Query query_;
+    std::vector<Undecided> undecided_;
     bool rendering_ = false;                    // of the document that is being matched
     struct Rendering { RenderLimits limits; Renderer renderer; };
     std::unique_ptr<Rendering> renderings_[2];  // by whether they share; made when they are first asked for

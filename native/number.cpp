@@ -27,6 +27,7 @@ double to_number(std::string_view text) {
     size_t begin = text.find_first_not_of(white_space);
     if (begin == std::string_view::npos) return nan;
     text = text.substr(begin, text.find_last_not_of(white_space) + 1 - begin);
+    if (text.size() > number_bytes_max) return nan;
     bool negative = text.front() == '-';
     if (negative) text.remove_prefix(1);
     size_t whole = count_digits(text, 0), fraction = 0, size = whole;

@@ -135,7 +135,12 @@ struct Renderer::Impl {
     bool binds(const Plan& plan, std::string_view text) {
         Query matching;
         parse_matching(text, plan.settings.bindings, false, matching);
-        return builder->evaluator.satisfies(matching, false);
+        builder->allow_deciding();
+        try {
+            return builder->evaluator.satisfies(matching, false);
+        } catch (const OutOfWork&) {
+            return true;                                 // it may: better a refusal too many than none
+        }
     }
 
     // The failure with its place in this plan's text: the programs may have come from another one.

@@ -13,6 +13,7 @@
 //   TC331  payloads of one document of more than document_payload_bytes_max together
 //   TC332  more than bindings_max items bound for one payload, or far more looked at or held
 //   TC333  not enough memory for a payload: what was taken for it is given back
+//   (TC340 belongs to the evaluator.)
 //   Each refuses one delivery, not the document.
 #pragma once
 
@@ -31,6 +32,7 @@ struct RenderLimits {
     uint64_t payload_bytes_max = 16ull << 20;
     uint64_t document_payload_bytes_max = 256ull << 20;
     uint64_t bindings_max = 1'000'000;
+    uint32_t work_per_item_max = Limits().work_per_item_max;     // of deciding and selecting: see evaluate.hpp
 };
 
 // Throws std::invalid_argument where a limit is out of range.

@@ -38,6 +38,9 @@ void Builder::start() {
     end_max_ = std::min(begin_ + limits_.payload_bytes_max, document_begin_ + limits_.document_payload_bytes_max);
     bindings_ = 0;
     looked_max_ = evaluator.looked_at + looks_per_item * (limits_.bindings_max + document_->elements());
+    allow_deciding();
+    plan_ = nullptr;
+    filled_ = {};
     counted_.clear();
     elements_ = 0;
     entered_ = nullptr;
@@ -85,7 +88,17 @@ bool Builder::copy_selected(const Plan& plan) {
     return !found.empty();
 }
 
+// It binds as it goes, with a limit of its own.
 bool Builder::build(const Plan& plan, PlanCache& plans) {
+    evaluator.allow(looked_max_ - evaluator.looked_at);
+    try {
+        return build_payload(plan, plans);
+    } catch (const OutOfWork&) {
+        refuse_work();
+    }
+}
+
+bool Builder::build_payload(const Plan& plan, PlanCache& plans) {
     keys_ = &plans.keys();
     names_ = &plans.names();
     names_->begin(*document_->names);

@@ -44,6 +44,8 @@ public:
     // Both append to out(); false where nothing is bound or selected. After a Failure it is to be cut() back.
     bool build(const Plan& plan, PlanCache& plans);
     bool copy_selected(const Plan& plan);
+    // The evaluator may work from now on as for one query.
+    void allow_deciding() { evaluator.allow(work_max(*document_, limits_.work_per_item_max)); }
 
     // How many bytes this payload may still have.
     uint64_t room() const;
@@ -63,6 +65,7 @@ private:
     };
 
     // render_build.cpp
+    bool build_payload(const Plan& plan, PlanCache& plans);
     void run(uint32_t at);
     void run_all(uint32_t at, uint32_t end) {
         for (; at < end; at = program_->ops[at].end) run(at);

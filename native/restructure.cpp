@@ -118,7 +118,11 @@ struct Restructurer::Impl {
     void select(Evaluator& judge, const Transformation& list, uint32_t paths) {
         judge.enter(list.query());
         judge.prepare(paths);
+        // Trees made on the way are the same subscription's work.
+        uint64_t before = judge.looked_at;
+        if (&judge != evaluator) judge.allow(evaluator->left());
         judge.select(paths, {}, items);
+        if (&judge != evaluator) evaluator->spend(judge.looked_at - before);
     }
 
     // The trees that a list starts from.

@@ -1,6 +1,5 @@
 #include "tree_run.hpp"
 
-#include "number.hpp"
 #include "pext.hpp"
 
 #include <algorithm>
@@ -17,6 +16,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
+    if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
 }
 
 void TreeRun::forget_names() {
@@ -167,79 +167,112 @@ void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t he
     max = std::max<size_t>(64, 4 * kept);
 }
 
-void TreeRun::gauge(const Locals& labels, std::string_view value, Level& into) {
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
-        if (!gauges.kinds) continue;
-        uint64_t heights[gauge_kinds] = {};
-        if (gauges.has(GaugeKind::most) || gauges.has(GaugeKind::least)) {
-            double number = to_number(value);
-            if (!std::isnan(number)) {
-                heights[static_cast<int>(GaugeKind::most)] = height_of(number);
-                heights[static_cast<int>(GaugeKind::least)] = ~height_of(number);
-            }
-        }
-        auto compare = [&](GaugeKind kind, Fact fact) {
-            if (!gauges.has(kind)) return;
-            uint32_t met = machine_->values().equal(machine_->value_group(labels[l]), fact, value);
-            heights[static_cast<int>(kind)] = met == none ? height_various : uint64_t(met) + 1;
-        };
-        compare(GaugeKind::text, Fact::equal_text);
-        compare(GaugeKind::number, Fact::equal_number);
-        for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
-            if (!heights[kind]) continue;
-            if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
-            if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
-                note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
-            if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
-                note_gauge(into.descend_gauges, into.descend_gauges_max, descend, heights[kind]);
-        }
+void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
+    const TreeMachine::Gauges& gauges = machine_->gauges(label);
+    uint64_t heights[gauge_kinds] = {};
+    if (!std::isnan(number)) {
+        heights[static_cast<int>(GaugeKind::most)] = height_of(number);
+        heights[static_cast<int>(GaugeKind::least)] = ~height_of(number);
+    }
+    auto compare = [&](GaugeKind kind, uint32_t met) {
+        heights[static_cast<int>(kind)] = met == none ? height_various : uint64_t(met) + 1;
+    };
+    const Values& values = machine_->values();
+    uint32_t group = machine_->value_group(label);
+    if (gauges.has(GaugeKind::text)) compare(GaugeKind::text, values.equal_text(group, value));
+    if (gauges.has(GaugeKind::number)) compare(GaugeKind::number, values.equal_number(group, number));
+    for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
+        if (!heights[kind]) continue;
+        if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
+        if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
+            note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
+        if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
+            note_gauge(into.descend_gauges, into.descend_gauges_max, descend, heights[kind]);
     }
 }
 
+bool TreeRun::set_fact(uint32_t fact) {
+    bool known = fact_bits_.test(fact);
+    fact_bits_.set(fact >> 6, 1ull << (fact & 63));
+    return known;
+}
+
 void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
-    if (!heights_.empty()) gauge(labels, value, into);
+    auto set = [this](uint32_t fact) { return set_fact(fact); };
     for (uint32_t l = 1; l <= labels[0]; ++l) {
-        uint32_t group = machine_->value_group(labels[l]);
-        if (!group) continue;
-        machine_->values().collect(group, value, [&](uint32_t fact) {
-            bool known = fact_bits_.test(fact);
-            fact_bits_.set(fact >> 6, 1ull << (fact & 63));
-            return known;
-        });
+        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
+        if (gauges.kinds) gauge(labels[l], value, gauges.numbers() ? to_number(value) : std::nan(""), into);
+        if (uint32_t group = machine_->value_group(labels[l])) machine_->values().collect(group, value, set);
     }
     fact_bits_.list(fact_list_);
 }
 
+// Of an element: ancestors have the same text in their values, so no value is built, and no text is read for each of them.
 void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
+    const Values& values = machine_->values();
+    auto set = [this](uint32_t fact) { return set_fact(fact); };
     bool valued = false;
-    Values::Need need;
     for (uint32_t l = 1; l <= labels[0]; ++l) {
         uint32_t group = machine_->value_group(labels[l]);
-        valued |= machine_->gauges(labels[l]).numbers();
-        need.numbers |= machine_->gauges(labels[l]).numbers();
-        if (!group) continue;
-        Values::Need one = machine_->values().need(group);
+        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
+        if (!group && !gauges.kinds) continue;
         valued = true;
-        need.whole |= one.whole;
-        need.numbers |= one.numbers;
-        need.bytes_max = std::max(need.bytes_max, one.bytes_max);
+        Values::Need need = group ? values.need(group) : Values::Need();
+        std::string_view beginning = group ? value_beginning(document, element, need.bytes_max) : std::string_view();
+        double number = std::nan("");
+        if (need.numbers || gauges.numbers())
+            number = string_values_.number({document.text_begin[element], document.text_end[element]});
+        if (gauges.kinds) gauge(labels[l], beginning, number, into);
+        if (!group) continue;
+        values.collect_texts(group, beginning, set);
+        values.collect_number(group, number, set);
+        if (need.whole) find_substrings(group, document, element);
     }
-    if (!valued) return;
+    if (valued) fact_bits_.list(fact_list_);
+}
+
+// The string value as far as `bytes_max`, and then at least a byte more.
+std::string_view TreeRun::value_beginning(const Document& document, uint32_t element, uint64_t bytes_max) {
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    if (end - begin <= 1) {
-        find_facts(labels, begin == end ? std::string_view() : document.value(document.text[begin]), into);
+    if (begin == end) return {};
+    if (end - begin == 1) return document.value(document.text[begin]);
+    value_.clear();
+    for (uint32_t t = begin; t < end && value_.size() <= bytes_max; ++t)
+        value_ += document.value(document.text[t]).substr(0, bytes_max + 1);
+    return value_;
+}
+
+// As an element opens: where elements of a group are in each other, the texts are read from the outermost one's first on.
+void TreeRun::enter(const Document& document, uint32_t element, NameResolver& names) {
+    const Locals& labels = element_labels(document.name[element], names);
+    for (uint32_t l = 1; l <= labels[0]; ++l) {
+        uint32_t group = machine_->value_group(labels[l]);
+        if (!group || !machine_->values().automaton(group)) continue;
+        Nest& nest = nests_[group];
+        if (nest.open++) continue;
+        nest.next_text = document.text_begin[element];
+        nest.swept = false;
+    }
+}
+
+// As it closes.
+void TreeRun::find_substrings(uint32_t group, const Document& document, uint32_t element) {
+    const Values& values = machine_->values();
+    auto set = [this](uint32_t fact) { return set_fact(fact); };
+    uint32_t begin = document.text_begin[element], end = document.text_end[element];
+    Nest& nest = nests_[group];
+    bool alone = --nest.open == 0 && !nest.swept;
+    if (alone && end - begin <= 1) {
+        if (begin < end) values.collect_substrings(group, document.value(document.text[begin]), set);
         return;
     }
-    value_.clear();
-    for (uint32_t t = begin; t < end; ++t) {
-        std::string_view piece = document.value(document.text[t]);
-        value_ += piece;
-        need.numbers = need.numbers && std::all_of(piece.begin(), piece.end(), in_number);
-        // All ancestors have this text too: it is not copied for each of them beyond what conditions ask for.
-        if (!need.whole && !need.numbers && value_.size() > need.bytes_max) break;
+    if (begin == end) return;
+    if (!nest.swept) {
+        nest.swept = true;
+        nest.sweep.start(values, group, string_values_.offset(nest.next_text));
     }
-    find_facts(labels, value_, into);
+    for (; nest.next_text < end; ++nest.next_text) nest.sweep.read(values, group, document.value(document.text[nest.next_text]));
+    nest.sweep.within(values, string_values_.offset(begin), set);
 }
 
 void TreeRun::load(Level& level) {
@@ -323,12 +356,19 @@ template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;
     open_.clear();
+    string_values_.begin(document);
+    bool nests = !nests_.empty();
+    for (Nest& nest : nests_) {
+        nest.open = 0;
+        nest.sweep.begin_document();
+    }
     for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
         uint32_t depth = document.depth[i];
         for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
         if (levels_.size() < depth + 2) levels_.resize(depth + 2);
         open_.push_back(i);
+        if (nests) enter(document, i, names);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);

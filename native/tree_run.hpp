@@ -4,6 +4,8 @@
 #include "accept_bits.hpp"
 #include "document.hpp"
 #include "lazy.hpp"
+#include "string_values.hpp"
+#include "substrings.hpp"
 #include "tree_machine.hpp"
 
 #include <array>
@@ -60,9 +62,13 @@ private:
     void load(Level& level);
     void find_facts(const Locals& labels, std::string_view value, Level& into);
     void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
+    void find_substrings(uint32_t group, const Document& document, uint32_t element);
+    std::string_view value_beginning(const Document& document, uint32_t element, uint64_t bytes_max);
+    void enter(const Document& document, uint32_t element, NameResolver& names);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
     // What the value says to the gauges of its own, and of its parent.
-    void gauge(const Locals& labels, std::string_view value, Level& into);
+    void gauge(uint32_t label, std::string_view value, double number, Level& into);
+    bool set_fact(uint32_t fact);                           // whether it was set before
     void raise(uint32_t gauge, uint64_t height);
     void note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height);
     void pass_gauges(const Level& level, Level& above);
@@ -86,6 +92,15 @@ private:
     std::vector<uint64_t> scratch_;
     std::string value_;
     uint64_t looked_at_ = 0;
+    StringValues string_values_;
+    // Elements of one group of conditions in each other: their substrings are found in one go, see substrings.hpp.
+    struct Nest {
+        uint32_t open = 0;                                  // elements of the group
+        uint32_t next_text = 0;                             // to be read
+        bool swept = false;
+        Sweep sweep;
+    };
+    std::vector<Nest> nests_;                               // by group; none where there are no automata
 };
 
 }  // namespace treecast

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace treecast {
@@ -36,21 +37,45 @@ public:
         bool numbers = false, whole = false;
     };
     Need need(uint32_t group) const;
-    // The fact of a group that says the value equals something, as a text or as a number; none if there is no such.
-    uint32_t equal(uint32_t group, Fact fact, std::string_view value) const {
-        const Group& found = groups_[group - 1];
-        if (!found.has(fact)) return none;
-        return fact == Fact::equal_text ? find(found.label, fact, value) : find_number(found, value);
-    }
+    // The fact of a group that says the value equals a text, or a number; none if there is no such. What is longer than any text
+    // of the group may be cut behind that.
+    uint32_t equal_text(uint32_t group, std::string_view value) const { return find_text(groups_[group - 1], value); }
+    uint32_t equal_number(uint32_t group, double number) const { return find_number(groups_[group - 1], number); }
     // Calls one(fact) for the facts of a group that hold for the value; some more than once. It answers
     // whether it was called with that fact for this value before.
     template <class One>
     void collect(uint32_t group, std::string_view value, One&& one) const {
         const Group& found = groups_[group - 1];
         collect_texts(found, value, one);
-        if (found.has(Fact::equal_number))
-            if (uint32_t i = find_number(found, value); i != none) one(i);
+        collect_number(found, found.has(Fact::equal_number) ? to_number(value) : std::nan(""), one);
         if (found.automaton) collect_substrings(found, value, one);
+    }
+    // The same for values that are not at hand as a whole: what is compared with texts may be cut behind bytes_max; the number;
+    // and the substrings, as far as a value is at hand.
+    template <class One>
+    void collect_texts(uint32_t group, std::string_view value, One&& one) const { collect_texts(groups_[group - 1], value, one); }
+    template <class One>
+    void collect_number(uint32_t group, double number, One&& one) const { collect_number(groups_[group - 1], number, one); }
+    template <class One>
+    void collect_substrings(uint32_t group, std::string_view value, One&& one) const {
+        collect_substrings(groups_[group - 1], value, one);
+    }
+
+    // The automaton of a group, for those who run it themselves: its root, 0 where there is none, and the facts that it finds.
+    size_t groups() const { return groups_.size(); }
+    bool has_automata() const { return !states_.empty(); }
+    uint32_t automaton(uint32_t group) const { return groups_[group - 1].automaton; }
+    std::pair<uint32_t, uint32_t> substring_facts(uint32_t group) const {
+        constexpr int kind = static_cast<int>(Fact::contains);
+        return {groups_[group - 1].begin[kind], groups_[group - 1].end[kind]};
+    }
+    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
+    uint32_t fact_of(uint32_t state) const { return states_[state].fact; }
+    uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
+    std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
+    template <class One>
+    void each_fact(uint32_t fact, One&& one) const {        // those with the same text
+        for (; fact != none; fact = also_[fact]) one(fact);
     }
     template <class Visit>
     void parts(Visit&& visit) {
@@ -77,26 +102,30 @@ private:
     };
     static constexpr uint32_t children_listed_max = 8;
 
-    std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
     uint32_t child(const State& state, unsigned char byte) const;    // 0: none
     void add_table(State& state);
-    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
     void build_automaton(Group& group);
 
+    uint32_t find_text(const Group& group, std::string_view value) const {
+        if (!group.has(Fact::equal_text) || value.size() > group.text_bytes_max) return none;
+        return find(group.label, Fact::equal_text, value);
+    }
     template <class One>
     void collect_texts(const Group& group, std::string_view value, One&& one) const {
-        auto look_up = [&](Fact fact, std::string_view key) {
-            if (uint32_t i = find(group.label, fact, key); i != none) one(i);
-        };
-        if (group.has(Fact::equal_text)) look_up(Fact::equal_text, value);
-        for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p)
-            if (prefix_sizes_[p] <= value.size()) look_up(Fact::starts_with, value.substr(0, prefix_sizes_[p]));
+        if (uint32_t i = find_text(group, value); i != none) one(i);
+        for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p) {
+            if (prefix_sizes_[p] > value.size()) continue;
+            if (uint32_t i = find(group.label, Fact::starts_with, value.substr(0, prefix_sizes_[p])); i != none) one(i);
+        }
     }
-    uint32_t find_number(const Group& group, std::string_view value) const {
-        double number = to_number(value);
-        if (std::isnan(number)) return none;
+    template <class One>
+    void collect_number(const Group& group, double number, One&& one) const {
+        if (uint32_t i = find_number(group, number); i != none) one(i);
+    }
+    uint32_t find_number(const Group& group, double number) const {
+        if (std::isnan(number) || !group.has(Fact::equal_number)) return none;
         double key = number == 0 ? 0 : number;
         return find(group.label, Fact::equal_number, {reinterpret_cast<const char*>(&key), sizeof key});
     }

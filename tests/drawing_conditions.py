@@ -74,12 +74,17 @@ def draw_valued_document(
 
 @dataclass
 class ConditionDrawer:
-    """Draws queries with predicates; `depth_max` is how far brackets nest."""
+    """Draws queries with predicates; `depth_max` is how far brackets nest.
+
+    With the probability `nesting` a condition is one whose parts depend on positions and whose paths go down into more
+    of the same: what has to be decided once and not once for each context.
+    """
 
     random: Random
     words: Vocabulary
     depth_max: int = 3
     positions: bool = True
+    nesting: float = 0.0
 
     def query(self) -> Query:
         branches = [self.path(0, absolute=True)]
@@ -148,7 +153,33 @@ class ConditionDrawer:
             chance *= 0.6
         return text, judge
 
+    def nested(self, depth: int) -> Pair:
+        """A test of what lies below, and a position, joined."""
+        inner, judged = (
+            self.nested(depth + 1) if depth < self.depth_max + 2 else self.operand(self.depth_max, "element")
+        )
+        axis = self.random.choice(("descendant::", "descendant::", "descendant-or-self::", ".//", ""))
+        test, against = self.element_test()
+        tail = self.random.choice(("", "", "", "/*", "//b", "[last()]", "[. != '']", "/@x", "//text()"))
+        path, judge = f"{axis}{test}[{inner}]{tail}", f"{axis}{against}[{judged}]{tail}"
+        literal = self.random.choice(LITERALS)
+        form = self.random.choice(
+            ("contains({}, '{}')", "contains({}, '{}')", "starts-with({}, '{}')", "{} = '{}'", "{}")
+        )
+        path, judge = form.format(path, literal), form.format(judge, literal)
+        if self.random.random() < 0.3:
+            path, judge = f"not({path})", f"not({judge})"
+        if self.random.random() < 0.2:
+            return path, judge
+        position = self.position(whole=False)
+        word = self.random.choice((" or ", " or ", " and "))
+        if self.random.random() < 0.5:
+            return f"{position}{word}{path}", f"{position}{word}{judge}"
+        return f"{path}{word}{position}", f"{judge}{word}{position}"
+
     def condition(self, depth: int, kind: str, *, whole: bool = False) -> Pair:
+        if self.nesting and kind == "element" and self.random.random() < self.nesting:
+            return self.nested(depth)
         form = self.random.random()
         if form < 0.24 and self.positions and kind != "attribute":
             return (self.position(whole=whole),) * 2

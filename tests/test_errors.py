@@ -51,6 +51,13 @@ def refuse_render(data: bytes) -> None:
             raise made
 
 
+def refuse_work(data: bytes) -> None:
+    """Decide a query on elements in elements, with the smallest limit."""
+    index = treecast.Index(limits=treecast.Limits(work_per_item_max=1))
+    index.add("one", data.decode().removesuffix("\n"))
+    index.match_part([b"<b>" * 500 + b"</b>" * 500], report=False)
+
+
 def refuse_document(data: bytes) -> None:
     """Read a document."""
     treecast.read(data, limits=SMALL)
@@ -89,6 +96,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".deliveries": refuse_deliveries,
     ".transformation": refuse_transformation,
     ".render": refuse_render,
+    ".work": refuse_work,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
@@ -122,7 +130,13 @@ def test_every_code_of_dtds_has_its_golden() -> None:
 
 @pytest.mark.parametrize(
     ("stem", "suffix"),
-    [("query", ".query"), ("reader", ".xml"), ("transformation", ".transformation"), ("render", ".render")],
+    [
+        ("query", ".query"),
+        ("reader", ".xml"),
+        ("transformation", ".transformation"),
+        ("render", ".render"),
+        ("evaluate", ".work"),
+    ],
 )
 def test_every_code_has_its_golden(stem: str, suffix: str) -> None:
     """The table at the top of the header, what the sources throw, and the files are the same codes."""

@@ -11,6 +11,7 @@ from treecast.errors import (
     QueryError,
     SnapshotError,
     TreecastError,
+    UndecidedWarning,
 )
 from treecast.index import Index
 from treecast.model import Delivery, Subscription
@@ -35,6 +36,7 @@ __all__ = [
     "SnapshotError",
     "Subscription",
     "TreecastError",
+    "UndecidedWarning",
     "engines",
     "parse",
     "read",

@@ -51,6 +51,9 @@ class Limits:
     """Attributes of one element, namespace declarations included."""
     name_bytes_max: int = 1024
     attribute_bytes_max: int = 1 << 20
+    work_per_item_max: int = 16
+    """Steps that deciding one subscription may take for each element, attribute, text and 64 bytes of a document, and
+    for half a million more: past them it is undecided on this document (TC340), and the others go on."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -12,6 +12,8 @@
     ├── AccessError     TC6xx   not allowed
     └── PipelineError   TC7xx   the job cannot run so          Spark or Java is missing, a wrong column, a missing file
 
+    UndecidedWarning    TC340   a subscription needs too much work on a document; the others are answered
+
 Example:
 
     >>> import treecast
@@ -91,6 +93,24 @@ class QueryLimitError(LimitError, QueryError):
 
 class DocumentLimitError(LimitError, DocumentError):
     """A document over a limit."""
+
+
+class UndecidedWarning(UserWarning):
+    """Some subscriptions were not decided, because that takes more work than `Limits.work_per_item_max` allows (TC340).
+
+    The answer is complete for all others. To have an exception instead, which carries the same:
+    `warnings.simplefilter("error", treecast.UndecidedWarning)`.
+    """
+
+    code = "TC340"
+
+    def __init__(self, message: str, undecided: tuple[str, ...] = ()) -> None:
+        super().__init__(_shorten(message))
+        self.undecided = undecided
+        """The ids of the subscriptions, each once."""
+
+    def __reduce__(self) -> tuple[type[UndecidedWarning], tuple[str, tuple[str, ...]]]:
+        return (type(self), (str(self.args[0]), self.undecided))
 
 
 class UnknownIdError(QueryError, KeyError):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
 from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_entities
-from treecast.errors import DocumentError, QueryError, SnapshotError
+from treecast.errors import DocumentError, DocumentLimitError, QueryError, SnapshotError, UndecidedWarning
 from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
 from treecast.subscriptions import (
@@ -54,6 +54,9 @@ BATCH_MATCHES_MAX = 4_000_000
 BATCH_PAYLOAD_BYTES_MAX = 64 << 20
 PART_ID_BYTES_MAX = (1 << 31) - 1  # the strings of one Arrow array
 
+Undecided: TypeAlias = list[tuple[int, str, DocumentLimitError]]
+"""Subscriptions that needed too much work: the number of the document, the id, and the error that says so."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -63,6 +66,8 @@ class Part:
     """One list of ids per document that was done; empty for a rejected one."""
     rejected: list[tuple[int, DocumentError]]
     """The number of each rejected document and why, in their order."""
+    undecided: Undecided
+    """What is not known of these documents, by document."""
     nanoseconds: pa.Array | None
     """What each document took, if that was asked for."""
 
@@ -251,10 +256,19 @@ class Index:
     # -- documents
 
     def match(self, document: Bytes) -> list[str]:
-        """The ids of all subscriptions that the document satisfies, in the order they were added."""
+        """The ids of all subscriptions that the document satisfies, in the order they were added.
+
+        A subscription that takes more work than `Limits.work_per_item_max` allows is undecided: the answer is that of
+        the others, with an UndecidedWarning.
+        """
         if document is None:
             raise TypeError("a document is bytes, not None")
-        return self._native.match(document)
+        found: Any = self._native.match(document)
+        if type(found) is list:
+            return found
+        ids, undecided = found
+        _warn(undecided)
+        return ids  # type: ignore[no-any-return]
 
     @overload
     def match_many(
@@ -273,17 +287,21 @@ class Index:
 
         The subscription column is dictionary-encoded; its dictionary is the index's own list of ids, shared, so it may
         hold ids that do not occur. With `on_error="report"` bad documents do not stop the rest: the answer is
-        (matches, errors), the errors with the columns document, code, message and offset. Otherwise the first bad
-        document raises its DocumentError, with its number as `error.document`.
+        (matches, errors), the errors with the columns document, code, message, offset and subscription. Otherwise the
+        first bad document raises its DocumentError, with its number as `error.document`.
+
+        A subscription that takes too much work on a document (TC340) is a row of the errors, with its id as
+        `subscription`, which is null for errors of a whole document; without a report it is an UndecidedWarning.
         """
         import pyarrow as pa
 
         report = _check_on_error(on_error)
         matches = self._native.match_many(_as_sequence(documents), _check_threads(threads), report, 0, 0)
         table = pa.RecordBatchReader.from_stream(matches).read_all()
-        if not report:
-            return table
-        return table, _error_table(matches.rejected, 0)
+        if report:
+            return table, _error_table(matches, 0)
+        _warn(matches.undecided)
+        return table
 
     def match_batches(
         self,
@@ -310,7 +328,9 @@ class Index:
                 return
             matches = self._native.match_many(waiting, threads, report, matches_max, first)
             table = pa.RecordBatchReader.from_stream(matches).read_all()
-            yield (table, _error_table(matches.rejected, first)) if report else table
+            if not report:
+                _warn(matches.undecided)
+            yield (table, _error_table(matches, first)) if report else table
             first += matches.documents
             del waiting[: matches.documents]
 
@@ -319,18 +339,22 @@ class Index:
     ) -> Part:
         """As many of the documents as give about `matches_max` matches, at least one: for those who feed batches on.
 
-        The answer has one list of ids per document that was done, as one Arrow array; see `Part`.
+        The answer has one list of ids per document that was done, as one Arrow array; see `Part`. Without `report` a
+        bad document raises, and so does a subscription that is undecided.
         """
         import pyarrow as pa
 
         matches = self._native.match_many(documents, 1, report, matches_max, 0, timed, PART_ID_BYTES_MAX)
+        undecided: Undecided = matches.undecided
+        if undecided and not report:
+            raise undecided[0][2]
         column = pa.RecordBatchReader.from_stream(matches).read_all().column("subscription")
         ids = pa.concat_arrays([chunk.dictionary_decode() for chunk in column.chunks] or [pa.array([], pa.string())])
         ends = pa.Array.from_buffers(pa.int64(), matches.documents + 1, [None, pa.py_buffer(matches.ends)])
         taken = None
         if timed:
             taken = pa.Array.from_buffers(pa.int64(), matches.documents, [None, pa.py_buffer(matches.nanoseconds)])
-        return Part(pa.ListArray.from_arrays(ends.cast(pa.int32()), ids), matches.rejected, taken)
+        return Part(pa.ListArray.from_arrays(ends.cast(pa.int32()), ids), matches.rejected, undecided, taken)
 
     # -- deliveries
 
@@ -343,7 +367,8 @@ class Index:
         """What each subscriber gets of the document, in the order they were added: one delivery for each id of `match`.
 
         Without a transformation that is the document as given, or with deliver="elements" what the query selects. A
-        payload that would go over a limit is a delivery that was refused, and says why.
+        payload that would go over a limit is a delivery that was refused, and says why; so is a subscription that
+        takes too much work to decide (TC340).
         """
         if document is None:
             raise TypeError("a document is bytes, not None")
@@ -394,7 +419,10 @@ class Index:
         return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
 
     def explain(self, document: Bytes, id: str) -> Explanation:
-        """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id."""
+        """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id.
+
+        A DocumentLimitError (TC340) says that finding out takes more work than `Limits.work_per_item_max` allows.
+        """
         found = self[id]
         return explain(
             document,
@@ -548,14 +576,27 @@ def _take(source: Iterator[Bytes], count: int) -> list[Bytes]:
     return taken
 
 
-def _error_table(rejected: list[tuple[int, Any]], first: int) -> pa.Table:
+def _warn(undecided: Undecided) -> None:
+    """Tell the caller of `match` and its like what is missing from the answer."""
+    if not undecided:
+        return
+    ids = tuple(dict.fromkeys(id for _, id, _ in undecided))
+    documents = len({number for number, _, _ in undecided})
+    message = str(undecided[0][2])
+    if len(undecided) > 1:
+        message += f"\n  so are {len(undecided) - 1} more: {len(ids)} subscriptions, {documents} documents in all"
+    warnings.warn(UndecidedWarning(message, ids), stacklevel=3)
+
+
+def _error_table(matches: Any, first: int) -> pa.Table:
+    """Bad documents, and subscriptions that are undecided, by document."""
     import pyarrow as pa
 
-    schema = pa.schema(
-        [("document", pa.int64()), ("code", pa.string()), ("message", pa.string()), ("offset", pa.int64())]
-    )
-    rows = [
-        {"document": first + number, "code": error.code, "message": str(error), "offset": error.offset}
-        for number, error in rejected
-    ]
-    return pa.Table.from_pylist(rows, schema=schema)
+    kinds = [pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string()]
+    names = ["document", "code", "message", "offset", "subscription"]
+    errors = [(number, error, None) for number, error in matches.rejected]
+    errors += [(number, error, id) for number, id, error in matches.undecided]
+    errors.sort(key=lambda one: one[0])
+    rows = [(first + number, error.code, str(error), None if id else error.offset, id) for number, error, id in errors]
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)

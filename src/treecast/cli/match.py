@@ -38,6 +38,7 @@ LIMITS = {
     "attributes_max": "256",
     "name_bytes_max": "1K",
     "attribute_bytes_max": "1M",
+    "work_per_item_max": "16",
 }
 
 DESCRIPTION = """\

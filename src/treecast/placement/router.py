@@ -130,6 +130,8 @@ class ByFilters:
             part = router.index.match_part(documents[len(routes) :], report=True)
             bad = {row for row, _ in part.rejected}
             lists = part.matches.to_pylist()
+            for row, number, _ in part.undecided:  # what may pass has to be let through
+                lists[row].append(number)
             routes += [None if row in bad else self._reached(matched) for row, matched in enumerate(lists)]
         return routes
 

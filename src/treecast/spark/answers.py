@@ -9,7 +9,9 @@
     payload profile  the same, and error, nanoseconds and bytes of the document; payload_bytes count a payload for each
                      delivery
 
-In a report a bad document has one struct, with an error and nothing else. Arrow's lists and binaries have 32-bit ends,
+In a report a bad document has one struct, with an error and nothing else, and so has each subscription that is
+undecided on a document; where errors are not reported, it raises. In a profile such a document has its matches, one
+null among them, and the first of these errors. Arrow's lists and binaries have 32-bit ends,
 and a task has little memory, so a batch may be answered in several arrays.
 """
 
@@ -24,6 +26,9 @@ from treecast.index import Index, Part, RenderedPart
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Errors = dict[int, list[DocumentError]]
+"""Those of each row that has some."""
 
 MATCHES_MAX = 1_000_000  # begin no further document in an array after so many
 PAYLOAD_BYTES_MAX = 16 << 20  # or after so many bytes of payloads, counted once for each delivery
@@ -57,19 +62,22 @@ def answers(
             raise _with_advice(error, form) from None
         end = begin + len(part.deliveries if isinstance(part, RenderedPart) else part.matches)
         rejected = dict(part.rejected) | {row - begin: missing[row] for row in missing if begin <= row < end}
-        rejected = {row: error for row, error in rejected.items() if row + begin not in silent}
-        yield _in_form(part, rejected, form, views[begin:end])
+        errors_of = {row: [error] for row, error in rejected.items() if row + begin not in silent}
+        if isinstance(part, Part):  # each shard tells of its own subscriptions
+            for row, _, undecided in part.undecided:
+                errors_of.setdefault(row, []).append(undecided)
+        yield _in_form(part, errors_of, form, views[begin:end])
         begin = end
 
 
-def _in_form(part: Part | RenderedPart, rejected: dict[int, DocumentError], form: str, views: list[Any]) -> pa.Array:
+def _in_form(part: Part | RenderedPart, errors: Errors, form: str, views: list[Any]) -> pa.Array:
     if isinstance(part, RenderedPart) and form == "payload profile":
-        return _payload_profile(part, rejected, views)
+        return _payload_profile(part, errors, views)
     if isinstance(part, RenderedPart):
-        return _payloads(part, rejected, reports=form == "payload report")
+        return _payloads(part, errors, reports=form == "payload report")
     if form == "lists":
         return part.matches
-    return _report(part, rejected) if form == "report" else _profile(part, rejected, views)
+    return _report(part, errors) if form == "report" else _profile(part, errors, views)
 
 
 def lacking(documents: pa.Array, errors: pa.Array | None) -> dict[int, DocumentError]:
@@ -104,34 +112,39 @@ def _error_row(error: DocumentError) -> dict[str, Any]:
     return {"code": error.code, "message": str(error), "offset": error.offset}
 
 
-def _with_rejected(lists: pa.ListArray, rejected: dict[int, DocumentError]) -> pa.ListArray:
-    """One more struct, with an error and nothing else, in the list of each rejected document."""
+def _with_errors(lists: pa.ListArray, added: dict[int, list[Any]]) -> pa.ListArray:
+    """More values in the lists of some rows, before those that are there."""
     import pyarrow as pa
 
-    if not rejected:
+    if not added:
         return lists
     rows, places = lists.values, lists.offsets.to_pylist()
     pieces, done, shift = [], 0, 0
     for row in range(len(lists)):
         begin = places[row]
         places[row] += shift
-        if row in rejected:
-            pieces += [rows[done:begin], pa.array([{"error": _error_row(rejected[row])}], rows.type)]
-            done, shift = begin, shift + 1
+        if row in added:
+            pieces += [rows[done:begin], pa.array(added[row], rows.type)]
+            done, shift = begin, shift + len(added[row])
     places[-1] += shift
     pieces.append(rows[done:])
     return pa.ListArray.from_arrays(pa.array(places, pa.int32()), pa.concat_arrays(pieces))
 
 
-def _report(part: Part, rejected: dict[int, DocumentError]) -> pa.Array:
+def _error_rows(errors: Errors) -> dict[int, list[Any]]:
+    """Structs with an error and nothing else."""
+    return {row: [{"error": _error_row(error)} for error in several] for row, several in errors.items()}
+
+
+def _report(part: Part, errors: Errors) -> pa.Array:
     import pyarrow as pa
 
     ids = part.matches.values
     rows = pa.StructArray.from_arrays([ids, pa.nulls(len(ids), _error_type())], ["subscription", "error"])
-    return _with_rejected(pa.ListArray.from_arrays(part.matches.offsets, rows), rejected)
+    return _with_errors(pa.ListArray.from_arrays(part.matches.offsets, rows), _error_rows(errors))
 
 
-def _payloads(part: RenderedPart, rejected: dict[int, DocumentError], *, reports: bool) -> pa.Array:
+def _payloads(part: RenderedPart, errors: Errors, *, reports: bool) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -151,7 +164,9 @@ def _payloads(part: RenderedPart, rejected: dict[int, DocumentError], *, reports
     deliveries = pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays(columns, names))
     different = rows.field("payload").dictionary.cast(pa.binary())
     payloads = pa.ListArray.from_arrays(payload_ends.cast(pa.int32()), different)
-    return pa.StructArray.from_arrays([_with_rejected(deliveries, rejected), payloads], ["deliveries", "payloads"])
+    return pa.StructArray.from_arrays(
+        [_with_errors(deliveries, _error_rows(errors)), payloads], ["deliveries", "payloads"]
+    )
 
 
 def _check_refused(rows: pa.StructArray) -> None:
@@ -177,15 +192,16 @@ def _refusals(rows: pa.StructArray) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(_error_type()), mask=codes.is_null())
 
 
-def _profile(part: Part, rejected: dict[int, DocumentError], views: list[Any]) -> pa.Array:
+def _profile(part: Part, errors: Errors, views: list[Any]) -> pa.Array:
     """Structs: the ids, the error if there is one, what the document took and how large it is."""
     import pyarrow as pa
 
-    columns = [part.matches, *_accounts(part, rejected, views)]
+    unknown: dict[int, list[Any]] = {row: [None] for row, _, _ in part.undecided}
+    columns = [_with_errors(part.matches, unknown), *_accounts(part, errors, views)]
     return pa.StructArray.from_arrays(columns, ["matches", *_ACCOUNTS])
 
 
-def _payload_profile(part: RenderedPart, rejected: dict[int, DocumentError], views: list[Any]) -> pa.Array:
+def _payload_profile(part: RenderedPart, errors: Errors, views: list[Any]) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -194,18 +210,18 @@ def _payload_profile(part: RenderedPart, rejected: dict[int, DocumentError], vie
     sums = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(sizes.cast(pa.int64()))])
     upto = sums.take(part.deliveries.offsets)
     given = _payloads(part, {}, reports=True)
-    columns = [*given.flatten(), *_accounts(part, rejected, views), pc.subtract(upto[1:], upto[:-1])]
+    columns = [*given.flatten(), *_accounts(part, errors, views), pc.subtract(upto[1:], upto[:-1])]
     return pa.StructArray.from_arrays(columns, ["deliveries", "payloads", *_ACCOUNTS, "payload_bytes"])
 
 
 _ACCOUNTS = ("error", "nanoseconds", "bytes")
 
 
-def _accounts(part: Part | RenderedPart, rejected: dict[int, DocumentError], views: list[Any]) -> list[pa.Array]:
+def _accounts(part: Part | RenderedPart, errors: Errors, views: list[Any]) -> list[pa.Array]:
     import pyarrow as pa
 
-    errors: list[Any] = [None] * len(views)
-    for row, error in rejected.items():
-        errors[row] = _error_row(error)
+    first: list[Any] = [None] * len(views)
+    for row, several in errors.items():
+        first[row] = _error_row(several[0])
     sizes = pa.array([len(view) for view in views], pa.int64())
-    return [pa.array(errors, _error_type()), part.nanoseconds, sizes]
+    return [pa.array(first, _error_type()), part.nanoseconds, sizes]

@@ -223,8 +223,9 @@ def _plan(
     wanted = functions.col("found.error").isNotNull() | (functions.size(array) > 0)
     one = functions.col("one")
     rows = found.filter(wanted).select("*", functions.explode_outer(array).alias("one"))
-    if not render:
-        return rows.select("file", "offset", "ordinal", one.alias("subscription"), "found.error")
+    if not render:  # an error has a row of its own, beside the matches of what was decided
+        error = functions.when(one.isNull(), functions.col("found.error"))
+        return rows.select("file", "offset", "ordinal", one.alias("subscription"), error.alias("error"))
     return rows.select(
         "file",
         "offset",
@@ -250,7 +251,9 @@ def _metrics(array: str) -> list[Column]:
     """`array` is what was found of a document: ids, or deliveries."""
     from pyspark.sql import functions
 
-    count = functions.coalesce(functions.size(array), functions.lit(0))
+    size = functions.coalesce(functions.size(array), functions.lit(0))
+    unknown = functions.col("found.error").isNotNull() & (size > 0)  # what is undecided is a null among the matches
+    count = size if array == "found.deliveries" else size - unknown.cast("int")
     document = functions.struct(
         "file",
         "ordinal",
