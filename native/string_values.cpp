@@ -213,6 +213,19 @@ void StringValues::find_dark() {
     texts_ += 2ull * count;
 }
 
+// Puts a value that is short and in few pieces into the buffer.
+bool StringValues::gather(Texts texts) {
+    constexpr uint32_t texts_max = 8;
+    constexpr size_t bytes_max = 256;
+    if (texts.end - texts.begin > texts_max) return false;
+    buffer_.clear();
+    for (uint32_t text = texts.begin; text < texts.end; ++text, ++texts_) {
+        if (buffer_.size() + piece(text).size() > bytes_max) return false;
+        buffer_ += piece(text);
+    }
+    return true;
+}
+
 double StringValues::number(Texts texts) {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     if (texts.begin >= texts.end) return nan;
@@ -223,6 +236,7 @@ double StringValues::number(Texts texts) {
         bytes_ += one.size();
         return to_number(one);
     }
+    if (!dark_found_ && gather(texts)) return to_number(buffer_);
     if (!dark_found_) find_dark();
     uint64_t begin = first_dark_[texts.begin], end = last_dark_[texts.end];
     if (begin >= end || end - begin > number_bytes_max) return nan;

@@ -59,6 +59,7 @@ private:
     std::string_view piece(uint32_t text) const { return document_->value(document_->text[text]); }
     void find_offsets();
     void find_dark();
+    bool gather(Texts texts);
     Search& search(uint32_t key);
     void prepare(Search& search, std::string_view literal);
     uint32_t take_table(uint32_t key);

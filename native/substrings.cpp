@@ -2,24 +2,15 @@
 
 namespace treecast {
 
-void Sweep::begin_document() {
-    for (const Met& met : met_) marks_[met.fact].met = none;
-    met_.clear();
-    latest_ = none;
-}
-
-void Sweep::start(const Values& values, uint32_t group, uint64_t place) {
+Sweep::Sweep(const Values& values, uint32_t group) : root_(values.automaton(group)), state_(root_) {
     auto [begin, end] = values.substring_facts(group);
-    if (marks_.size() < end - begin) marks_.resize(end - begin);
     first_fact_ = begin;
-    state_ = values.automaton(group);
-    place_ = place;
+    marks_.resize(end - begin);
 }
 
-void Sweep::read(const Values& values, uint32_t group, std::string_view piece) {
-    uint32_t root = values.automaton(group);
+void Sweep::read(const Values& values, std::string_view piece) {
     for (unsigned char byte : piece) {
-        state_ = values.follow(root, state_, byte);
+        state_ = values.follow(root_, state_, byte);
         ++place_;
         uint32_t ends = values.fact_of(state_) != none ? state_ : values.shorter(state_);
         if (ends) meet(ends, values.fact_of(ends) - first_fact_);
@@ -31,7 +22,7 @@ void Sweep::meet(uint32_t state, uint32_t fact) {
     uint32_t at = marks_[fact].met;
     if (at == none) {
         at = marks_[fact].met = static_cast<uint32_t>(met_.size());
-        met_.push_back({.state = state, .fact = fact});
+        met_.push_back({.state = state});
     } else if (at != latest_) {
         Met& met = met_[at];
         met_[met.newer].older = met.older;

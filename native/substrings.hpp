@@ -15,14 +15,11 @@
 
 namespace treecast {
 
-// Of one group of conditions, and of one document at a time. Places are counted in bytes of all texts of the document.
+// Of one group of conditions and one document. Places are counted in bytes of all texts of the document.
 class Sweep {
 public:
-    void begin_document();
-    // Forgets what came before: the next byte is at `place`.
-    void start(const Values& values, uint32_t group, uint64_t place);
-    void read(const Values& values, uint32_t group, std::string_view piece);
-    uint64_t place() const { return place_; }
+    Sweep(const Values& values, uint32_t group);
+    void read(const Values& values, std::string_view piece);
 
     // Calls one(fact) for all that occur between `begin` and what was read last; each once.
     template <class One>
@@ -41,7 +38,7 @@ public:
 private:
     struct Met {
         uint64_t end = 0;
-        uint32_t state = 0, fact = 0, newer = none, older = none;
+        uint32_t state = 0, newer = none, older = none;
     };
     struct Mark {                        // by fact, from first_fact_ on
         uint32_t met = none, visit = 0;
@@ -49,7 +46,8 @@ private:
     void meet(uint32_t state, uint32_t fact);
 
     uint64_t place_ = 0;
-    uint32_t state_ = 0, latest_ = none, visit_ = 0, first_fact_ = 0;
+    uint32_t root_, state_, first_fact_;
+    uint32_t latest_ = none, visit_ = 0;
     std::vector<Met> met_;
     std::vector<Mark> marks_;
 };

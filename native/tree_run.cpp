@@ -207,28 +207,45 @@ void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& in
     fact_bits_.list(fact_list_);
 }
 
-// Of an element: ancestors have the same text in their values, so no value is built, and no text is read for each of them.
+// Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
 void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
+    bool valued = false, numbers = false, whole = false;
+    uint64_t bytes_max = 0;
+    for (uint32_t l = 1; l <= labels[0]; ++l) {
+        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
+        valued |= gauges.kinds != 0;
+        numbers |= gauges.numbers();
+        uint32_t group = machine_->value_group(labels[l]);
+        if (!group) continue;
+        Values::Need need = machine_->values().need(group);
+        valued = true;
+        numbers |= need.numbers;
+        whole = whole || (need.whole && !is_swept(group, document));
+        bytes_max = std::max(bytes_max, need.bytes_max);
+    }
+    if (!valued) return;
+    std::string_view value = value_beginning(document, element, whole ? none : bytes_max);
+    double number = std::nan("");
+    if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
+    for (uint32_t l = 1; l <= labels[0]; ++l) {
+        if (machine_->gauges(labels[l]).kinds) gauge(labels[l], value, number, into);
+        if (uint32_t group = machine_->value_group(labels[l])) find_group_facts(group, document, element, value, number);
+    }
+    fact_bits_.list(fact_list_);
+}
+
+void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
     const Values& values = machine_->values();
     auto set = [this](uint32_t fact) { return set_fact(fact); };
-    bool valued = false;
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        uint32_t group = machine_->value_group(labels[l]);
-        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
-        if (!group && !gauges.kinds) continue;
-        valued = true;
-        Values::Need need = group ? values.need(group) : Values::Need();
-        std::string_view beginning = group ? value_beginning(document, element, need.bytes_max) : std::string_view();
-        double number = std::nan("");
-        if (need.numbers || gauges.numbers())
-            number = string_values_.number({document.text_begin[element], document.text_end[element]});
-        if (gauges.kinds) gauge(labels[l], beginning, number, into);
-        if (!group) continue;
-        values.collect_texts(group, beginning, set);
-        values.collect_number(group, number, set);
-        if (need.whole) find_substrings(group, document, element);
+    values.collect_texts(group, value, set);
+    values.collect_number(group, number, set);
+    if (!values.need(group).whole) return;
+    if (nests_[group].sweep) {
+        sweep(group, document, element);
+    } else {
+        nests_[group].bytes += value.size();
+        values.collect_substrings(group, value, set);
     }
-    if (valued) fact_bits_.list(fact_list_);
 }
 
 // The string value as far as `bytes_max`, and then at least a byte more.
@@ -242,37 +259,29 @@ std::string_view TreeRun::value_beginning(const Document& document, uint32_t ele
     return value_;
 }
 
-// As an element opens: where elements of a group are in each other, the texts are read from the outermost one's first on.
-void TreeRun::enter(const Document& document, uint32_t element, NameResolver& names) {
-    const Locals& labels = element_labels(document.name[element], names);
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        uint32_t group = machine_->value_group(labels[l]);
-        if (!group || !machine_->values().automaton(group)) continue;
-        Nest& nest = nests_[group];
-        if (nest.open++) continue;
-        nest.next_text = document.text_begin[element];
-        nest.swept = false;
+// Whether the substrings of a group's values are found in one go from now on: once as much has been read for them as there is,
+// because the elements are in each other. See substrings.hpp.
+bool TreeRun::is_swept(uint32_t group, const Document& document) {
+    Nest& nest = nests_[group];
+    if (nest.run != run_) {
+        nest.run = run_;
+        nest.bytes = 0;
+        nest.sweep.reset();
     }
+    if (nest.sweep) return true;
+    if (nest.bytes <= swept_bytes_min + 2 * document.source.size()) return false;
+    nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
+    nest.next_text = 0;
+    return true;
 }
 
-// As it closes.
-void TreeRun::find_substrings(uint32_t group, const Document& document, uint32_t element) {
+void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
     const Values& values = machine_->values();
-    auto set = [this](uint32_t fact) { return set_fact(fact); };
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    Nest& nest = nests_[group];
-    bool alone = --nest.open == 0 && !nest.swept;
-    if (alone && end - begin <= 1) {
-        if (begin < end) values.collect_substrings(group, document.value(document.text[begin]), set);
-        return;
-    }
     if (begin == end) return;
-    if (!nest.swept) {
-        nest.swept = true;
-        nest.sweep.start(values, group, string_values_.offset(nest.next_text));
-    }
-    for (; nest.next_text < end; ++nest.next_text) nest.sweep.read(values, group, document.value(document.text[nest.next_text]));
-    nest.sweep.within(values, string_values_.offset(begin), set);
+    Nest& nest = nests_[group];
+    for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
+    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t fact) { return set_fact(fact); });
 }
 
 void TreeRun::load(Level& level) {
@@ -357,18 +366,13 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
     next_text_ = 0;
     open_.clear();
     string_values_.begin(document);
-    bool nests = !nests_.empty();
-    for (Nest& nest : nests_) {
-        nest.open = 0;
-        nest.sweep.begin_document();
-    }
+    ++run_;
     for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
         uint32_t depth = document.depth[i];
         for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
         if (levels_.size() < depth + 2) levels_.resize(depth + 2);
         open_.push_back(i);
-        if (nests) enter(document, i, names);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);

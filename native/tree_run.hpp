@@ -62,9 +62,10 @@ private:
     void load(Level& level);
     void find_facts(const Locals& labels, std::string_view value, Level& into);
     void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
-    void find_substrings(uint32_t group, const Document& document, uint32_t element);
+    void find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
+    bool is_swept(uint32_t group, const Document& document);
+    void sweep(uint32_t group, const Document& document, uint32_t element);
     std::string_view value_beginning(const Document& document, uint32_t element, uint64_t bytes_max);
-    void enter(const Document& document, uint32_t element, NameResolver& names);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
     // What the value says to the gauges of its own, and of its parent.
     void gauge(uint32_t label, std::string_view value, double number, Level& into);
@@ -93,14 +94,15 @@ private:
     std::string value_;
     uint64_t looked_at_ = 0;
     StringValues string_values_;
-    // Elements of one group of conditions in each other: their substrings are found in one go, see substrings.hpp.
+    // Groups of conditions with substrings: what has been read for them, this run.
+    static constexpr uint64_t swept_bytes_min = 4096;
     struct Nest {
-        uint32_t open = 0;                                  // elements of the group
-        uint32_t next_text = 0;                             // to be read
-        bool swept = false;
-        Sweep sweep;
+        uint64_t run = 0, bytes = 0;
+        uint32_t next_text = 0;                             // for the Sweep to read
+        std::unique_ptr<Sweep> sweep;
     };
     std::vector<Nest> nests_;                               // by group; none where there are no automata
+    uint64_t run_ = 0;
 };
 
 }  // namespace treecast

@@ -21,9 +21,12 @@ CONDITIONS = (
 
 
 def draw_nested(random: Random) -> bytes:
-    """Elements in elements, with pieces of text before, between and behind them; each has a number."""
+    """Elements in elements, with pieces of text before, between and behind them; each has a number.
+
+    Some are so deep that their texts are read together.
+    """
     out: list[str] = []
-    number = 0
+    number = number_max = 0
     pieces = random.choice((PIECES, PIECES[:4], (" ", "\n ", "1", ""), ("x", "xx")))
 
     def element(depth: int) -> None:
@@ -34,7 +37,7 @@ def draw_nested(random: Random) -> bytes:
         for _ in range(random.choice((1, 1, 2, 3))):
             if random.random() < 0.6:
                 out.append(random.choice(pieces))
-            if depth < 12 and number < 60 and random.random() < 0.8:
+            if depth < 12 and number < number_max and random.random() < 0.8:
                 element(depth + 1)
             elif random.random() < 0.2:
                 out.append("<!-- -->")
@@ -42,7 +45,14 @@ def draw_nested(random: Random) -> bytes:
             out.append(random.choice(pieces))
         out.append(f"</{name}>")
 
+    outer = random.choice((0, 0, 150))
+    for _ in range(outer):
+        out.append(f'<{random.choice("ab")} n="{number}">{random.choice((*pieces, ""))}')
+        number += 1
+    number_max = number + 60
     element(0)
+    names = [piece[1] for piece in out[:outer]]
+    out += [f"{random.choice((*pieces, ''))}</{name}>" for name in reversed(names)]
     return "".join(out).encode()
 
 
@@ -70,7 +80,7 @@ def test_shared_machine(seed: int) -> None:
     for test in ("*", "a", "b"):
         for condition in random.sample(CONDITIONS, 12):
             found = {element.get("n") for element in tree.xpath(f"//{test}[{condition}]")}
-            for number in range(0, len(tree.xpath("//*")), 3):
+            for number in range(0, len(tree.xpath("//*")), 5):
                 query = f"//{test}[@n = '{number}'][{condition}]"
                 index.add(query, query)
                 if str(number) in found:

@@ -81,7 +81,6 @@ MUTANTS = [
     # The machine.
     Mutant("tree_run.cpp", "spaces[check.space]->test(check.id) == check.negated", "spaces[check.space]->test(check.id) != check.negated", "further requirements are turned round"),
     Mutant("tree_run.cpp", "value_.size() <= bytes_max", "value_.size() < bytes_max", "a value is cut where it still may be equal"),
-    Mutant("tree_run.cpp", "--nest.open == 0", "--nest.open != 0", "an element alone is taken for one in another"),
     Mutant("substrings.hpp", "met_[at].end - begin >= values.text(fact).size()", "true", "a substring may begin before the value"),
     Mutant("substrings.hpp", "if (mark.visit == visit_) break;", "break;", "the last of the substrings is found, and no other"),
     Mutant("substrings.cpp", "values.fact_of(state_) != none", "values.fact_of(state_) == none", "a substring that ends here is passed over, in elements"),
