@@ -12,7 +12,7 @@ from treecast.cli import match_output
 pytestmark = pytest.mark.long
 
 SUBSCRIPTIONS = 250_000
-DOCUMENTS = 12
+DOCUMENTS = 9
 
 
 class Counter:
