@@ -70,14 +70,25 @@ private:
         uint32_t first = 0, children = 0;           // its children are neighbours, by the byte that leads to each
         uint32_t table = none;                      // of its children by byte, if they are many
     };
-    static constexpr uint32_t children_listed_max = 8;
+    static constexpr uint32_t children_listed_max = 8, root_tables_max = 4096;
 
     std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
-    uint32_t child(const State& state, unsigned char byte) const;    // 0: none
     void add_table(State& state);
-    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
+    uint32_t child(const State& state, unsigned char byte) const {   // 0: none
+        if (state.table != none) return tables_[state.table * 256 + byte];
+        for (uint32_t at = state.first, end = at + state.children; at < end; ++at)
+            if (arrivals_[at] == byte) return at;
+        return 0;
+    }
+    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const {
+        for (;;) {
+            if (uint32_t next = child(states_[state], byte)) return next;
+            if (state == root) return root;
+            state = states_[state].fallback;
+        }
+    }
     void build_automaton(Group& group);
 
     template <class One>
