@@ -40,25 +40,26 @@ class IdRoom {
 public:
     IdRoom(const View& view, uint64_t bytes_max)
         : view_(view), bytes_max_(bytes_max), document_bytes_(static_cast<uint64_t>(view.slots ? view.id_ends[view.slots] : 0)) {}
-    // `slots` are the answers of the chunk so far.
-    bool fits(const Output<int32_t>& slots) {
-        if (within(bytes_ + (before_ + slots.size() - counted_) * id_bytes_max)) return true;
-        for (; counted_ < before_ + slots.size(); ++counted_) bytes_ += view_.id(slots.data()[counted_ - before_]).size();
-        return within(bytes_);
-    }
-    void next_chunk(const Output<int32_t>& slots) {
-        fits(slots);
-        bytes_ += (before_ + slots.size() - counted_) * id_bytes_max;
-        counted_ = before_ += slots.size();
+    // `chunks`: the answers so far.
+    bool fits(std::span<const Chunk> chunks) {
+        if (bytes_max_ == ~0ull) return true;
+        uint64_t uncounted = 0;
+        for (size_t c = chunk_; c < chunks.size(); ++c) uncounted += chunks[c].slots.size() - (c == chunk_ ? at_ : 0);
+        if (within(bytes_ + uncounted * id_bytes_max)) return true;
+        for (;; ++chunk_, at_ = 0) {
+            const Output<int32_t>& slots = chunks[chunk_].slots;
+            for (; at_ < slots.size(); ++at_) bytes_ += view_.id(slots.data()[at_]).size();
+            if (chunk_ + 1 == chunks.size()) return within(bytes_);
+        }
     }
 
 private:
-    bool within(uint64_t bytes) const { return bytes_max_ == ~0ull || bytes + document_bytes_ <= bytes_max_; }
+    bool within(uint64_t bytes) const { return bytes + document_bytes_ <= bytes_max_; }
     static constexpr uint64_t id_bytes_max = 1024;
     const View& view_;
     const uint64_t bytes_max_, document_bytes_;
-    uint64_t bytes_ = 0;                    // of the answers that have been counted
-    size_t counted_ = 0, before_ = 0;       // answers; those of the chunks before
+    uint64_t bytes_ = 0;                    // of the answers that have been counted,
+    size_t chunk_ = 0, at_ = 0;             // which are those before this one
 };
 
 }  // namespace
@@ -183,7 +184,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                 Chunk& chunk = batch.chunks[c];
                 chunk.first = c * per_chunk;
                 for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
-                    if (threads == 1 && d && !room.fits(chunk.slots)) {
+                    if (threads == 1 && d && !room.fits(std::span(batch.chunks).first(c + 1))) {
                         begun = d;
                         return matcher.keep();
                     }
@@ -204,7 +205,6 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                     if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
                 }
                 matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
-                if (threads == 1) room.next_chunk(chunk.slots);
             }
         } catch (...) {
             thrown[thread] = std::current_exception();

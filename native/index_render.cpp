@@ -12,7 +12,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t room_bytes_max = 32u << 20;    // at first
-constexpr size_t id_bytes_max = 1u << 30;       // 32-bit ends, of deliveries too: a document's ids are at most as many again
+constexpr size_t id_bytes_max = 0x7FFFFFFFu;    // their ends have 32 bits
 
 // What is known of a subscription lies in memory that has not been touched for long. PERF: bench/rendering.py
 void prefetch(const View& view, const Renderer& renderer, std::span<const int32_t> slots, size_t at) {
@@ -82,7 +82,8 @@ DeliveryBatch Index::render_many(std::span<const std::string_view> documents, co
     std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
     batch.bytes.room(std::min(payload_bytes_.load(), room_bytes_max));
-    auto room = [&] { return bytes < options.bytes_max && batch.ids.size() < id_bytes_max; };
+    size_t document_id_bytes = batch.view->slots ? static_cast<size_t>(batch.view->id_ends[batch.view->slots]) : 0;     // at most
+    auto room = [&] { return bytes < options.bytes_max && batch.ids.size() + document_id_bytes <= id_bytes_max; };
     for (; batch.documents < documents.size() && (!batch.documents || room()); ++batch.documents) {
         Output<int32_t> slots;
         auto begin = std::chrono::steady_clock::now();

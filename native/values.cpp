@@ -59,21 +59,6 @@ uint32_t Values::find(uint32_t label, Fact fact, std::string_view value) const {
     return none;
 }
 
-uint32_t Values::child(const State& state, unsigned char byte) const {
-    if (state.table != none) return tables_[state.table * 256 + byte];
-    const unsigned char *begin = arrivals_.data() + state.first, *end = begin + state.children;
-    const unsigned char* at = std::lower_bound(begin, end, byte);
-    return at != end && *at == byte ? static_cast<uint32_t>(at - arrivals_.data()) : 0;
-}
-
-uint32_t Values::follow(uint32_t root, uint32_t state, unsigned char byte) const {
-    for (;;) {
-        if (uint32_t next = child(states_[state], byte)) return next;
-        if (state == root) return root;
-        state = states_[state].fallback;
-    }
-}
-
 // Aho and Corasick: the texts as a trie; then, by depth, where to fall back to. The texts are sorted, so those that share a
 // beginning are neighbours, and going through the trie by depth numbers the children of a state one after the other.
 void Values::build_automaton(Group& group) {
@@ -109,7 +94,9 @@ void Values::build_automaton(Group& group) {
                 states_[next].fallback = fallback;
                 states_[next].shorter = shorter.fact != none ? fallback : shorter.shorter;
             }
-            if (states_[run.state].children > children_listed_max) add_table(states_[run.state]);
+            // Most bytes are looked up at a root.
+            bool often = run.state == root && tables_.size() < 256 * root_tables_max;
+            if (often || states_[run.state].children > children_listed_max) add_table(states_[run.state]);
         }
 }
 

@@ -69,7 +69,13 @@ public:
         constexpr int kind = static_cast<int>(Fact::contains);
         return {groups_[group - 1].begin[kind], groups_[group - 1].end[kind]};
     }
-    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
+    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const {
+        for (;;) {
+            if (uint32_t next = child(states_[state], byte)) return next;
+            if (state == root) return root;
+            state = states_[state].fallback;
+        }
+    }
     uint32_t fact_of(uint32_t state) const { return states_[state].fact; }
     uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
     std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
@@ -100,12 +106,17 @@ private:
         uint32_t first = 0, children = 0;           // its children are neighbours, by the byte that leads to each
         uint32_t table = none;                      // of its children by byte, if they are many
     };
-    static constexpr uint32_t children_listed_max = 8;
+    static constexpr uint32_t children_listed_max = 8, root_tables_max = 4096;
 
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
-    uint32_t child(const State& state, unsigned char byte) const;    // 0: none
     void add_table(State& state);
+    uint32_t child(const State& state, unsigned char byte) const {   // 0: none
+        if (state.table != none) return tables_[state.table * 256 + byte];
+        for (uint32_t at = state.first, end = at + state.children; at < end; ++at)
+            if (arrivals_[at] == byte) return at;
+        return 0;
+    }
     void build_automaton(Group& group);
 
     uint32_t find_text(const Group& group, std::string_view value) const {

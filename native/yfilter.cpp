@@ -69,6 +69,7 @@ private:
     };
     struct Holding {                                        // what a subscription has inserted: a plain path,
         uint32_t state = none;                              // or a path with predicates, or a group of such
+        uint32_t place = 0;                                 // among the plain ones of the state
         uint32_t path = none;
         uint32_t group = none;
     };
@@ -77,6 +78,7 @@ private:
     void add_pattern(uint32_t slot, FilterPattern& pattern);
     uint32_t add_path(uint32_t slot, std::vector<LabelStep> steps, FilterPath& written, uint32_t branch);
     void remove_path(uint32_t path);
+    void drop_plain(const Holding& holding);
     Accepting& accepting(uint32_t state) {
         if (accepting_.size() < nfa_.capacity()) accepting_.resize(nfa_.capacity());
         return accepting_[state];
@@ -115,6 +117,7 @@ void YFilter::add_pattern(uint32_t slot, FilterPattern& pattern) {
                  std::all_of(pattern[0].steps.begin(), pattern[0].steps.end(), [](const FilterStep& s) { return s.conditions.empty(); });
     if (plain) {
         holding.state = nfa_.insert(steps[0]);
+        holding.place = static_cast<uint32_t>(accepting(holding.state).plain.size());
         accepting(holding.state).plain.push_back(slot);
     } else if (pattern.size() == 1) {
         holding.path = add_path(slot, std::move(steps[0]), pattern[0], none);
@@ -179,10 +182,21 @@ void YFilter::remove_path(uint32_t number) {
     path_numbers_.give_back(number);
 }
 
+// The last of the list takes the place, so that removing costs the same however many ask for a path.
+void YFilter::drop_plain(const Holding& holding) {
+    std::vector<uint32_t>& plain = accepting_[holding.state].plain;
+    uint32_t place = holding.place, last = static_cast<uint32_t>(plain.size() - 1);
+    for (Holding& moved : holdings_[plain[last]])
+        if (moved.state == holding.state && moved.place == last) moved.place = place;
+    plain[place] = plain[last];
+    plain.pop_back();
+    if (plain.empty()) plain = {};
+}
+
 void YFilter::remove(uint32_t slot) {
     for (const Holding& holding : holdings_[slot]) {
         if (holding.state != none) {
-            drop_one(accepting_[holding.state].plain, slot);
+            drop_plain(holding);
             nfa_.release(holding.state);
         } else if (holding.path != none) {
             remove_path(holding.path);

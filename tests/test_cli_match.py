@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import stat
@@ -11,12 +12,13 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from treecast import sample
-from treecast.cli import document_files, main
+from treecast import Index, sample
+from treecast.cli import document_files, main, match_output
 
 NEWS = b"<news><item id='1'>one</item></news>"
 MAIL = b"<mail><to/></mail>"
@@ -308,6 +310,39 @@ def test_threads_and_small_batches_change_nothing(treecast_match: Run, monkeypat
     assert sorted(treecast_match(*arguments, "--threads", "4").lines) == sorted(expected.lines)
     monkeypatch.setattr(document_files, "BATCH_BYTES_MAX", 1)
     assert sorted(treecast_match(*arguments).lines) == sorted(expected.lines)
+
+
+@pytest.mark.parametrize("form", ["tsv", "json"])
+def test_text_is_written_in_pieces(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One array of Arrow holds 2 GiB of text; ids and names can be longer together. Here the bound is lower."""
+
+    class Recorder(io.BytesIO):
+        def write(self, text: Any) -> int:
+            sizes.append(len(text))
+            return super().write(text)
+
+    sizes: list[int] = []
+    index = Index()
+    index.add_many((f"{number}" + "x" * 90, "//a") for number in range(50))
+    names, matches = [f"document {number}" for number in range(7)], index.match_many([b"<a/>"] * 7)
+    whole, pieces = io.BytesIO(), Recorder()
+    match_output.TextWriter(whole, form).write(names, matches)
+    monkeypatch.setattr(match_output, "TEXT_BYTES_MAX", 1000)
+    match_output.TextWriter(pieces, form).write(names, matches)
+    assert pieces.getvalue() == whole.getvalue()
+    assert max(sizes) <= 1000
+    assert len(whole.getvalue().splitlines()) == 350
+
+
+def test_parquet_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index()
+    index.add_many((f"{number}" + "x" * 90, "//a") for number in range(50))
+    monkeypatch.setattr(match_output, "TEXT_BYTES_MAX", 1000)
+    with match_output.open_writer("parquet", str(tmp_path / "out.parquet")) as writer:
+        writer.write(["one", "two"], index.match_many([b"<a/>"] * 2))
+    found = pq.ParquetFile(tmp_path / "out.parquet")
+    assert found.num_row_groups > 5
+    assert found.read().column("document").to_pylist() == ["one"] * 50 + ["two"] * 50
 
 
 def test_batches_hold_no_more_than_they_must(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,3 +265,38 @@ def test_entities_are_passed_through() -> None:
     assert empty.match(document) == []
     with pytest.raises(DocumentError):
         index.match(b"<a>&undeclared;</a>")
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def in_parts(index: Index, documents: list[bytes]) -> list[Any]:
+    parts, done = [], 0
+    while done < len(documents):
+        parts.append(index.match_part(documents[done:], report=True).matches)
+        done += len(parts[-1])
+    return parts
+
+
+@pytest.mark.parametrize("ids_max", [1, 1_000, 2_500, 10_000, 1_000_000])
+def test_parts_have_no_more_ids_than_one_array_holds(ids_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the bound is lower than that of Arrow. A part has at least one document, whatever it matches."""
+    index = Index()
+    index.add_many((f"{number:02}" + "x" * 98, "//a" if number < 10 else "//b") for number in range(20))
+    documents = [b"<a/>", b"<r><a/><b/></r>", b"<z/>", b"<b/>"] * 100
+    expected = [found for part in in_parts(index, documents) for found in part.to_pylist()]
+    assert [len(found) for found in expected] == [10, 20, 0, 10] * 100
+    monkeypatch.setattr("treecast.index.PART_ID_BYTES_MAX", ids_max)
+    parts = in_parts(index, documents)
+    assert [sorted(found) for part in parts for found in part.to_pylist()] == [sorted(found) for found in expected]
+    sizes = [sum(map(len, part.flatten().to_pylist())) for part in parts]
+    assert all(size <= ids_max or len(part) == 1 for size, part in zip(sizes, parts, strict=True))
+    assert (len(parts) == 1) == (ids_max == 1_000_000)
+
+
+def test_parts_of_long_ids_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is counted in bytes, not in the longest ids that there could be."""
+    index = Index()
+    index.add_many((f"{number:04}", "//a") for number in range(100))
+    monkeypatch.setattr("treecast.index.PART_ID_BYTES_MAX", 400 * 10)
+    assert [len(part) for part in in_parts(index, [b"<a/>"] * 20)] == [10, 10]

@@ -9,11 +9,54 @@ import threading
 from pathlib import Path
 from random import Random
 
-from fillings import DOCUMENTS, fill_predicates, same, saved
+import pytest
+from fillings import DOCUMENTS, FILLINGS, fill_predicates, same, saved
 
 from treecast import Index
 
 ASIDE = "*.unfinished"
+
+# --- the same bytes in every process ---------------------------------------------------------------------------------
+
+SEEDED = """
+import sys
+from treecast import Index
+sys.path.insert(0, sys.argv[2])
+from fillings import FILLINGS
+seed = int(sys.argv[3]) if sys.argv[3] else None
+for number, fill in enumerate(FILLINGS):
+    index = Index(seed=seed)
+    fill(index)
+    index.save(f"{sys.argv[1]}/{number}.tcx")
+"""
+
+
+def saved_by_a_process(directory: Path, seed: str) -> dict[str, bytes]:
+    directory.mkdir()
+    subprocess.run([sys.executable, "-c", SEEDED, str(directory), str(Path(__file__).parent), seed], check=True)
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def test_a_seed_makes_saved_bytes_the_same(tmp_path: Path) -> None:
+    one, other = (saved_by_a_process(tmp_path / name, "7") for name in ("one", "other"))
+    assert len(one) == len(FILLINGS)
+    assert one == other
+    loaded = Index.load(tmp_path / "one" / "0.tcx")
+    loaded.save(tmp_path / "again.tcx")
+    assert (tmp_path / "again.tcx").read_bytes() == one["0.tcx"]
+    assert one["0.tcx"] != saved_by_a_process(tmp_path / "8", "8")["0.tcx"]
+
+
+def test_without_a_seed_nobody_can_foresee_the_tables(tmp_path: Path) -> None:
+    one, other = (saved_by_a_process(tmp_path / name, "") for name in ("one", "other"))
+    assert all(one[name] != other[name] for name in one)
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 64, "7", 1.5])
+def test_a_wrong_seed_is_refused(seed: object) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Index(seed=seed)  # type: ignore[arg-type]
+
 
 # --- what is written is whole ----------------------------------------------------------------------------------------
 

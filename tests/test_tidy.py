@@ -193,6 +193,25 @@ def test_native_lines_have_no_stray_white_space() -> None:
     assert wrong == []
 
 
+# What hashes without a seed, or draws one, and the file that alone may.
+UNSEEDED = re.compile(r"std::hash\b|std::unordered_(?:multi)?(?:map|set)\s*<|0x9E3779B|random_device", re.IGNORECASE)
+SEEDING = {
+    "native/seeded_hash.hpp",
+    "native/seeded_hash.cpp",
+    "native/snapshot.cpp",  # a checksum against accidents
+}
+
+
+def test_every_hash_is_seeded() -> None:
+    """Strangers write names, ids, queries and literals; a table whose hash they know is as slow as they like."""
+    wrong = {
+        name_of(path)
+        for path in files(".cpp", ".hpp", under=ROOT / "native")
+        if UNSEEDED.search(re.sub(r"//.*", "", path.read_text(encoding="utf-8")))
+    }
+    assert wrong == SEEDING
+
+
 def test_names_say_what_is_inside() -> None:
     everything = files(*TEXT_SUFFIXES)
     parts = {part for path in everything for part in path.relative_to(ROOT).with_suffix("").parts}

@@ -462,8 +462,10 @@ class Index:
         """An index that `save` wrote, with the settings it had, unless others are given here.
 
         Raises SnapshotError for a file that is damaged, cut off or something else. `verify=False` checks the header
-        and the table of sections only; it saves reading the whole file. A file of another format version is rebuilt
-        from its queries, with a warning. The loaded index can be changed; the file stays as it is.
+        and the table of sections only; it saves reading the whole file, and a damaged one may then crash the process.
+        A file of another format version is rebuilt from its queries, with a warning. The loaded index can be changed;
+        the file stays as it is. It must not be overwritten or cut in place while it is loaded: a process that reads
+        what is gone dies with SIGBUS. `save` renames and is safe.
         """
         saved = _read_about(_native.Index.saved_about(_file_name(path)))
         index = cls(

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 from treecast.cli.output_file import file_beside
 from treecast.names import text_of
 
-ROWS_MAX = 1 << 20  # joined at once; keeps 32-bit offsets far from their end
+ROWS_MAX = 1 << 20  # joined at once, unless that could make
+TEXT_BYTES_MAX = 1 << 30  # more text than this; 32-bit offsets end at twice as much
 ROW_GROUP_ROWS = 1 << 19
 
 TSV_SPECIAL = "[\t\n\r\\\\]"
@@ -66,16 +67,16 @@ class TextWriter:
         self._special, self._escape, self._before, self._between, self._after = TEXT_FORMS[form]
         self._dictionary: Any = None
         self._line_ends: Any = None
+        self._longest_end = 0
 
     def write(self, names: Sequence[str], matches: Any) -> None:
         starts = [self._before + self._escape(text_of(name)) + self._between for name in names]
         for batch in _in_order(matches):
             line_ends = self._make_line_ends(batch["subscription"].dictionary)
             line_starts = pa.array(starts, line_ends.type)
-            for begin in range(0, batch.num_rows, ROWS_MAX):
-                piece = batch.slice(begin, ROWS_MAX)
+            for piece in _pieces(batch, ROWS_MAX, _longest(line_starts) + self._longest_end):
                 parts = line_starts.take(piece["document"]), line_ends.take(piece["subscription"].indices)
-                lines = pc.binary_join_element_wise(*parts, "")
+                lines = pc.binary_join_element_wise(*parts, pa.scalar("", line_ends.type))
                 assert lines.offset == 0 and lines.null_count == 0
                 self._file.write(memoryview(lines.buffers()[2]))
 
@@ -88,7 +89,11 @@ class TextWriter:
             ids = dictionary
             if pc.any(pc.match_substring_regex(ids, self._special)).as_py():
                 ids = pa.array([self._escape(text) for text in ids.to_pylist()], ids.type)
-            self._dictionary, self._line_ends = dictionary, pc.binary_join_element_wise(ids, self._after, "")
+            self._dictionary, self._line_ends = (
+                dictionary,
+                _followed_by(ids, self._after),
+            )
+            self._longest_end = _longest(self._line_ends)
         return self._line_ends
 
 
@@ -101,17 +106,18 @@ class ParquetWriter:
         self._schema = pa.schema([("document", pa.string()), ("subscription", pa.string())])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[Any] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
 
     def write(self, names: Sequence[str], matches: Any) -> None:
         documents = _names(names)
         for batch in _in_order(matches):
-            for begin in range(0, batch.num_rows, ROW_GROUP_ROWS):
-                piece = batch.slice(begin, ROW_GROUP_ROWS)
+            longest = max(_longest(documents), _longest(batch["subscription"].dictionary))
+            for piece in _pieces(batch, ROW_GROUP_ROWS, longest):
                 columns = [documents.take(piece["document"]), piece["subscription"].cast(pa.string())]
                 self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
                 self._rows += piece.num_rows
-                if self._rows >= ROW_GROUP_ROWS:
+                self._bytes += self._waiting[-1].nbytes
+                if self._rows >= ROW_GROUP_ROWS or self._bytes >= TEXT_BYTES_MAX:
                     self._flush()
 
     def close(self) -> None:
@@ -121,7 +127,7 @@ class ParquetWriter:
     def _flush(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=2 * ROW_GROUP_ROWS)
-        self._waiting, self._rows = [], 0
+        self._waiting, self._rows, self._bytes = [], 0, 0
 
 
 @contextlib.contextmanager
@@ -153,6 +159,23 @@ def _in_order(matches: Any) -> list[Any]:
         order = pc.sort_indices(keys, sort_keys=[("document", "ascending"), ("id", "ascending")])
         batches.append(batch.take(order))
     return batches
+
+
+def _pieces(batch: Any, rows_max: int, bytes_a_row: int) -> Iterator[Any]:
+    """Slices with so few rows that their text keeps to TEXT_BYTES_MAX, if no row has more than so many bytes."""
+    rows = max(1, min(rows_max, TEXT_BYTES_MAX // max(1, bytes_a_row)))
+    return (batch.slice(begin, rows) for begin in range(0, batch.num_rows, rows))
+
+
+def _followed_by(texts: Any, after: str) -> Any:
+    """Each of the texts with `after` behind it; with 64-bit offsets where all together may need them."""
+    wide = (_longest(texts) + len(after)) * len(texts) > TEXT_BYTES_MAX
+    kind = pa.large_string() if wide else texts.type
+    return pc.binary_join_element_wise(texts.cast(kind), pa.scalar(after, kind), pa.scalar("", kind))
+
+
+def _longest(texts: Any) -> int:
+    return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
 def _same_memory(one: Any, other: Any) -> bool:

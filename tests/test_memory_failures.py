@@ -1,0 +1,56 @@
+"""Out of memory anywhere in a call: MemoryError, an index as it was, and the same call succeeds afterwards.
+
+Each allocation of C++ code fails in turn, in a process of its own; see tests/failing_allocations.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treecast import engines
+
+HERE = Path(__file__).resolve().parent
+ACTIONS = {
+    "changes": ["add", "add with settings", "add a union", "add a pattern", "add many", "replace", "remove"],
+    "merges": ["merge", "renumber"],
+    "documents": ["match", "match many", "match in threads", "render"],
+}
+ENGINE_ACTIONS = ["engine: add", "engine: add many", "engine: replace", "engine: remove", "engine: match", "renumber"]
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("shim") / "failing_new.so"
+    compiler = os.environ.get("CXX", "g++")
+    subprocess.run(
+        [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", HERE / "failing_new.cpp", "-o", library], check=True
+    )
+    return library
+
+
+def failures(shim: Path, names: list[str], actions: list[str]) -> dict[tuple[str, str], int]:
+    """How many allocations failed in each action, each without harm, by engine and action."""
+    program = [sys.executable, str(HERE / "failing_allocations.py"), ",".join(names), *actions]
+    done = subprocess.run(program, env={**os.environ, "LD_PRELOAD": str(shim)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    lines = (line.split("\t") for line in done.stdout.splitlines())
+    return {(engine, action): int(count) for engine, action, count in lines}
+
+
+@pytest.mark.parametrize("group", ACTIONS)
+def test_an_allocation_that_fails_changes_nothing(shim: Path, group: str) -> None:
+    counts = failures(shim, ["auto"], ACTIONS[group])
+    assert [action for _, action in counts] == ACTIONS[group]
+    assert all(counts.values())
+
+
+def test_engines_of_the_papers_are_made_anew(shim: Path) -> None:
+    names = [name for name in engines.names() if engines.published(name)]
+    counts = failures(shim, names, ENGINE_ACTIONS)
+    assert list(counts) == [(name, action) for name in names for action in ENGINE_ACTIONS]
+    assert all(counts.values())
