@@ -88,7 +88,9 @@ def run(options: argparse.Namespace) -> int:
             console.say(f"treecast: {trouble}")
         return 1
     if options.dry_run:
-        print(f"{pipeline.name}: {len(index):,} subscriptions; everything is in order, and nothing was started")
+        print(
+            f"{printable(pipeline.name)}: {len(index):,} subscriptions; everything is in order, and nothing was started"
+        )
         print("\n".join(f"  {name:<26} {printable(value)}" for name, value in pipeline.describe()))
         return 0
     try:
