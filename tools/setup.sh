@@ -295,7 +295,7 @@ locked() {
 install_packages() {
     local pip=("$VENV/bin/python" -m pip install --quiet) wanted
     if locked; then
-        sed -n '/^\(setuptools\|wheel\)==/,/[^\\]$/p' requirements.lock >build/requirements-build.lock
+        sed -n '/^\(packaging\|setuptools\|wheel\)==/,/[^\\]$/p' requirements.lock >build/requirements-build.lock
         step "installing packages from PyPI" "${pip[@]}" --require-hashes -r build/requirements-build.lock
         step "installing packages from PyPI" "${pip[@]}" --require-hashes --no-build-isolation -r requirements.lock
     else
