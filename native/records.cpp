@@ -14,6 +14,7 @@ namespace {
 constexpr size_t name_bytes_most = 64 << 10;
 constexpr const char* after_root = "nothing but comments may follow the root element";
 constexpr size_t inherited_bytes_max = 64 << 10, inherited_max = 256;
+constexpr uint64_t inherited_ratio_max = 128, inherited_free_bytes = 16 << 20;
 
 std::string shown(std::string_view name) { return std::string(name.substr(0, 60)) + (name.size() > 60 ? "…" : ""); }
 
@@ -427,11 +428,22 @@ void RecordSplitter::begin_record(size_t name_bytes) {
         cut_offset_ = record_offset_;
         cuts_.push_back({record_offset_, ordinal_, save()});
     }
+    count_inherited();
     record_ = token_;
     record_depth_ = lengths_.size();
     record_name_bytes_ = name_bytes;
     record_tag_bytes_ = 0;
     dropped_ = part_bytes_ != 0;
+}
+
+// The declarations are counted before it is known which of them the record makes itself: a run that plans does not keep
+// that, and every run has to stop at the same place.
+void RecordSplitter::count_inherited() {
+    inherited_bytes_ += inherited_text_.size();
+    if (inherited_bytes_ > inherited_free_bytes && inherited_bytes_ / inherited_ratio_max > record_offset_)
+        fail("TC306", token_, "the namespace declarations copied into the records are more than " +
+             std::to_string(inherited_ratio_max) + " times as long as the file up to here",
+             "declare namespaces in the records that use them");
 }
 
 void RecordSplitter::end_record(size_t end) {
@@ -518,6 +530,7 @@ std::string RecordSplitter::save() {
     put(state, static_cast<uint64_t>(input_.encoding()));
     put(state, record_offset_);
     put(state, ordinal_);
+    put(state, inherited_bytes_);
     put(state, lengths_.size());
     size_t at = 0;
     for (uint32_t length : lengths_) {
@@ -540,6 +553,7 @@ void RecordSplitter::restore(std::string_view state) {
     uint64_t offset = reader.number();
     input_ = RecordText(static_cast<Encoding>(encoding), offset);
     ordinal_ = reader.number();
+    inherited_bytes_ = reader.number();
     for (uint64_t count = reader.number(); count; --count) {
         std::string_view name = reader.text();
         names_ += name;

@@ -24,7 +24,7 @@
 //   TC202  an end tag does not match               TC303  more namespaces in scope than records may declare
 //   TC204  the encoding is not accepted            TC304  a name that is too long
 //   TC205  a DTD in the file                       TC305  a start tag outside records that is too long
-//   TC209  the file is empty or ends too soon
+//   TC209  the file is empty or ends too soon     TC306  far more namespace declarations in records than file
 //
 // A record over the limit is a row with TC301, and the rest goes on. What is wrong inside a record alone (characters,
 // references, attributes) is found by whoever reads it.
@@ -119,6 +119,7 @@ private:
     void learn_namespaces(std::string_view inside, size_t at);
     void gather_inherited();
     void begin_record(size_t name_bytes);
+    void count_inherited();
     void end_record(size_t end);
     void compose(size_t end);
     void append_inherited(std::string_view tag);
@@ -148,6 +149,7 @@ private:
     size_t record_ = nowhere;              // where the record at hand began in the text
     size_t record_depth_ = 0, record_name_bytes_ = 0, record_tag_bytes_ = 0;
     uint64_t record_offset_ = 0, ordinal_ = 0, cut_offset_ = 0;
+    uint64_t inherited_bytes_ = 0;         // of declarations in the records so far
     bool dropped_ = false;                 // the record at hand is not kept
     RecordRows rows_;
     std::vector<RecordCut> cuts_;

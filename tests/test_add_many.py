@@ -195,3 +195,15 @@ def test_text_is_utf8_whatever_it_declares(text: str, read_as: str | None) -> No
     index = treecast.Index()
     index.add("umlaut", '/a[. = "ü"]')
     assert index.match_many(pa.array([text])).num_rows == 1
+
+
+def test_a_null_for_a_namespace_is_told() -> None:
+    """As Spark gives it: a map whose value is null. It is not taken for the row without namespaces, either."""
+    bindings = pa.array([[("p", None)], [("p", "urn:p")], None], MAP)
+    rows = pa.table({"id": ["a", "b", "c"], "query": ["//p:x", "//p:x", "/x"], "namespaces": bindings})
+    index = treecast.Index()
+    with pytest.raises(treecast.QueryError, match="prefixes and namespaces are strings, not null"):
+        index.add_many(rows)
+    refused = index.add_many(rows, on_refused="report").to_pylist()
+    assert [(row["id"], row["code"]) for row in refused] == [("a", "TC144")]
+    assert sorted(index.match(b'<x xmlns:p="urn:p"><p:x/></x>')) == ["b", "c"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import json
 import os
 import re
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,6 +20,7 @@ from treecast.cli.console import Console
 from treecast.cli.run_progress import RunProgress, progress_line
 from treecast.document import Limits
 from treecast.model import DeliveryLimits
+from treecast.report import Figures
 from treecast.spark import failure, session
 from treecast.spark.job import Progress
 from treecast.spark.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
@@ -426,12 +430,55 @@ def test_an_output_nobody_may_write(
             "TC737 Spark failed: Path does not exist: file:/x\n  hint: see s.log",
         ),
         ("boom\nCaused by: a.b.CException: x.y.DError: the disk is full", "TC737 Spark failed: the disk is full"),
+        ("a\nCaused by: java.io.IOException: No space left on device", "TC736 no space is left for the results"),
         ("", "TC737 Spark failed: for no reason that it gave"),
         ("x" * 1000, "TC737 Spark failed: " + "x" * 300 + "…"),
     ],
 )
 def test_failures_are_one_sentence(text: str, expected: str) -> None:
     assert str(failure.told(RuntimeError(text), "s.log")).startswith(expected)
+
+
+def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> dict[str, str]:
+    """What run.json says after a job that ends so; Spark is not started."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("treecast.spark.job.started", fail)
+    pipeline = Pipeline(Source((str(output),)), Subscriptions(("s.csv",)), Sinks(str(output)))
+    with pytest.raises(PipelineError, match="TC736 no space is left"):
+        run_verb.execute(pipeline, Index(), Console(io.StringIO()), quiet=True)
+    told: dict[str, str] = json.loads((output / "run.json").read_text())
+    return told
+
+
+def test_a_full_disk_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "matches"))
+    assert executed(tmp_path, monkeypatch, full)["code"] == "TC736"
+    # Not even run.json itself can be written anew: it has room for what is to be said.
+    fsync, calls = os.fsync, []
+
+    def refuse(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 1:
+            raise full
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", refuse)
+    told = executed(tmp_path, monkeypatch, full)
+    assert (told["state"], told["code"], len(calls)) == ("failed", "TC736", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "spark.log"]
+
+
+def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied", "report.html")
+
+    monkeypatch.setattr("treecast.report.write_page", fail)
+    pipeline = Pipeline(Source((str(tmp_path),)), Subscriptions(("s.csv",)), Sinks(str(tmp_path)))
+    with pytest.raises(PipelineError, match=r"TC736 the report cannot be written to report\.html: Permission denied"):
+        run_verb.write_report(pipeline, cast(Figures, None))
 
 
 def test_spark_that_is_gone() -> None:

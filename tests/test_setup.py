@@ -58,6 +58,7 @@ class Machine:
             "CMakeLists.txt",
             "native",
             "src",
+            "requirements.lock",
         }
 
 
@@ -330,7 +331,8 @@ case "$*" in
                  ln -s "{this}" "$3/bin/python" ;;
     *"-m pip"*)  echo "pip $*" >> "{machine.programs.parent}/pip.log"; [ ! -e "{machine.programs}/broken" ] ;;
     *"-I -B"*)   echo "3.11 venv headers" ;;
-    "-")         cat > /dev/null; echo pyarrow ;;
+    *platform*)  echo "${{FAKE_PLATFORM:-}}" ;;
+    *"lock.py ranges") echo pyarrow ;;
 esac""",
     )
     machine.fake("c++", "exit 0")
@@ -396,6 +398,32 @@ def test_new_requirements_are_installed(machine: Machine) -> None:
         file.write("# changed\n")
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
     assert len(pip_log(machine)) == 2
+
+
+def test_packages_are_those_of_the_lock_where_it_fits(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    shutil.copy(ROOT / "requirements.lock", machine.checkout)
+    done = machine.setup(TREECAST_PYTHON="python3", FAKE_PLATFORM="cpython 3.11 linux x86_64")
+    first, second, third = pip_log(machine)
+    assert first.endswith("--require-hashes -r build/requirements-build.lock")
+    assert second.endswith("--require-hashes --no-build-isolation -r requirements.lock") and "--editable" in third
+    assert (done.returncode, done.stdout) == (0, "")
+    built_with = (machine.checkout / "build" / "requirements-build.lock").read_text()
+    assert re.findall(r"^\S+(?===)", built_with, re.MULTILINE) == ["packaging", "setuptools", "wheel"]
+    assert not built_with.rstrip().endswith("\\")
+    # Another lock: the packages are installed again.
+    with (machine.checkout / "requirements.lock").open("a") as file:
+        file.write("# changed\n")
+    assert machine.setup(TREECAST_PYTHON="python3", FAKE_PLATFORM="cpython 3.11 linux x86_64").returncode == 0
+    assert len(pip_log(machine)) == 3
+
+
+def test_elsewhere_the_ranges_decide_which_is_said(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    shutil.copy(ROOT / "requirements.lock", machine.checkout)
+    done = machine.setup(TREECAST_PYTHON="python3", FAKE_PLATFORM="cpython 3.13 linux x86_64")
+    assert done.returncode == 0 and "installing by the ranges of pyproject.toml, without hashes" in done.stdout
+    assert [line.rsplit(" ", 1)[1] for line in pip_log(machine)] == ["pyarrow", "."]
 
 
 def test_moved_checkout_gets_its_own_venv(machine: Machine, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,87 @@ def test_random_changes_end_where_a_new_index_begins() -> None:
         kept = [id for id in set(ids) if id in anew]
         assert [index[id] for id in kept] == [anew[id] for id in kept]
         assert apply(index, rows, wanted)[1] == Changes()
+
+
+def _flipped(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_damaged_records_are_told_in_one_sentence(tmp_path: Path) -> None:
+    """Wherever a byte of the SQLite file has changed, the versions are as before, or the error is ours."""
+    table = Table(id=["a"], query=["/a"])
+    versions = Versions(tmp_path, table)
+    before = versions.of_batch(0)
+    versions.close()
+    records = tmp_path / "versions.sqlite"
+    whole = records.read_bytes()
+    codes = set()
+    used = [at for at in range(len(whole)) if whole[at]]  # most of a page is empty
+    for at in used[:: max(1, len(used) // 250)]:
+        records.write_bytes(whole)
+        _flipped(records, at)
+        try:
+            again = Versions(tmp_path, table)
+            try:
+                again.of_batch(0)
+                again.of_batch(1)
+                again.batches()
+            finally:
+                again.close()
+        except PipelineError as error:
+            codes.add(error.code)
+            assert "another checkpoint directory" in error.hint or "can be written to" in error.hint
+        (before.path).exists() or pytest.fail("the version was removed")
+    assert "TC753" in codes <= {"TC752", "TC753"}
+
+
+@pytest.mark.parametrize("suffix", [".tcx", ".arrow"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_a_damaged_version_is_built_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: str
+) -> None:
+    table = Table(id=["a", "b"], query=["/a", "//b"])
+    versions = Versions(tmp_path, table)
+    first = versions.of_batch(0)
+    versions.close()
+    path = first.path.with_suffix(suffix)
+    if damage == "flip":
+        data = path.read_bytes()
+        _flipped(path, data.index(b"ab") if suffix == ".arrow" else len(data) // 2)
+    else:
+        path.write_bytes(path.read_bytes()[: 100 if damage == "cut" else 0])
+    again = Versions(tmp_path, table)
+    second = again.of_batch(1)
+    assert found(second) == ["a", "b"]
+    assert "damaged" in caplog.text or "built from nothing" in caplog.text
+    # A batch that used the damaged one gets what is the same to the byte, or nothing.
+    assert found(again.of_batch(0)) == ["a", "b"]
+    table.answer = pa.table({"id": ["a"], "query": ["/a"]})
+    again.of_batch(2)
+    if suffix == ".tcx":
+        with pytest.raises(PipelineError, match=r"TC752 batch 0 used version 1 .* or damaged"):
+            again.of_batch(0)
+    again.close()
+
+
+def test_a_damaged_version_of_an_index_is_saved_again(tmp_path: Path) -> None:
+    index = Index()
+    index.add("a", "/a")
+    versions = Versions(tmp_path, lambda: index)
+    first = versions.of_batch(0)
+    versions.close()
+    _flipped(first.path, 100)
+    again = Versions(tmp_path, lambda: index)
+    assert again.of_batch(1) == first and found(first) == ["a"]
+    again.close()
+
+
+def test_what_a_supplier_raises_is_not_taken_for_damage(tmp_path: Path) -> None:
+    table = Table()
+    table.answer = sqlite3.DatabaseError("theirs")
+    versions = Versions(tmp_path, table)
+    with pytest.raises(sqlite3.DatabaseError, match="theirs"):
+        versions.of_batch(0)
+    versions.close()

@@ -363,3 +363,20 @@ def test_references_that_can_never_be_met_are_an_error() -> None:
     with pytest.raises(DocumentError, match="find no identifier") as caught:
         next(generate_documents(schema, 1, DocumentSettings(bytes_target=None, optional=0)))
     assert caught.value.code == "TC282"
+
+
+@pytest.mark.parametrize(
+    "dtd",
+    [
+        "".join(f"<!ELEMENT e{i} (e{i + 1}, e{i + 1})>" for i in range(60)) + "<!ELEMENT e60 EMPTY>",
+        "".join(f"<!ELEMENT e{i} (e{i + 1}+, (e{i + 1} | e{i + 1}), e{i + 1}*)>" for i in range(40))
+        + "<!ELEMENT e40 ANY>",
+        f"<!ELEMENT a (b, b, b, b, b, b, b, b, b)><!ELEMENT b EMPTY><!ATTLIST b c CDATA #FIXED '{'x' * 1_000_000}'>",
+    ],
+    ids=["twice", "more", "value"],
+)
+def test_what_doubles_level_after_level_is_refused(dtd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treecast.workload.document_writer.TAGS_BYTES_MAX", 1 << 16)
+    settings = DocumentSettings(bytes_target=1000, attributes=1.0)
+    with pytest.raises(LimitError, match="TC380 DTD: the tags of a document of this DTD have more than 65,536"):
+        list(generate_documents(Schema.from_text(dtd, root=re.findall("ELEMENT (\\w+)", dtd)[0]), 1, settings))

@@ -11,8 +11,9 @@
 # Order of events: (1) a stamp that fits the sources means there is nothing to do; (2) everything is checked in one pass,
 # and nothing is created meanwhile; (3) what is missing is installed by apt-get, as root and unless TREECAST_NO_APT=1, or
 # else named in exactly one line, with exit status 2; (4) the venv is made and its stamp written last, so that a venv without
-# a stamp is a half-made one, removed and made again. A change of pyproject.toml, CMakeLists.txt or native/ reinstalls, and
-# so does a new package.
+# a stamp is a half-made one, removed and made again. A change of pyproject.toml, requirements.lock, CMakeLists.txt or
+# native/ reinstalls, and so does a new package. Packages are those of requirements.lock, checked by their hashes, on the
+# platform that it is for (tools/lock.py writes it); elsewhere the ranges of pyproject.toml decide, which is said.
 #
 # Settings: TREECAST_PYTHON (the Python to use instead of the first that fits), TREECAST_NO_APT=1, CXX, JAVA_HOME.
 set -u
@@ -32,9 +33,10 @@ say() { printf 'treecast set-up: %s\n' "$*"; }
 # ---- what the venv was made from: checkout, dependencies, packages and native sources; one line each in the stamp ----
 
 digest() { sha256sum | cut -c1-64; }
+packages_wanted() { cat pyproject.toml requirements.lock 2>/dev/null | digest; }
 fingerprint() {
     pwd -P
-    digest <pyproject.toml
+    packages_wanted
     {
         cat CMakeLists.txt
         find src -type d ! -name __pycache__ | LC_ALL=C sort    # an editable install knows the packages it was made with
@@ -283,28 +285,35 @@ step() {
     exit 1
 }
 
-requirements() {
-    "$VENV/bin/python" - <<'PY'
-import tomllib
+# requirements.lock is for this platform only; elsewhere the ranges of pyproject.toml have to do.
+PLATFORM='import platform, sys; print(sys.implementation.name, "%d.%d" % sys.version_info[:2], sys.platform, platform.machine())'
+locked() {
+    [ -f requirements.lock ] && [ "$("$VENV/bin/python" -I -c "$PLATFORM" 2>/dev/null)" = "cpython 3.11 linux x86_64" ]
+}
 
-with open("pyproject.toml", "rb") as file:
-    project = tomllib.load(file)
-extras = project["project"]["optional-dependencies"]
-wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["spark"], *extras["bench"], *extras["dev"]]
-print("\n".join(dict.fromkeys(wanted)))
-PY
+# What sdists are built with comes first, by its hashes too: pip would fetch it unchecked for a build of its own.
+install_packages() {
+    local pip=("$VENV/bin/python" -m pip install --quiet) wanted
+    if locked; then
+        sed -n '/^\(packaging\|setuptools\|wheel\)==/,/[^\\]$/p' requirements.lock >build/requirements-build.lock
+        step "installing packages from PyPI" "${pip[@]}" --require-hashes -r build/requirements-build.lock
+        step "installing packages from PyPI" "${pip[@]}" --require-hashes --no-build-isolation -r requirements.lock
+    else
+        say "requirements.lock is for Python 3.11 on Linux x86-64: installing by the ranges of pyproject.toml, without hashes"
+        mapfile -t wanted < <("$VENV/bin/python" tools/lock.py ranges)
+        step "installing packages from PyPI" "${pip[@]}" "${wanted[@]}"
+    fi
 }
 
 make_venv() {
-    local wanted name
+    local name
     if [ ! -f "$STAMP" ] || [ "$(stamp_line 1)" != "$(pwd -P)" ] || ! "$VENV/bin/python" -c '' 2>/dev/null; then
         rm -rf "$VENV"
         step "making $VENV" "$python" -m venv "$VENV"
     fi
-    if [ "$(stamp_line 2)" != "$(digest <pyproject.toml)" ]; then
+    if [ "$(stamp_line 2)" != "$(packages_wanted)" ]; then
         rm -f "$STAMP"
-        mapfile -t wanted < <(requirements)
-        step "installing packages from PyPI" "$VENV/bin/python" -m pip install --quiet "${wanted[@]}"
+        install_packages
     fi
     export CXX=$compiler
     step "building treecast" "$VENV/bin/python" -m pip install --quiet --no-build-isolation --no-deps --editable .

@@ -163,9 +163,10 @@ def _told_apart(table: pa.Table | pa.RecordBatch) -> tuple[pa.Array | None, list
 
 def _settings(namespaces: Any, ordered: Any, deliver: Any) -> tuple[dict[str, str], bool, Deliver]:
     bindings = namespaces_of(namespaces)
-    wrong = next((text for binding in bindings.items() for text in binding if not isinstance(text, str)), None)
-    if wrong is not None:
-        raise _bad(f"prefixes and namespaces are strings, not {wrong!r}", "write p=uri, or a map of strings")
+    wrong = [text for binding in bindings.items() for text in binding if not isinstance(text, str)]
+    if wrong:
+        found = "null" if wrong[0] is None else repr(wrong[0])
+        raise _bad(f"prefixes and namespaces are strings, not {found}", "write p=uri, or a map of strings")
     return bindings, _ordered_of(ordered), _deliver_of(deliver)
 
 
@@ -181,8 +182,9 @@ def _key(column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     if pa.types.is_map(column.type):
-        # The bindings of each row as one list of strings, then as one string; a null row becomes a null.
-        parts = (column.keys.cast(pa.string()), column.items.cast(pa.string()))
+        # The bindings of each row as one list of strings, then as one string; a null row becomes a null, and a null in
+        # a row something that no namespace is, or joining would make the whole row one.
+        parts = (pc.fill_null(part.cast(pa.string()), "\x03") for part in (column.keys, column.items))
         lists = [pa.ListArray.from_arrays(column.offsets, part) for part in parts]
         joined = [pc.binary_join(part, "\x00") for part in lists]
         return pc.if_else(pc.is_valid(column), pc.binary_join_element_wise(*joined, "\x01"), None)

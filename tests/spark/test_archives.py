@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.spark.source_files import Found, find
+from treecast.spark.source_files import find
 from treecast.spark.source_inflate import TAR_HEADER_BYTES_MAX
 from treecast.spark.source_options import Options, to_strings
 from treecast.spark.source_tasks import make, read
@@ -258,13 +258,3 @@ def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
         names = [(name.rpartition("/")[2], code) for name, code in rows_of(tmp_path, **given)]
         assert names[-2:] == [("caf\\xe9.xml", None), ("caf\\xe9.xml.gz", "TC714")] or given
         assert {name for name, _ in names} <= {"caf\\xe9.xml", "caf\\xe9.xml.gz"}
-
-
-def test_the_log_of_a_stream_keeps_any_path(tmp_path: Path) -> None:
-    from treecast.spark.source_stream import SeenFiles
-
-    files = [Found("/in/a.xml", 1, 2), Found("/in/" + os.fsdecode(b"\xff.xml"), 3, 4)]
-    log = SeenFiles(str(tmp_path), "log", new=True)
-    log.append(list(log.new(iter(files))), 10)
-    assert sorted(log.between(0, 1)) == sorted(files) and list(log.new(iter(files))) == []
-    log.close()

@@ -133,6 +133,9 @@ def test_wrong_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
     documents = spark.createDataFrame([], "document binary")
     with pytest.raises(PipelineError, match="subscriptions have no column query, only id, xpath"):
         match(documents, spark.createDataFrame([], "id string, xpath string"))
+    null = spark.createDataFrame([("a", "/a", {"p": None})], "id string, query string, namespaces map<string,string>")
+    with pytest.raises(QueryError, match="prefixes and namespaces are strings, not null"):
+        match(documents, null)
     with pytest.raises(QueryError, match="'id' holds int"):
         match(documents, spark.createDataFrame([(1, "/a")], "id int, query string"))
     with pytest.raises(PipelineError, match="TC706 there is no saved index"):

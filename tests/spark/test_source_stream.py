@@ -13,8 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from treecast import Index, PipelineError
 from treecast.spark import documents, match
+from treecast.spark.source_files import Found
 from treecast.spark.source_options import Options, to_strings
-from treecast.spark.source_stream import DocumentStream
+from treecast.spark.source_stream import DocumentStream, SeenFiles
 from treecast.spark.source_tasks import Task
 
 if TYPE_CHECKING:
@@ -181,3 +182,33 @@ def test_a_glob_may_be_empty_at_first(spark: SparkSession, tmp_path: Path) -> No
     finally:
         query.stop()
     assert not (inbox / ".treecast").exists()
+
+
+def test_the_log_of_a_stream_keeps_any_path(tmp_path: Path) -> None:
+    files = [Found("/in/a.xml", 1, 2), Found("/in/" + os.fsdecode(b"\xff.xml"), 3, 4)]
+    log = SeenFiles(str(tmp_path), "log", new=True)
+    log.append(list(log.new(iter(files))), 10)
+    assert sorted(log.between(0, 1)) == sorted(files) and list(log.new(iter(files))) == []
+    log.close()
+
+
+def test_a_damaged_log_of_a_stream_is_told_in_one_sentence(tmp_path: Path) -> None:
+    log = SeenFiles(str(tmp_path), "log", new=True)
+    log.append([Found(f"/in/{number}.xml", number, number) for number in range(20)], 5)
+    log.close()
+    path = tmp_path / "log.sqlite"
+    whole = path.read_bytes()
+    used = [at for at in range(len(whole)) if whole[at]]
+    codes = set()
+    for at in used[:: len(used) // 150]:
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            log = SeenFiles(str(tmp_path), "log", new=False)
+            try:
+                log.between(0, log.last())
+                log.append(list(log.new(iter([Found("/in/new.xml", 1, 1)]))), 5)
+            finally:
+                log.close()
+        except PipelineError as error:
+            codes.add(error.code)
+    assert codes == {"TC717"}

@@ -1,18 +1,64 @@
-"""What the command says on stderr: messages for people, and a progress bar when that is a terminal.
+"""What people see: messages on stderr, a progress bar when that is a terminal, and results when stdout is one.
 
-Results go to stdout or a file and never pass through here.
+Ids, names of files and the texts of errors were written by strangers. Everything that passes through here is shown
+without characters that could move the cursor, clear the screen or turn the writing round (`treecast.names.printable`).
+Results that go to a file or a pipe never pass through here.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+
+from treecast.names import printable, printable_lines
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 REDRAW_SECONDS = 0.1
 BAR_CHARS = 24
+
+
+def results(form: str) -> BinaryIO:
+    """Standard output for results in a form: as they are, but on a terminal with escapes for what is not printable."""
+    if not sys.stdout.isatty():
+        return sys.stdout.buffer
+    return cast(BinaryIO, _TerminalFile(sys.stdout.buffer, json_escape if form in ("json", "jsonl") else printable))
+
+
+def json_escape(text: str) -> str:
+    """The same as `printable` inside of a JSON string, which it leaves one of the same value."""
+    return "".join(c if c.isprintable() else _json_units(c) for c in text)
+
+
+def _json_units(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+class _TerminalFile(io.BufferedIOBase):
+    """A terminal to which whole pieces of UTF-8 text are written; line feeds and tabs stay."""
+
+    def __init__(self, file: BinaryIO, escape: Callable[[str], str]) -> None:
+        self._file = file
+        self._escape = escape
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        given = bytes(data)
+        lines = given.decode("utf-8", "backslashreplace").split("\n")
+        shown = "\n".join("\t".join(map(self._escape, line.split("\t"))) for line in lines)
+        self._file.write(shown.encode("utf-8", "backslashreplace"))
+        return len(given)
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 class Console:
@@ -40,8 +86,9 @@ class Console:
         return self._progress
 
     def say(self, message: str) -> None:
+        """Write a message of one or more lines."""
         self.clear()
-        print(message, file=self._stream)
+        print(printable_lines(message), file=self._stream)
 
     def update(self, documents: int, total: int | None, errors: int) -> None:
         """Draw how far we are, a few times a second at most."""
@@ -53,7 +100,7 @@ class Console:
         if not self._progress or now - self._drawn_at < REDRAW_SECONDS or now - self._begin < self._after_seconds:
             return
         self._drawn_at = now
-        text = line if isinstance(line, str) else line()
+        text = printable(line if isinstance(line, str) else line())
         self._stream.write("\r" + text[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
         self._stream.flush()
         self._drawn = True
@@ -61,6 +108,7 @@ class Console:
     def status(self, text: str) -> None:
         """Show where we are in a line that the next one replaces; only on a terminal."""
         if self._progress:
+            text = printable(text)
             self._stream.write("\r" + text[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
             self._stream.flush()
             self._drawn = True

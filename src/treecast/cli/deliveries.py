@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from treecast.cli import document_files
+from treecast.cli.console import results
 from treecast.cli.match_output import escape_json
 from treecast.cli.output_file import directory_beside, file_beside
 from treecast.names import FILE_NAME_BYTES_MAX, file_name, hashed, text_of
@@ -216,7 +216,7 @@ def open_writer(form: str, path: str | None) -> Iterator[DeliveryWriter]:
     """A writer to `path`, which appears only when all went well, or to stdout."""
     writer: DeliveryWriter
     if path is None:
-        writer = JsonWriter(sys.stdout.buffer)
+        writer = JsonWriter(results("json"))
         yield writer
         writer.close()
     elif form == "files":

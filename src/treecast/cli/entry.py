@@ -19,6 +19,7 @@ from typing import NoReturn
 from treecast import __version__
 from treecast.cli import bench, experiment, explain, generate, match, run
 from treecast.errors import TreecastError
+from treecast.names import printable, printable_lines
 
 INTERRUPTED = 130
 
@@ -32,7 +33,7 @@ class Parser(argparse.ArgumentParser):
     """argparse, with the way to more help in the one line that it prints."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+        self.exit(2, f"{self.prog}: {printable(message)}; see '{self.prog} --help'\n")
 
 
 class CommandsFormatter(argparse.RawDescriptionHelpFormatter):
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _say(message: str) -> None:
     """On stderr, in place of the progress that a terminal may still show."""
     wipe = "\r\x1b[K" if sys.stderr.isatty() else ""
-    print(f"{wipe}treecast: {message}", file=sys.stderr)
+    print(f"{wipe}treecast: {printable_lines(message)}", file=sys.stderr)
 
 
 def _advice(error: OSError) -> str:

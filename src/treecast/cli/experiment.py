@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +103,7 @@ def _run_one(experiment: Experiment, options: argparse.Namespace, data: Path | N
     print(f"\n{output.table_text(outcome)}\n\n{output.verdict_text(outcome)}")
     print(f"({outcome.seconds:.0f} s; {', '.join(map(str, files))})\n", flush=True)
     for problem in outcome.problems:
-        print(f"treecast: {experiment.name}: wrong answers: {problem}", file=sys.stderr)
+        Console().say(f"treecast: {experiment.name}: wrong answers: {problem}")
     return 1 if outcome.problems else 0
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from treecast import _native
 from treecast.cli import document_files, subscription_files
+from treecast.cli.console import Console
 from treecast.cli.excerpt import Mark, excerpt
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, QueryError
@@ -82,7 +83,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             entities=options.entities,
         )
     except DocumentError as error:
-        print(f"treecast: {printable(options.document)}: {error}", file=sys.stderr)
+        Console().say(f"treecast: {printable(options.document)}: {error}")
         return 1
     if options.format == "json":
         print(json.dumps({"document": printable(options.document), **explanation.to_dict()}))
@@ -153,7 +154,7 @@ def _find(options: argparse.Namespace, form: str, namespaces: dict[str, str]) ->
     """The subscription with that id; the others need not even be good queries."""
 
     def note(message: str) -> None:
-        print(f"treecast: {printable(message)}", file=sys.stderr)
+        Console().say(f"treecast: {printable(message)}")
 
     table = subscription_files.read(options.subscriptions, form, note)
     rows = [number for number, id in enumerate(table.column("id").to_pylist()) if str(id) == options.id]

@@ -13,12 +13,12 @@ import csv
 import io
 import json
 import re
-import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from treecast.cli.console import results
 from treecast.cli.output_file import directory_beside, file_beside
 
 NAME_DIGITS_MIN = 4
@@ -73,7 +73,7 @@ def open_documents(output: str | None, record_file: str | None, count: int) -> I
             yield StreamSink(file, bare=True)
             file.write(b"</" + RECORD_ROOT + b">\n")
     elif output is None:
-        yield StreamSink(sys.stdout.buffer, bare=False)
+        yield StreamSink(results("xml"), bare=False)
     elif output.lower().endswith(".zip"):
         with file_beside(output) as file, zipfile.ZipFile(file, "w") as archive:
             yield ZipSink(archive, digits)
@@ -85,7 +85,7 @@ def open_documents(output: str | None, record_file: str | None, count: int) -> I
 def write_queries(queries: Iterable[str], form: str, output: str | None, namespaces: Mapping[str, str]) -> int:
     """Write them with ids q1, q2, …; how many there were."""
     if output is None:
-        return _write(sys.stdout.buffer, queries, form, namespaces)
+        return _write(results(form), queries, form, namespaces)
     with file_beside(output) as file:
         return _write(file, queries, form, namespaces)
 

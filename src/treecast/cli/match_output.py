@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from treecast.cli.console import results
 from treecast.cli.output_file import file_beside
 from treecast.names import text_of
 
@@ -137,7 +137,7 @@ def open_writer(form: str, path: str | None) -> Iterator[MatchWriter]:
     A file appears under its name only when all went well; a device or pipe is written to directly.
     """
     if path is None:
-        writer = _writer(sys.stdout.buffer, form)
+        writer = _writer(results(form), form)
         yield writer
         writer.close()
         return

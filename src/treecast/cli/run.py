@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from treecast.spark.pipeline import Pipeline
 
 LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
+RESERVED_BYTES = 16 << 10  # of run.json: an error's message is at most 2,000 characters
 
 DESCRIPTION = """\
 Matches documents on Spark, as PIPELINE (a TOML file) describes; without one,
@@ -88,7 +89,9 @@ def run(options: argparse.Namespace) -> int:
             console.say(f"treecast: {trouble}")
         return 1
     if options.dry_run:
-        print(f"{pipeline.name}: {len(index):,} subscriptions; everything is in order, and nothing was started")
+        print(
+            f"{printable(pipeline.name)}: {len(index):,} subscriptions; everything is in order, and nothing was started"
+        )
         print("\n".join(f"  {name:<26} {printable(value)}" for name, value in pipeline.describe()))
         return 0
     try:
@@ -287,19 +290,21 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
                 index.add_many(job.subscriptions_at(spark, path))
             figures = job.run(spark, pipeline, index, progress.tell, supply_of(pipeline, spark))
             figures = replace(figures, versions=versions(spark), places=places(pipeline))
+        console.clear()
+        write_report(pipeline, figures)
+        note_run(output, summary(figures))
     except KeyboardInterrupt:
         console.clear()
-        note_run(output, {"state": "interrupted"})
+        with suppress(OSError):
+            note_run(output, {"state": "interrupted"})
         raise
     except Exception as error:
         console.clear()
         failure.write_stack(error, log)
         sentence = failure.told(error, log)
-        note_run(output, {"state": "failed", "code": sentence.code, "message": str(sentence)})
+        with suppress(OSError):  # the disk may be full, or gone; what went wrong first is what counts
+            note_run(output, {"state": "failed", "code": sentence.code, "message": str(sentence)})
         raise sentence from None
-    console.clear()
-    write_report(pipeline, figures)
-    note_run(output, summary(figures))
     return figures
 
 
@@ -367,9 +372,16 @@ def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
 def write_report(pipeline: Pipeline, figures: Figures) -> None:
     from treecast.report import write_chart, write_page
 
-    if pipeline.sinks.report:
+    if not pipeline.sinks.report:
+        return
+    try:
         write_page(figures, Path(pipeline.sinks.output, PAGE_FILE))
         write_chart(figures, Path(pipeline.sinks.output, CHART_FILE))
+    except OSError as error:
+        place = error.filename or pipeline.sinks.output
+        message = f"the report cannot be written to {place}: {error.strerror or error}"
+        hint = "the matches are complete; free some space, or choose another output directory"
+        raise PipelineError(message, code="TC736", hint=hint) from None
 
 
 def summary(figures: Figures) -> dict[str, Any]:
@@ -392,8 +404,23 @@ def summary(figures: Figures) -> dict[str, Any]:
 
 
 def note_run(output: Path, content: dict[str, Any]) -> None:
+    """Write run.json. While a job runs it takes more room than it needs: for what to say when the disk is full."""
     from treecast.spark.job import RUN_FILE
 
+    text = json.dumps(content, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    if content["state"] == "running":
+        text = text.ljust(RESERVED_BYTES)
     part = output / f".{RUN_FILE}.part"
-    part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", errors="replace")
-    part.replace(output / RUN_FILE)
+    try:
+        with part.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(output / RUN_FILE)
+    except OSError:
+        part.unlink(missing_ok=True)
+        if len(text) > RESERVED_BYTES:
+            raise
+        with (output / RUN_FILE).open("r+b") as file:  # no new blocks are needed for this
+            file.write(text)
+            file.truncate()

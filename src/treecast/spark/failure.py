@@ -2,7 +2,7 @@
 
 `told` turns whatever a job raised into a PipelineError; `write_stack` puts the stack into a log file.
 
-Codes: TC737 Spark refused or failed, TC738 workers or executors died, TC739 Spark itself is gone.
+Codes: TC736 no space is left, TC737 Spark refused or failed, TC738 workers or executors died, TC739 Spark is gone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from treecast.errors import PipelineError, TreecastError
 SENTENCE_CHARS_MAX = 300
 _OURS = re.compile(r"\b(TC[1-7]\d\d) ([^\n]+)(?:\n\s*hint: ([^\n]+))?")
 _DIED = re.compile(r"Python worker (exited|failed|process)|ExecutorLostFailure|Remote RPC client disassociated")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|There is not enough space on the disk")
 _MEMORY = re.compile(r"java\.lang\.OutOfMemoryError|OOMKilled|Container killed")
 _GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "EOFError", "BrokenPipeError")
 _CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]*(?:Exception|Error)): ?")
@@ -30,6 +31,10 @@ def told(error: BaseException, log: str | Path | None = None) -> TreecastError:
     ours = _OURS.search(text)
     if ours:
         return PipelineError(ours[2].strip(), code=ours[1], hint=ours[3] or "")
+    if _FULL.search(text):
+        message = "no space is left for the results, or for the files that Spark works with"
+        hint = "free some space, or set spark.local.dir in [spark] to a larger disk"
+        return PipelineError(message, code="TC736", hint="; ".join(filter(None, (hint, see))))
     if type(error).__name__ in _GONE:
         return PipelineError("Spark ended unexpectedly", code="TC739", hint=see or "see Spark's log")
     if _MEMORY.search(text):

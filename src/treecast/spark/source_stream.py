@@ -16,6 +16,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from treecast.names import text_of
 from treecast.spark.source_files import Found, glob_base, walk
 from treecast.spark.source_options import Options
 from treecast.spark.source_tasks import Task, make, read
+from treecast.spark.sqlite_errors import explained
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,32 +47,56 @@ class SeenFiles:
                 code="TC716",
                 hint="restore it, or begin anew with another checkpoint directory",
             )
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._not_kept(error) from None
+        with self._explained():
             self._database = sqlite3.connect(path, isolation_level=None)
-            self._database.execute("PRAGMA synchronous=FULL")
-            self._database.execute(
-                "CREATE TABLE IF NOT EXISTS files (path TEXT, bytes INTEGER, mtime_ns INTEGER, batch INTEGER,"
-                " PRIMARY KEY (path, bytes, mtime_ns)) WITHOUT ROWID"
-            )
-            self._database.execute("CREATE INDEX IF NOT EXISTS batches ON files (batch)")
-        except (OSError, sqlite3.Error) as error:
-            raise PipelineError(
-                f"the log of files cannot be kept in {directory}: {error}",
-                code="TC717",
-                hint="give log= a directory that can be written to, and that outlives the query",
-            ) from None
+            try:
+                self._database.execute("PRAGMA synchronous=FULL")
+                self._database.execute(
+                    "CREATE TABLE IF NOT EXISTS files (path TEXT, bytes INTEGER, mtime_ns INTEGER, batch INTEGER,"
+                    " PRIMARY KEY (path, bytes, mtime_ns)) WITHOUT ROWID"
+                )
+                self._database.execute("CREATE INDEX IF NOT EXISTS batches ON files (batch)")
+            except BaseException:
+                self._database.close()
+                raise
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._not_kept, self._damaged)
+
+    def _not_kept(self, error: object) -> PipelineError:
+        return PipelineError(
+            f"the log of files cannot be kept in {self._path.parent}: {error}",
+            code="TC717",
+            hint="give log= a directory that can be written to, and that outlives the query",
+        )
+
+    def _damaged(self, reason: object) -> PipelineError:
+        return PipelineError(
+            f"the log of files that this query has read, {self._path}, is damaged: {reason}",
+            code="TC717",
+            hint="restore it from a copy, or begin anew with another checkpoint directory",
+        )
 
     def last(self) -> int:
         """The number of the last batch; 0 where there is none."""
-        (number,) = self._database.execute("SELECT max(batch) FROM files").fetchone()
+        with self._explained():
+            (number,) = self._database.execute("SELECT max(batch) FROM files").fetchone()
+        if not isinstance(number, int | None):
+            raise self._damaged("a batch has no number")
         return number or 0
 
     def new(self, files: Iterator[Found]) -> Iterator[Found]:
         """Those that are in no batch yet."""
         known = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
         for file in files:
-            if self._database.execute(known, (_stored(file.path), file.bytes, file.mtime_ns)).fetchone() is None:
+            with self._explained():
+                row = self._database.execute(known, (_stored(file.path), file.bytes, file.mtime_ns)).fetchone()
+            if row is None:
                 yield file
 
     def append(self, files: Sequence[Found], files_max: int | None) -> None:
@@ -81,18 +107,20 @@ class SeenFiles:
             (_stored(file.path), file.bytes, file.mtime_ns, number + 1 + index // size)
             for index, file in enumerate(files)
         )
-        self._database.execute("BEGIN")
-        try:
-            self._database.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?)", rows)
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+        with self._explained():
+            self._database.execute("BEGIN")
+            try:
+                self._database.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?)", rows)
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
 
     def between(self, after: int, last: int) -> list[Found]:
         """The files of the batches behind `after`, up to `last`."""
         chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
-        rows = self._database.execute(chosen, (after, last))
+        with self._explained():
+            rows = self._database.execute(chosen, (after, last)).fetchall()
         return [Found(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
 
     def close(self) -> None:

@@ -40,6 +40,8 @@ CALIBRATION_BYTES = 500_000
 DRAWS_MAX = 8
 DOCUMENT_DRAWS_MAX = 10
 LEVELS_MAX = 512
+# Of a document that cannot be finished at the size that was asked for; twice that size, if that is more.
+TAGS_BYTES_MAX = 8 << 20
 CALLS_SPARE = 1000
 
 Write = Callable[[int, int], int]
@@ -62,6 +64,7 @@ class DocumentWriter:
         self.elements: dict[str, Write] = {}
         self.out: list[str] = []
         self.ids = 0
+        self.left = 0
         self.all_ids = False
         self.references: list[tuple[int, str, bool]] = []
         self.opened = dict.fromkeys(schema.elements, 0)
@@ -102,6 +105,7 @@ class DocumentWriter:
             self.all_ids = draw > 0
             self.references.clear()
             self.out.clear()
+            self.left = max(TAGS_BYTES_MAX, 2 * self.share)
             self.out.append('<?xml version="1.0" encoding="UTF-8"?>\n')
             self.elements[self.schema.root](1, self.share)
             if self.resolve():
@@ -113,6 +117,13 @@ class DocumentWriter:
                 raise DocumentError(message, code="TC282", hint="raise bytes_target, depth_max or optional")
             self.without_references = DocumentWriter(self.schema, self.settings, self.seed, references=False)
         return self.without_references.write(number)
+
+    def too_long(self) -> DocumentLimitError:
+        """Content models that insist on two of each part, level after level, have no short document."""
+        limit = max(TAGS_BYTES_MAX, 2 * self.share)
+        message = f"{self.schema.name}: the tags of a document of this DTD have more than {limit:,} bytes"
+        hint = "required parts that contain several required parts multiply: make some optional, or name another root"
+        return DocumentLimitError(message, code="TC380", hint=hint)
 
     def resolve(self) -> bool:
         """Give references their identifiers; False if a required one finds none."""
@@ -153,6 +164,7 @@ class DocumentWriter:
         out, bound = self.out, self.bound
         bindings, attributes = self.compile_bindings(element), self.compile_attributes(element)
         always = {a.name[6:] for a in element.attributes if a.required and a.name.startswith("xmlns:")}
+        opening, closing = f"<{name}", f"</{name}>"  # the same strings each time: a document may have millions
         fixed = 2 * len(name) + 5
         body = self.compile_mixed(element) if element.content in ("mixed", "any") else self.compile(element.model)
         inner = ">\n" if element.content == "children" else ">"
@@ -160,15 +172,18 @@ class DocumentWriter:
 
         def write(depth: int, share: int) -> int:
             used = fixed
-            out.append(f"<{name}")
+            out.append(opening)
             if attributes is not None:
                 used += attributes()
+            self.left -= used
+            if self.left < 0:
+                raise self.too_long()
             if body is None:
                 out.append("/>")
                 return used
             out.append(inner)
             used += body(depth, share - used if depth < depth_max else 0)
-            out.append(f"</{name}>")
+            out.append(closing)
             return used
 
         if not bindings:

@@ -1,0 +1,33 @@
+"""What SQLite cannot do, or cannot make sense of, in one sentence; for the records that streams keep.
+
+with explained(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
+    database.execute(…)
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from treecast.errors import PipelineError
+
+
+@contextmanager
+def explained(
+    not_kept: Callable[[object], PipelineError], damaged: Callable[[object], PipelineError]
+) -> Iterator[None]:
+    """Raise what `not_kept` or `damaged` gives for what SQLite says; mistakes in how it is used stay what they are.
+
+    Where bytes of a file have changed, even SQLite's messages may be no text: Python then raises UnicodeDecodeError.
+    """
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise damaged("it holds bytes that are no text") from None
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.OperationalError as error:
+        raise (damaged if "decode" in str(error) else not_kept)(error) from None
+    except sqlite3.DatabaseError as error:
+        raise damaged(error) from None

@@ -1,0 +1,144 @@
+"""The exact packages that the set-up installs, with hashes: requirements.lock.
+
+    tools/lock.py                 resolve the ranges of pyproject.toml anew, and write requirements.lock
+    tools/lock.py ranges          print the ranges that the set-up needs, one a line
+
+Run it with the Python of .venv, 3.11 on Linux x86-64: the lock is for that platform. pip resolves the ranges; the
+hashes are those of every file that the index has of the chosen version and that fits the platform, or of the one that
+pip chose where the index cannot be read. The lock names no index: whoever installs by it may use a mirror, and gets
+the same bytes.
+
+Source distributions are built with what the lock says as well: setuptools and wheel are in it, and the set-up
+installs them first and builds without isolation, since pip would fetch what it builds with unchecked.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.lock"
+EXTRAS = ("spark", "bench", "dev")
+BUILD_REQUIRES = ("setuptools>=77,<90", "wheel>=0.45,<1")  # for source distributions; the first setuptools with SPDX
+LINK = re.compile(r'href="([^"]+)"')
+HEADER = """\
+# What tools/setup.sh installs, on Python 3.11 and Linux x86-64; written by tools/lock.py.
+# Ranges for everybody else are in pyproject.toml.
+"""
+
+
+def ranges() -> list[str]:
+    """What the set-up needs: the build, the library, Spark, measurements, tests."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    groups = (project["build-system"]["requires"], project["project"]["dependencies"], *map(extras.get, EXTRAS))
+    return list(dict.fromkeys(wanted for group in groups for wanted in group))
+
+
+def resolve(wanted: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Name, version and SHA-256 of what pip would install for these ranges."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "report.json")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        subprocess.run([*command, "--report", str(report), *wanted], check=True)
+        found: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    for one in found["install"]:
+        hashes = one["download_info"]["archive_info"]["hashes"]
+        yield normal(one["metadata"]["name"]), one["metadata"]["version"], hashes["sha256"]
+
+
+def normal(name: str) -> str:
+    """A package's name as the index spells it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def indexes() -> list[str]:
+    """Where pip looks for packages."""
+    settings = dict(re.findall(r"^[\w:-]*\.([\w-]+)='(.*)'$", said_by_pip("config", "list"), re.MULTILINE))
+    preset = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", said_by_pip("install", "--help"), re.DOTALL)
+    first = settings.get("index-url", preset[1] if preset else "")
+    return [index for index in (first, *settings.get("extra-index-url", "").split()) if index]
+
+
+def said_by_pip(*arguments: str) -> str:
+    command = [sys.executable, "-m", "pip", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def files_of(name: str, version: str) -> dict[str, str]:
+    """Files of this version and their SHA-256, as the indexes list them."""
+    found: dict[str, str] = {}
+    for index in indexes():
+        page = f"{index.rstrip('/')}/{name}/" + ("index.html" if index.startswith("file:") else "")
+        try:
+            with urllib.request.urlopen(page, timeout=60) as answer:
+                text = answer.read().decode("utf-8", "replace")
+        except (urllib.error.URLError, OSError):
+            continue
+        for link in LINK.findall(text):
+            place, _, digest = link.partition("#sha256=")
+            file = urllib.parse.unquote(place.rsplit("/", 1)[-1])
+            if digest and version_of(file, name) == version:
+                found[file] = digest
+    return found
+
+
+def version_of(file: str, name: str) -> str | None:
+    """The version in the name of a file; None where it is none of this package."""
+    stem = re.sub(r"\.(tar\.gz|zip)$", "", file)
+    parts = file.split("-") if file.endswith(".whl") else stem.rsplit("-", 1)
+    return parts[1] if len(parts) > 1 and normal(parts[0]) == name else None
+
+
+def fits(file: str) -> bool:
+    """Whether the file can be installed where the lock is for; source distributions can be everywhere."""
+    if not file.endswith(".whl"):
+        return file.endswith((".tar.gz", ".zip"))
+    *_, pythons, abis, platforms = file.removesuffix(".whl").split("-")
+    if platforms != "any" and not ("linux" in platforms and "x86_64" in platforms):
+        return False
+    for python in pythons.split("."):
+        if python in ("py3", "py311", "cp311") and (abis != "abi3t"):
+            return abis in ("none", "abi3", "cp311")
+        older = re.fullmatch(r"cp3(\d+)", python)
+        if older and int(older[1]) < 11 and "abi3" in abis.split("."):
+            return True
+    return False
+
+
+def lines() -> Iterator[str]:
+    """The lock, package by package."""
+    for name, version, chosen in sorted(resolve([*ranges(), *BUILD_REQUIRES])):
+        hashes = {digest for file, digest in files_of(name, version).items() if fits(file)} | {chosen}
+        yield " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sorted(hashes))])
+
+
+def main() -> int:
+    if sys.argv[1:] == ["ranges"]:
+        print("\n".join(ranges()))
+        return 0
+    if sys.argv[1:] or sys.version_info[:2] != (3, 11) or platform.machine() != "x86_64":
+        print(__doc__, file=sys.stderr)
+        return 2
+    text = HEADER + "\n".join(lines()) + "\n"
+    LOCK.write_text(text, "utf-8")
+    print(f"{LOCK.name}: {text.count('==')} packages, {text.count('--hash')} hashes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
