@@ -1,6 +1,8 @@
 // What an XTrie holds, for those who want to look at one: the substring table and the trie.
 #include "bindings.hpp"
+#include "reader.hpp"
 #include "xtrie.hpp"
+#include "xtrie_run.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -66,12 +68,14 @@ nb::list states_of(const XTrie& engine) {
     return out;
 }
 
-nb::tuple tables(const std::vector<nb::bytes>& texts, const std::vector<std::pair<nb::bytes, nb::bytes>>& namespaces,
-                 bool ordered, bool single_path, const std::vector<uint32_t>& removed) {
+using Texts = std::vector<nb::bytes>;
+using Prefixes = std::vector<std::pair<nb::bytes, nb::bytes>>;
+
+// An engine that holds the queries, each under its number.
+void fill(XTrie& engine, const Texts& texts, const Prefixes& namespaces, bool ordered) {
     Bindings bindings;
     for (const auto& [prefix, uri] : namespaces)
         bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
-    XTrie engine(single_path ? XTrie::Variant::single_path : XTrie::Variant::tree);
     Query query;
     for (uint32_t slot = 0; slot < texts.size(); ++slot) {
         std::string_view text(texts[slot].c_str(), texts[slot].size());
@@ -84,11 +88,31 @@ nb::tuple tables(const std::vector<nb::bytes>& texts, const std::vector<std::pai
             raise(failure, text.substr(0, failure.position + failure.length + 512));   // as the excerpt may show
         }
     }
+}
+
+XTrie::Variant variant(bool single_path) { return single_path ? XTrie::Variant::single_path : XTrie::Variant::tree; }
+
+nb::tuple tables(const Texts& texts, const Prefixes& namespaces, bool ordered, bool single_path,
+                 const std::vector<uint32_t>& removed) {
+    XTrie engine(variant(single_path));
+    fill(engine, texts, namespaces, ordered);
     for (uint32_t slot : removed) {
         if (slot >= texts.size()) throw nb::index_error("there is no query of the number to be removed");
         engine.remove(slot);
     }
     return nb::make_tuple(rows_of(engine), states_of(engine));
+}
+
+nb::tuple work(const Texts& texts, const nb::bytes& document, const Prefixes& namespaces, bool ordered,
+               bool single_path) {
+    XTrie engine(variant(single_path));
+    fill(engine, texts, namespaces, ordered);
+    XTrieRun run;
+    std::vector<uint32_t> slots;
+    Reader reader;
+    run.run(engine, reader.read({document.c_str(), document.size()}), slots);
+    std::sort(slots.begin(), slots.end());
+    return nb::make_tuple(slots, run.work().remembered, run.work().told);
 }
 
 }  // namespace
@@ -98,6 +122,10 @@ void bind_xtrie(nb::module_& m) {
           nb::arg("removed"),
           "The rows (query, substring, parent row, distance, open, rank, children, order, tests) and the states "
           "(string, max-suffix) of an XTrie after these queries were added and some of them, by number, removed.");
+    m.def("xtrie_work", &work, nb::arg("texts"), nb::arg("document"), nb::arg("namespaces"), nb::arg("ordered"),
+          nb::arg("single_path"),
+          "The queries that a document matches, by number, and what that takes: occurrences of substrings that are "
+          "remembered, and rows found matched with all that hangs on them.");
 }
 
 }  // namespace treecast

@@ -211,6 +211,7 @@ void XTrieRun::accept(uint32_t filter) {
 }
 
 void XTrieRun::remember(uint32_t index, uint32_t level) {
+    ++work_.remembered;
     Occurrence& made = occurrences_.emplace_back();
     made.row = index;
     made.level = level;
@@ -246,6 +247,7 @@ bool XTrieRun::wanted(const XTrie::Row& row, uint32_t level, uint32_t parent) co
 
 // The row is matched with all that hangs on it, ending at this level.
 void XTrieRun::tell(uint32_t index, uint32_t level) {
+    ++work_.told;
     const XTrie::Row& row = engine_->rows()[index];
     if (row.parent == none) return accept(row.filter);
     uint8_t children = engine_->rows()[row.parent].children;

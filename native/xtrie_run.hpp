@@ -21,6 +21,13 @@ public:
     // Appends the slots of all filters that the document matches.
     void run(const XTrie& engine, const Document& document, std::vector<uint32_t>& slots);
 
+    // What the documents so far have cost; what is redundant is in neither. PERF: only what is rare is counted.
+    struct Work {
+        uint64_t remembered = 0;        // occurrences that wait for children
+        uint64_t told = 0;              // rows that were found matched with all that hangs on them
+    };
+    const Work& work() const { return work_; }
+
 private:
     using Probe = SubstringTrie::Probe;
     struct Item { StepKind kind; uint32_t index; };
@@ -89,6 +96,7 @@ private:
     std::vector<Level> levels_;              // the open elements, behind the document
     std::vector<std::vector<uint32_t>> expected_;    // by level: rows that any element there matches, if its tests hold
     std::vector<uint32_t> expectations_;     // the levels of those rows in the order in which they were expected
+    Work work_;
     uint32_t next_text_ = 0;
     std::string buffer_;                     // the value of the element buffered_
     uint32_t buffered_ = none;

@@ -227,6 +227,54 @@ def test_long_paths_on_deep_documents(engine: str) -> None:
     assert index.match(b"<a>" * 399 + b"<a x=''/>" + b"</a>" * 399) == ["fits", "fails", "exact"]
 
 
+# --- what is redundant is not done ---------------------------------------------------------------------------------
+#
+# "XTrie reduces unnecessary index probes and avoids redundant matchings": counted, since the answers are the same.
+
+
+@pytest.mark.parametrize("single_path", [False, True])
+def test_a_query_that_is_matched_is_not_tried_again(single_path: bool) -> None:
+    document = b"<r>" + b"<a><b/></a>" * 50 + b"</r>"
+    for query, expected in (("//a//b", 1), ("//a/*", 1), ("//a//c", 50), ("//a/*/c", 50)):
+        work = xtrie.work([query], document, single_path=single_path)
+        assert (bool(work.matches), work.remembered) == (expected == 1, expected), (query, work)
+
+
+def test_of_occurrences_inside_each_other_the_outermost_serves_a_single_path() -> None:
+    """The child may be at any depth: all elements below an inner `a` are below the outermost."""
+    deep = b"<a>" * 40 + b"<b/>" + b"</a>" * 40
+    assert xtrie.work(["//a//c"], deep, single_path=True).remembered == 1
+    assert xtrie.work(["//a//a//c"], deep, single_path=True).remembered == 2
+    assert xtrie.work(["//a/*/c"], deep, single_path=True).remembered == 40, "at one depth each of them counts"
+
+
+def test_an_occurrence_that_no_parent_waits_for_is_not_remembered() -> None:
+    """The first `a` with a `b` is all that `r` needs of that branch; what comes later is redundant."""
+    document = b"<r>" + b"<a><b/></a>" * 50 + b"</r>"
+    for ordered in (False, True):
+        assert xtrie.work(["/r[.//a[.//b]]/z"], document, ordered=ordered).remembered == 2
+    without = xtrie.work(["/r[.//a[.//c]]/z"], document)
+    assert without.remembered == 51, "r still waits"
+    # In order an earlier witness of a later branch is no use, so each may still be one.
+    assert xtrie.work(["/r[.//y][.//a[.//b]]"], document, ordered=True).matches == ()
+
+
+def test_a_branch_that_an_occurrence_has_is_not_told_again() -> None:
+    """Each `b` says that it is there; that `a` is matched is said once."""
+    document = b"<r><a>" + b"<b/>" * 50 + b"</a></r>"
+    assert xtrie.work(["/r[.//a[.//b]]/z"], document).told == 50 + 1
+    nested = b"<r>" + b"<a>" * 10 + b"<b/>" * 5 + b"</a>" * 10 + b"</r>"
+    assert xtrie.work(["/r[.//a[.//b]]/z"], nested).told == 5 + 10
+
+
+def test_the_work_on_a_document_grows_with_what_is_not_matched_yet() -> None:
+    queries = [f"//a[b]/c{number}" for number in range(20)]
+    document = b"<r>" + b"<a><b/>" + b"".join(b"<c%d/>" % number for number in range(20)) + b"</a>"
+    once, often = (xtrie.work(queries, document + b"<a><b/></a>" * more + b"</r>") for more in (0, 100))
+    assert once.matches == often.matches == tuple(range(20))
+    assert (often.remembered, often.told) == (once.remembered, once.told)
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 REFUSED = {

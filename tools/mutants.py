@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Flips comparisons in the predicate machinery, one at a time, and runs the quick predicate tests against each.
+"""Flips comparisons in the predicate machinery and in XTrie, one at a time, and runs the quick tests against each.
 
     python tools/mutants.py              all mutants; exit status 1 if one survives
     python tools/mutants.py 3 17         these
@@ -26,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ("tests/test_predicates.py", "tests/test_cases.py")
+XTRIE = ("tests/test_xtrie.py",)
 SECONDS_MAX = 900  # a mutant may make a loop endless
 NEEDED = ("CMakeLists.txt", "pyproject.toml", "native", "src", "tests", "tools")
 
@@ -46,6 +47,7 @@ class Mutant:
     mutated: str
     meaning: str
     behind: str = ""
+    tests: tuple[str, ...] = TESTS
 
 
 MUTANTS = [
@@ -107,6 +109,11 @@ MUTANTS = [
     Mutant("evaluate_select.cpp", "context < covered", "context <= covered", "a context behind another is taken for one inside it"),
     Mutant("evaluate_ordered.cpp", "push_cursor(step, context, Want::all, after + 1);", "push_cursor(step, context, Want::all, after);", "one element is the witness of two branches"),
     Mutant("evaluate_ordered.cpp", "item.index > after ? item.index : none", "item.index >= after ? item.index : none", "the same, for contains()"),
+    # What XTrie finds redundant: the answers stay the same, the work does not.
+    Mutant("xtrie_run.cpp", "parent == none || wanted(row, level, parent)", "true", "occurrences that nobody waits for are remembered", tests=XTRIE),
+    Mutant("xtrie_run.cpp", "!row.child_open || innermost_[probe.row] == none", "true", "occurrences inside another are remembered", tests=XTRIE),
+    Mutant("xtrie_run.cpp", "if (parent.seen & bit) return false;", "(void)bit;", "what is matched is told again", tests=XTRIE),
+    Mutant("xtrie_run.cpp", "if (matched(row.filter)) return;", "(void)row;", "what is matched is told to the end", tests=XTRIE),
 ]  # fmt: skip
 
 
@@ -177,9 +184,9 @@ def build(home: Path) -> Path:
     return home / "venv" / "bin" / "python"
 
 
-def tests_pass(python: Path, home: Path, number: int) -> tuple[bool, str]:
+def tests_pass(python: Path, home: Path, number: int, tests: Sequence[str]) -> tuple[bool, str]:
     """Whether the quick tests pass with this mutant, and what first said no."""
-    command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS]
+    command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "TREECAST_MUTANT": str(number)}
     try:
         done = subprocess.run(
@@ -214,13 +221,13 @@ def main() -> int:
         began = time.monotonic()
         python = build(home)
         print(f"built {len(MUTANTS)} mutants in {time.monotonic() - began:.0f} s", flush=True)
-        passed, failed = tests_pass(python, home, 0)
+        passed, failed = tests_pass(python, home, 0, (*TESTS, *XTRIE))
         if not passed:
             raise SystemExit(f"mutants: the tests fail without any mutant: {failed}")
         print("| # | where | what | outcome |\n|--:|-------|------|---------|", flush=True)
         for number in numbers:
             mutant = MUTANTS[number - 1]
-            passed, failed = tests_pass(python, home, number)
+            passed, failed = tests_pass(python, home, number, mutant.tests)
             survived += [number] if passed else []
             outcome = "**survived**" if passed else f"caught by `{failed}`"
             print(f"| {number} | `{mutant.file}` | {mutant.meaning} | {outcome} |", flush=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACING = "tests/test_placement_mechanisms.py"
 FIGURES = "tests/test_experiments_placement.py"
+RUNS = "tests/test_experiments_runs.py"
 COVERING = "tests/test_cover_budget.py"
 SECONDS_MAX = 300  # a mutant may make a loop endless
 
@@ -61,6 +62,14 @@ MUTANTS = [
     # Root tags.
     Mutant("placement/root_tag.py", "self._frequencies.get(root, unseen)", "1.0", "clusters are not sized by their documents"),
     Mutant("placement/root_tag.py", "rest = clusters.pop(_REST, ())", "rest = clusters.pop(_REST, ()) and ()", "queries without a root see no document"),
+    # Figure 7, and several runs.
+    Mutant("experiments/xtrie_routers.py", "(own + others)[:size]", "(others + own)[:size]", "leaves hold filters of other types", FIGURES),
+    Mutant("experiments/xtrie_routers.py", "Performance(1e6 / theirs.wall_us, each", "Performance(theirs.executors / theirs.cpu_us * 1e6, each", "throughput is executors over CPU time", FIGURES),
+    Mutant("experiments/router_verdict.py", "if load > LOAD_MAX:", "if load < 0:", "a busy machine decides", FIGURES),
+    Mutant("experiments/router_verdict.py", "if cores < needed:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
+    Mutant("experiments/router_verdict.py", "beyond_one(None if short else needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
+    Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values are not judged", FIGURES),
+    Mutant("experiments/runs.py", 'finding.answer if len(answers) == 1 else "moved between runs"', "finding.answer", "verdicts that moved are not called so", RUNS),
     # Covering.
     Mutant("query/cases.py", "self.left -= steps", "self.left -= 0", "no step counts", COVERING),
     Mutant("query/cover.py", "STEPS_MIN = 300_000", "STEPS_MIN = 3_000", "too few steps for long patterns", COVERING),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Runs experiments of the papers: prints a table and a verdict (what the paper
 found, what we see, agree or not, and why) and writes NAME.csv, NAME.png and
-NAME.md. 'all' runs every one."""
+NAME.md; of several runs NAME-runs.csv too. 'all' runs every one."""
 EPILOG = """\
 example:
   treecast experiment --list
@@ -44,6 +44,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--quick", action="store_true", help="seconds, and mostly too small for a verdict")
     option("--queries", metavar="N,N", type=_numbers, help="other numbers of queries than the experiment's")
     option("--documents", metavar="N", type=_number, help="another number of documents")
+    option("--runs", metavar="N", type=_number, help="measure everything so often; rows are medians")
     option("--seed", metavar="N", type=int, default=1, help="of everything that is drawn (default 1)")
     option("--quiet", action="store_true", help="no progress on stderr")
     parser.set_defaults(run=lambda options: run(parser, options))
@@ -111,6 +112,8 @@ def _sizes(experiment: Experiment, options: argparse.Namespace) -> Sizes:
     sizes = experiment.quick if options.quick else experiment.full
     if options.queries:
         sizes = replace(sizes, queries=options.queries)
+    if options.runs:
+        sizes = replace(sizes, runs=options.runs)
     return replace(sizes, documents=options.documents) if options.documents else sizes
 
 
@@ -121,6 +124,7 @@ def _command(name: str, options: argparse.Namespace, data: Path | None) -> str:
     words += ["--quick"] * options.quick
     words += ["--queries", ",".join(map(str, options.queries))] if options.queries else []
     words += ["--documents", str(options.documents)] if options.documents else []
+    words += ["--runs", str(options.runs)] if options.runs else []
     words += ["--seed", str(options.seed)] if options.seed != 1 else []
     return shlex.join(words)
 

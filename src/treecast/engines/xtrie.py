@@ -54,6 +54,18 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What it takes to match one document. What is redundant is in neither count."""
+
+    matches: tuple[int, ...]
+    """The queries that it matches, by number."""
+    remembered: int
+    """Occurrences of substrings that were kept to wait for those below."""
+    told: int
+    """Rows found matched with everything below them, in the variant for trees."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """The rows, query by query, parents before children; and for each string in the trie its longest other suffix."""
 
@@ -77,3 +89,22 @@ def tables(
     texts = [query.encode("utf-8", "surrogatepass") for query in queries]
     rows, states = _native.xtrie_tables(texts, bindings, ordered, single_path, list(removed))
     return Tables(tuple(Row(*row) for row in rows), dict(states))
+
+
+def work(
+    queries: Iterable[str],
+    document: bytes,
+    *,
+    namespaces: Mapping[str, str] | None = None,
+    ordered: bool = False,
+    single_path: bool = False,
+) -> Work:
+    """What an XTrie of these queries does with a document.
+
+    >>> work(["//a//b"], b"<a><a><b/><b/></a></a>")
+    Work(matches=(0,), remembered=2, told=2)
+    """
+    bindings = [(prefix.encode(), uri.encode()) for prefix, uri in (namespaces or {}).items()]
+    texts = [query.encode("utf-8", "surrogatepass") for query in queries]
+    matches, *counts = _native.xtrie_work(texts, document, bindings, ordered, single_path)
+    return Work(tuple(matches), *counts)

@@ -1,8 +1,10 @@
 """Real runs of the three strategies, on executors of Spark: a process each, with what it holds and a core for itself.
 
-What a strategy costs is the CPU time of all processes. Spark's own part of it (reading, shuffling, taking the matches)
-is the same whichever engine matches, so each strategy runs twice, with two engines that find the same matches, and the
-difference is that of the engines alone. Wall time is that of a machine which may have other things to do.
+What a strategy reaches is told by the wall: messages over the time from the first to the last of them. CPU time is
+that of all processes; it tells what a message costs, and nothing of how many are filtered at once. Spark's own part of
+both (reading, shuffling, taking the matches) is the same whichever engine matches, so each strategy runs with two
+engines that find the same matches, and the difference is that of the engines alone. The wall is that of a machine which
+may have other things to do: `machine_now` tells, before a run begins.
 
     python -m treecast.experiments.executors DIRECTORY
 
@@ -21,6 +23,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 from treecast.errors import TreecastError
@@ -36,7 +39,7 @@ SparkSession: TypeAlias = Any
 
 MEMORY_MB = 900
 EXECUTORS_MAX = 8
-PASSES = 4
+PASSES = 3
 STOP_SECONDS = 600
 TASK_FILE, FIGURES_FILE, OUTPUT_FILE = "task.json", "figures.json", "output.txt"
 
@@ -55,9 +58,21 @@ class Run(NamedTuple):
     """Documents whose matches are not as many as one index finds."""
 
 
+class Machine(NamedTuple):
+    """What a run finds."""
+
+    cores: int
+    load: float
+    """The load average of the last minute. The process that asks accounts for one of it."""
+
+
+def machine_now() -> Machine:
+    return Machine(len(os.sched_getaffinity(0)), os.getloadavg()[0])
+
+
 def count() -> int:
-    """As many as the machine has cores for."""
-    return max(2, min(os.cpu_count() or 2, EXECUTORS_MAX))
+    """As many as the machine has cores for, but two at least: with one there is nothing to compare."""
+    return max(2, min(machine_now().cores, EXECUTORS_MAX))
 
 
 def on_executors(inputs: Inputs, engines: Sequence[str], messages: int) -> list[Run]:
@@ -141,12 +156,12 @@ def measure(
         fan_out = sum(len(route or ()) for route in routes) / len(routes)
         few = _frame(session, inputs.documents, placement.shards, directory / f"few-{place}")
         many = _frame(session, repeated, placement.shards, directory / f"many-{place}")
-        _fastest(_match(many, indexes[0], placement), 1)  # the JVM compiles what it runs often
+        _typical(_match(many, indexes[0], placement), 1)  # the JVM compiles what it runs often
         for index in indexes:
             counted = _match(few, index, placement).groupBy("number").count().collect()  # loads what workers need
             here = {int(row["number"]): int(row["count"]) for row in counted}
             wrong = sum(here.get(number, 0) != wanted for number, wanted in enumerate(expected))
-            taken = _fastest(_match(many, index, placement), passes) / messages
+            taken = _typical(_match(many, index, placement), passes) / messages
             yield Run(
                 placement.name,
                 placement.shards,
@@ -165,10 +180,10 @@ def _match(frame: DataFrame, index: Index, placement: Placement) -> DataFrame:
     return match(frame, index, placement="data-sharing" if placement.name == "data-sharing" else placement)
 
 
-def _fastest(frame: DataFrame, passes: int) -> Seconds:
-    """What disturbs a pass only ever adds to it."""
+def _typical(frame: DataFrame, passes: int) -> Seconds:
+    """The median of the passes."""
     taken = [tree_clock(lambda: frame.write.format("noop").mode("overwrite").save()) for _ in range(passes)]
-    return Seconds(min(one.wall for one in taken), min(one.cpu for one in taken))
+    return Seconds(median(one.wall for one in taken), median(one.cpu for one in taken))
 
 
 def _frame(session: SparkSession, documents: Sequence[bytes], files: int, directory: Path) -> DataFrame:

@@ -11,8 +11,8 @@ from treecast.report import Panel
 if TYPE_CHECKING:
     from treecast.experiments.session import Session
 
-Answer = Literal["agree", "differs", "inconclusive"]
-ANSWERS: tuple[Answer, ...] = ("agree", "differs", "inconclusive")
+Answer = Literal["agree", "differs", "inconclusive", "moved between runs"]
+ANSWERS: tuple[Answer, ...] = ("agree", "differs", "inconclusive", "moved between runs")
 Row = dict[str, Any]
 Point = Mapping[str, Any]
 
@@ -29,6 +29,8 @@ class Finding:
     """When it counts as agreeing and when as differing: stated before the run."""
     answer: Answer
     why: str = ""
+    figure: float | None = None
+    """What the rule looks at, where that is one number: of several runs, the spread is shown."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,12 @@ class Sizes:
     """At most so many passes over the documents, of which the fastest counts."""
     cell_seconds: float = 2.0
     """No further pass begins after so much CPU time."""
+    runs: int = 1
+    """Everything is measured so many times over; the rows are medians (`treecast.experiments.runs`)."""
 
     def __post_init__(self) -> None:
-        if not self.queries or min(self.queries) < 1 or self.documents < 1 or self.passes < 1:
-            raise ValueError("queries, documents and passes are positive numbers")
+        if not self.queries or min(self.queries) < 1 or min(self.documents, self.passes, self.runs) < 1:
+            raise ValueError("queries, documents, passes and runs are positive numbers")
 
 
 @dataclass(frozen=True)
@@ -75,4 +79,6 @@ def overall(findings: Sequence[Finding]) -> Answer:
     answers = {finding.answer for finding in findings}
     if "differs" in answers:
         return "differs"
+    if "moved between runs" in answers:
+        return "moved between runs"
     return "inconclusive" if "inconclusive" in answers or not answers else "agree"

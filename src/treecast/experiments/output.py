@@ -1,4 +1,5 @@
-"""What a run leaves behind: NAME.csv with the rows, NAME.png with the curves, NAME.md with everything a reader needs.
+"""What a run leaves behind: NAME.csv with the rows, NAME.png with the curves, NAME.md with everything a reader needs;
+of several runs NAME-runs.csv too, with the rows of each, where those of NAME.csv are medians.
 
 The table and the verdict of NAME.md are what the command prints.
 """
@@ -16,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from treecast.experiments.experiment import Row
 from treecast.experiments.perform import Outcome
 from treecast.report import write_panels
 from treecast.version import VERSION
@@ -42,7 +44,8 @@ HEADINGS = {
     "read_us": "read µs",
     "top_us": "root tag µs",
     "expected_us": "model µs",
-    "wall_speed": "by the wall",
+    "net_speed": "without Spark",
+    "needed": "leaves needed",
 }
 
 
@@ -51,12 +54,16 @@ def write(outcome: Outcome, directory: Path, command: str) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     name = outcome.experiment.name
     table, page, picture = (directory / f"{name}.{suffix}" for suffix in ("csv", "md", "png"))
-    _write_text(table, csv_text(outcome))
+    each = [directory / f"{name}-runs.csv"] if len(outcome.runs) > 1 else []
+    _write_text(table, csv_text(outcome.experiment.columns, outcome.rows))
+    for path in each:
+        numbered = [{"run": run, **row} for run, rows in enumerate(outcome.runs, start=1) for row in rows]
+        _write_text(path, csv_text(("run", *outcome.experiment.columns), numbered))
     _write_text(page, page_text(outcome, command))
     experiment = outcome.experiment
-    subtitle = f"{experiment.paper}, {experiment.section}: {outcome.answer}"
+    subtitle = f"{experiment.paper}, {experiment.section}: {answer_text(outcome)}"
     write_panels(experiment.title, subtitle, experiment.panels(outcome.rows), picture)
-    return [table, picture, page]
+    return [table, *each, picture, page]
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -65,12 +72,18 @@ def _write_text(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def csv_text(outcome: Outcome) -> str:
+def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, outcome.experiment.columns, lineterminator="\n")
+    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(outcome.rows)
+    writer.writerows(rows)
     return buffer.getvalue()
+
+
+def answer_text(outcome: Outcome) -> str:
+    """The answer, and what it rests on."""
+    count = len(outcome.runs)
+    return f"{outcome.answer} ({f'median of {count} runs' if count > 1 else 'one run'})"
 
 
 def table_cells(outcome: Outcome) -> list[list[str]]:
@@ -116,7 +129,7 @@ def verdict_text(outcome: Outcome) -> str:
         lines += _wrapped(f"rule: {finding.rule}", "  ")
         if finding.why:
             lines += _wrapped(f"why: {finding.why}", "  ")
-    lines += ["", f"Verdict: {outcome.answer}"]
+    lines += ["", f"Verdict: {answer_text(outcome)}"]
     return "\n".join(lines)
 
 
@@ -140,7 +153,7 @@ def page_text(outcome: Outcome, command: str) -> str:
         if not outcome.problems
         else f"- WRONG ANSWERS: {'; '.join(outcome.problems)}",
         "",
-        f"## Verdict: {outcome.answer}",
+        f"## Verdict: {answer_text(outcome)}",
         "",
     ]
     for finding in outcome.findings:

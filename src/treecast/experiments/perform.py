@@ -1,4 +1,4 @@
-"""Run an experiment: its points one after the other, then the verdict."""
+"""Run an experiment: its points one after the other, as many times as its sizes say, then the verdict."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treecast.experiments.experiment import Answer, Experiment, Finding, Row, Sizes, overall
+from treecast.experiments.runs import combine, median_rows
 from treecast.experiments.session import Session
 
 Progress = Callable[[int, int, str], None]
@@ -16,11 +17,14 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. `problems` are answers that differ between engines: then the times mean nothing."""
+    """What came of it. `problems` are answers that differ between engines: then the times mean nothing."""
 
     experiment: Experiment
     sizes: Sizes
     rows: list[Row]
+    """Of several runs the medians."""
+    runs: list[list[Row]]
+    """The rows of each run."""
     findings: list[Finding]
     notes: list[str]
     problems: list[str]
@@ -44,20 +48,27 @@ def perform(
     session = Session(sizes, data, seed)
     begin = time.perf_counter()
     points = experiment.points(sizes)
-    rows: list[Row] = []
+    runs: list[list[Row]] = [[] for _ in range(sizes.runs)]
     frozen = gc.get_freeze_count()
     try:
-        for done, point in enumerate(points):
+        for run, rows in enumerate(runs):
+            session.begin_run()
+            for done, point in enumerate(points, start=run * len(points)):
 
-            def say(what: str, done: int = done) -> None:
-                progress(done, len(points), what)
+                def say(what: str, done: int = done) -> None:
+                    progress(done, len(points) * len(runs), what)
 
-            session.say = say
-            say("inputs")
-            rows += experiment.measure(session, point)
+                session.say = say
+                say("inputs")
+                rows += [_in_order(experiment, row) for row in experiment.measure(session, point)]
     finally:
         if not frozen:  # what the session froze, and nobody else
             gc.unfreeze()
-    rows = [{column: row[column] for column in experiment.columns} for row in rows]
-    findings = experiment.verdict(rows)
-    return Outcome(experiment, sizes, rows, findings, session.notes, session.problems, time.perf_counter() - begin)
+    rows = median_rows(runs)
+    findings = combine(experiment.verdict(rows), [experiment.verdict(one) for one in runs])
+    seconds = time.perf_counter() - begin
+    return Outcome(experiment, sizes, rows, runs, findings, session.notes, session.problems, seconds)
+
+
+def _in_order(experiment: Experiment, row: Row) -> Row:
+    return {column: row[column] for column in experiment.columns}

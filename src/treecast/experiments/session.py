@@ -35,18 +35,24 @@ class Session:
     problems: list[str] = field(default_factory=list)
     say: Callable[[str], None] = lambda text: None
     _kept: dict[str, Any] = field(default_factory=dict)
+    _measured: dict[str, Any] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
-    def once(self, key: str, make: Callable[[], Made]) -> Made:
-        """What several points use is made by the first of them."""
-        if key not in self._kept:
-            self._kept[key] = make()
+    def once(self, key: str, make: Callable[[], Made], *, measured: bool = False) -> Made:
+        """What several points use is made by the first of them; what is `measured`, by the first of each run."""
+        kept = self._measured if measured else self._kept
+        if key not in kept:
+            kept[key] = make()
             gc.freeze()  # it stays: the collector, which runs before every clocked call, need not look at it again
-        kept: Made = self._kept[key]
-        return kept
+        made: Made = kept[key]
+        return made
+
+    def begin_run(self) -> None:
+        """Forget what was measured, and keep the inputs."""
+        self._measured.clear()
 
     def rows(
         self,

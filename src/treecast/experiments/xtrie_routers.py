@@ -2,14 +2,16 @@
 
 As the paper did, throughput and latency are computed from what one router costs (`router_model`); that is measured for
 the filters that a router of such a cluster would hold. Beside it stand the model with the paper's own costs, what our
-hierarchical placement really reaches on these filters, and real runs on as many executors as there are cores.
+hierarchical placement really reaches on these filters, and real runs on as many executors as there are cores, whose
+throughput is told by the wall.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from treecast.experiments import executors, router_model
 from treecast.experiments.experiment import Experiment, Point, Row, Sizes
@@ -27,7 +29,6 @@ from treecast.report import Panel, Series
 from treecast.workload import QuerySettings, generate_queries
 
 FAN_OUTS = (1, 2, 3, 4, 5)
-ENDS = (1, 5)  # of fan-outs, where it is not about XTrie
 CLUSTERS = (25, 30)  # between those that are measured: there the hierarchy begins
 FILTERS_MIN = 5  # of a router
 SHARDS = 3  # of a filter-sharing cluster that are measured; the others are alike
@@ -36,6 +37,9 @@ ABSOLUTE = 1.5  # so many are drawn for each absolute one that is wanted
 PLACED_ROUTERS = 100
 EXECUTOR_FILTERS_MIN = 20_000  # with fewer, a real run would show Spark alone
 EXECUTOR_MESSAGES = 500
+TOLD_MIN = 0.1  # of a run, what remains without Spark's own part; less could be anything
+RUNS = 5
+SPEED = "messages a second"
 
 
 @dataclass
@@ -103,7 +107,7 @@ def root_of(query: str) -> str:
 
 
 def costs_of(session: Session, queries: int) -> dict[str, Costs]:
-    return session.once(f"costs {queries}", lambda: {XTRIE: Costs(), OURS: Costs()})
+    return session.once(f"costs {queries}", lambda: {XTRIE: Costs(), OURS: Costs()}, measured=True)
 
 
 def _measure_one(session: Session, queries: int, routers: int) -> None:
@@ -137,14 +141,19 @@ def _measure_leaves(session: Session, filters: Sequence[str], documents: Sequenc
     totals = dict.fromkeys(costs, 0.0)
     roots = session.once(f"roots {len(filters)}", lambda: [root_of(text) for text in filters])
     for root, mine in by_root.items():
-        own = [text for text, its in zip(filters, roots, strict=True) if its == root]
-        others = [text for text, its in zip(filters, roots, strict=True) if its != root]
-        leaf = (own + others)[: max(1, round(size))]
+        leaf = leaf_filters(filters, roots, root, max(1, round(size)))
         several = mine * -(-len(documents) // len(mine))  # a call has its price, whatever the number of messages
         for row in session.rows((XTRIE,), leaf, several, namespaces=bound):
             totals[row["engine"]] += row["us"] * len(mine)
     for engine, total in totals.items():
         costs[engine].leaf[size] = total / len(documents)
+
+
+def leaf_filters(filters: Sequence[str], roots: Sequence[str], root: str, size: int) -> list[str]:
+    """What a leaf for the messages of one root holds: filters of that root, and others only where there are too few."""
+    own = [text for text, its in zip(filters, roots, strict=True) if its == root]
+    others = [text for text, its in zip(filters, roots, strict=True) if its != root]
+    return (own + others)[:size]
 
 
 def _top_us(session: Session) -> float:
@@ -155,8 +164,12 @@ def _top_us(session: Session) -> float:
     return min(taken) / rounds / len(documents) * 1e6
 
 
+def _top_of(session: Session) -> float:
+    return session.once("top", lambda: _top_us(session), measured=True)
+
+
 def _model(session: Session, queries: int, measured: Sequence[int]) -> list[Row]:
-    top = session.once("top", lambda: _top_us(session))
+    top = _top_of(session)
     costs = costs_of(session, queries)
     curves: dict[str, tuple[Cost, Cost, float]] = {
         engine: (cost.whole(), cost.leaves(), cost.read) for engine, cost in costs.items()
@@ -170,7 +183,7 @@ def _model(session: Session, queries: int, measured: Sequence[int]) -> list[Row]
             divided = router_model.filter_sharing(routers, filters, whole)
             rows.append(table_row(filters, engine, DATA, 1, routers, shared, read, top))
             rows.append(table_row(filters, engine, FILTER, routers, routers, divided, read, top))
-            for fan_out in FAN_OUTS if engine == XTRIE else ENDS:
+            for fan_out in FAN_OUTS:
                 tree = router_model.hierarchical(routers, filters, leaf, top_us=top, fan_out=fan_out)
                 if tree is not None:
                     rows.append(table_row(filters, engine, HIERARCHICAL, fan_out, routers, tree, read, top))
@@ -186,26 +199,28 @@ def table_row(
     reached: Performance,
     read: float,
     top: float,
-    source: str = "model",
-    expected_us: float | None = None,
-    wall: float = 0.0,
+    **more: Any,
 ) -> Row:
-    """What a cluster reaches, in the columns of the table."""
+    """What a cluster reaches, in the columns of the table; `more` are columns that are not those of the model."""
     return {
         "queries": filters,
         "engine": engine,
-        "source": source,
+        "source": "model",
         "strategy": strategy,
         "fan_out": float(fan_out),
         "routers": routers,
         "leaves": reached.leaves,
         "us": reached.router_us,
-        "expected_us": reached.router_us if expected_us is None else expected_us,
+        "expected_us": reached.router_us,
         "speed": reached.speed,
         "latency_us": reached.latency_us,
         "read_us": read,
         "top_us": top,
-        "wall_speed": wall,
+        "net_speed": 0.0,
+        "needed": float(fan_out),
+        "cores": 0,
+        "load": 0.0,
+        **more,
     }
 
 
@@ -220,23 +235,26 @@ def _placed(session: Session, queries: int) -> list[Row]:
         holder.add_many(as_table(filters))
     report = report_on(placement, index, documents)
     session.note(f"our placement: {report.describe()}")
-    top = session.once("top", lambda: _top_us(session))
+    top = _top_of(session)
     rows = []
     for engine, cost in costs_of(session, queries).items():
         each = cost.leaves()(len(filters) / leaves)
         speed = leaves / (report.fan_out * report.load_balance * each) * 1e6
         reached = Performance(speed, top + each, each, leaves)
-        rows.append(table_row(len(filters), engine, PLACED, report.fan_out, PLACED_ROUTERS, reached, cost.read, top))
+        labels = (len(filters), engine, PLACED, report.fan_out, PLACED_ROUTERS)
+        needed = report.fan_out * (1 - report.false_forwards)
+        rows.append(table_row(*labels, reached, cost.read, top, needed=needed))
     return rows
 
 
 def _executed(session: Session, queries: int) -> list[Row]:
-    """What the engine really costs on executors. Spark's own part is what remains of a run with our engine."""
+    """Real runs on executors. Spark's own part is what remains of a run with our engine."""
     from treecast.errors import PipelineError
     from treecast.spark.session import check
 
     filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
     session.say(f"{executors.count()} executors")
+    machine = executors.machine_now()
     try:
         check()
         runs = executors.on_executors(Inputs(filters, documents, bound), (OURS, XTRIE), EXECUTOR_MESSAGES)
@@ -244,7 +262,6 @@ def _executed(session: Session, queries: int) -> list[Row]:
         session.note(f"left out: real runs on executors of Spark, which failed: {str(error).splitlines()[0]}")
         return []
     costs = costs_of(session, queries)
-    top = session.once("top", lambda: _top_us(session))
     rows = []
     for ours, theirs in zip(runs[::2], runs[1::2], strict=True):
         for run in (ours, theirs):
@@ -253,20 +270,39 @@ def _executed(session: Session, queries: int) -> list[Row]:
                     f"{run.engine}, {run.strategy} on {run.executors} executors finds other matches than one index in "
                     f"{run.wrong} of {len(documents)} messages"
                 )
-        own, theory = (_one_costs(costs[engine], ours, len(filters)) for engine in (OURS, XTRIE))
-        own *= ours.fan_out
-        spark = max(0.0, ours.cpu_us - own)
-        session.note(
-            f"{ours.strategy} on {ours.executors} executors: Spark itself takes {spark:,.0f} µs of CPU a message, "
-            f"which come on top of what the table shows; fan-out {ours.fan_out:.2f}"
-        )
-        total = max(theirs.cpu_us - spark, 1e-3)  # of all executors that the message reaches
-        each = total / theirs.fan_out
-        reached = Performance(theirs.executors / total * 1e6, each, each, theirs.executors)
-        reading, wall = costs[XTRIE].read, 1e6 / theirs.wall_us
-        labels = (len(filters), XTRIE, theirs.strategy, theirs.fan_out, theirs.executors)
-        rows.append(table_row(*labels, reached, reading, top, "executors", theory, wall))
+        rows.append(_executed_row(session, len(filters), costs, ours, theirs, machine))
     return rows
+
+
+def _executed_row(
+    session: Session,
+    filters: int,
+    costs: Mapping[str, Costs],
+    ours: executors.Run,
+    theirs: executors.Run,
+    machine: executors.Machine,
+) -> Row:
+    """Throughput by the wall, of the whole run and without Spark's own part; the cost of a message in CPU time."""
+    own, theory = (_one_costs(costs[engine], ours, filters) for engine in (OURS, XTRIE))
+    spark_cpu = max(0.0, ours.cpu_us - own * ours.fan_out)
+    spark_wall = max(0.0, ours.wall_us - own * ours.fan_out / ours.executors)
+    session.note(
+        f"{ours.strategy} on {ours.executors} executors: of a message Spark itself takes about {spark_cpu:,.0f} µs of "
+        f"CPU and {spark_wall:,.0f} µs by the wall; fan-out {ours.fan_out:.2f}"
+    )
+    each = max(theirs.cpu_us - spark_cpu, 1e-3) / theirs.fan_out
+    net = theirs.wall_us - spark_wall
+    return table_row(
+        *(filters, XTRIE, theirs.strategy, theirs.fan_out, theirs.executors),
+        Performance(1e6 / theirs.wall_us, each, each, theirs.executors),
+        costs[XTRIE].read,
+        _top_of(session),
+        source="executors",
+        expected_us=theory,
+        net_speed=1e6 / net if net >= TOLD_MIN * theirs.wall_us else 0.0,
+        cores=machine.cores,
+        load=machine.load,
+    )
 
 
 def _one_costs(cost: Costs, run: executors.Run, filters: int) -> float:
@@ -277,26 +313,38 @@ def _one_costs(cost: Costs, run: executors.Run, filters: int) -> float:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
+    """One for each part of the figure, then those that the paper has not: other costs, and the real runs."""
     most = max(row["queries"] for row in rows)
     rows = pick(rows, queries=most)
-    mine = pick(rows, engine=XTRIE)
-    both = (DATA, FILTER)
-    throughput = [_series(mine, name, "speed", strategy=name, source="model") for name in both]
-    throughput += [_series(mine, f"{name}, executors", "speed", strategy=name, source="executors") for name in both]
-    latency = [_series(mine, name, "latency_us", strategy=name, source="model") for name in both]
-    latency.append(_series(mine, "hierarchical", "latency_us", strategy=HIERARCHICAL, fan_out=1.0, source="model"))
+    mine = pick(rows, engine=XTRIE, source="model")
+    tree = {"strategy": HIERARCHICAL, "fan_out": 1.0}
     found = [
-        _panel("(a) Throughput", "messages a second", throughput),
-        _panel("(b) Latency", "µs", latency),
+        _panel("7a  Throughput", SPEED, [_series(mine, name, "speed", strategy=name) for name in (DATA, FILTER)]),
+        _panel(
+            "7b  Latency",
+            "µs",
+            [
+                *(_series(mine, name, "latency_us", strategy=name) for name in (DATA, FILTER)),
+                _series(mine, "hierarchical", "latency_us", **tree),
+            ],
+        ),
     ]
-    for letter, engine in (("c", XTRIE), ("c, our engine", OURS), ("c, the paper's costs", PAPER)):
+    for title, engine in (("XTrie", XTRIE), ("our engine", OURS), ("the paper's costs", PAPER)):
         model = pick(rows, engine=engine, source="model")
-        series = [_series(model, name, "speed", strategy=name) for name in both]
-        for fan_out in FAN_OUTS:
-            series.append(
-                _series(model, f"hierarchical, {fan_out}", "speed", strategy=HIERARCHICAL, fan_out=float(fan_out))
-            )
-        found.append(_panel(f"({letter}) Hierarchical, by fan-out", "messages a second", series))
+        series = [_series(model, name, "speed", strategy=name) for name in (DATA, FILTER)]
+        series += [
+            _series(model, f"hierarchical, f = {fan_out}", "speed", strategy=HIERARCHICAL, fan_out=float(fan_out))
+            for fan_out in FAN_OUTS
+        ]
+        found.append(_panel(f"7c  Throughput by fan-out, {title}", SPEED, series))
+    real = pick(rows, source="executors")
+    if real:
+        names = [f"{row['strategy']}, {row['routers']}" for row in real]
+        figures = [
+            Series("by the wall", names, [row["speed"] for row in real]),
+            Series("without Spark's own part", names, [row["net_speed"] for row in real]),
+        ]
+        found.append(Panel("Real runs on executors", "strategy, executors", SPEED, figures, kind="bars"))
     return found
 
 
@@ -320,12 +368,15 @@ EXPERIMENT = Experiment(
     "The hierarchical strategy, with at least 20 routers for intermediate filtering, quickly achieves better "
     "throughput than the others; fan-out 1 scales best, and data-sharing is preferable for fan-outs above 5.",
     parameters="absolute single-path expressions over ten document types, 10 % * and //; messages of about 100 tags; "
-    "µs/doc is what a message costs a router, measured; the rest is the model, but for the runs on executors",
+    "µs/doc is what a message costs a router, measured; the rest is the model, but for the runs on executors, whose "
+    "messages/s are by the wall, Spark included",
     columns=(
         *("queries", "engine", "source", "strategy", "fan_out", "routers", "leaves", "us", "speed", "latency_us"),
-        *("read_us", "top_us", "expected_us", "wall_speed"),
+        *("read_us", "top_us", "expected_us", "net_speed", "needed", "cores", "load"),
     ),
-    full=Sizes((200_000,), 100, values=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000), passes=5, cell_seconds=1.0),
+    full=Sizes(
+        (200_000,), 100, values=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000), passes=5, cell_seconds=1.0, runs=RUNS
+    ),
     quick=Sizes((4_000,), 20, values=(1, 2, 5, 10, 20, 50, 100, 200), passes=2, cell_seconds=0.2),
     points=points,
     measure=measure,

@@ -26,6 +26,12 @@ SUBTITLE_CHARS_MAX = 160
 NAMES_CHARS_MAX = 40  # below an axis, side by side
 TICKS_APART = 0.07  # of the axis
 NARROW = 40
+COLUMNS_MAX = 3  # panels beside each other
+PANEL_INCHES, AXES_INCHES = 5.6, 3.0  # how wide a panel is, and how high its axes
+HEAD_INCHES, GAP_INCHES = 1.0, 1.4  # title and subtitle; the titles and labels between two rows
+LEFT_INCHES = 1.05  # the labels beside the axes
+INSIDE_MAX = 4  # names of lines inside the axes; more would cover them, and stand below
+LEGEND_COLUMNS, LEGEND_INCHES = 3, 0.21  # below the axes: names beside each other, and the height of a line of them
 
 
 @dataclass(frozen=True)
@@ -59,33 +65,54 @@ def write_panels(title: str, subtitle: str, panels: Sequence[Panel], path: str |
 
 
 def draw_panels(title: str, subtitle: str, panels: Sequence[Panel]) -> bytes:
-    """The picture as PNG, the panels beside each other."""
+    """The picture as PNG, up to three panels beside each other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    width = max(7.0, 5.6 * len(panels))
-    figure = Figure(figsize=(width, 5.0), dpi=100, facecolor="white")
+    columns = min(len(panels), COLUMNS_MAX)
+    rows = [panels[first : first + columns] for first in range(0, len(panels), columns)]
+    below = [LEGEND_INCHES * max(_legend_lines(panel) for panel in row) for row in rows]
+    width = max(7.0, PANEL_INCHES * columns)
+    height = HEAD_INCHES + len(rows) * (AXES_INCHES + GAP_INCHES) + sum(below)
+    figure = Figure(figsize=(width, height), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     left = 0.55 / width
-    figure.text(left, 0.96, plain(title), fontsize=14, color=INK, weight="bold", va="top")
-    figure.text(left, 0.9, plain(subtitle[:SUBTITLE_CHARS_MAX]), fontsize=9.5, color=SOFT, va="top")
-    grid = figure.add_gridspec(
-        1, len(panels), left=0.85 / width, right=1 - 0.25 / width, top=0.77, bottom=0.17, wspace=0.28
-    )
-    for place, panel in enumerate(panels):
-        axes = figure.add_subplot(grid[0, place])
-        _frame(axes, panel)
-        if panel.kind == "lines":
-            _lines(axes, panel)
-        else:
-            _bars(axes, panel, stacked=panel.kind == "stacked")
-        if panel.kind == "lines":
-            axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
-        elif len(panel.series) > 1:  # above the bars, where nothing is covered
-            _legend_above(axes, len(panel.series))
+    figure.text(left, 1 - 0.2 / height, plain(title), fontsize=14, color=INK, weight="bold", va="top")
+    figure.text(left, 1 - 0.5 / height, plain(subtitle[:SUBTITLE_CHARS_MAX]), fontsize=9.5, color=SOFT, va="top")
+    top = height - HEAD_INCHES
+    for row, legend in zip(rows, below, strict=True):
+        for place, panel in enumerate(row):
+            each = (width - 0.15) / columns
+            corner = (place * each + LEFT_INCHES, top - 0.4 - AXES_INCHES)
+            sides = (corner[0] / width, corner[1] / height, (each - LEFT_INCHES - 0.1) / width, AXES_INCHES / height)
+            _draw(figure.add_axes(sides), panel)
+        top -= AXES_INCHES + GAP_INCHES + legend
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
+
+
+def _legend_lines(panel: Panel) -> int:
+    """How many lines of names stand below the axes."""
+    if panel.kind != "lines" or len(panel.series) <= INSIDE_MAX:
+        return 0
+    return -(-len(panel.series) // LEGEND_COLUMNS)
+
+
+def _draw(axes: Any, panel: Panel) -> None:
+    _frame(axes, panel)
+    if panel.kind != "lines":
+        _bars(axes, panel, stacked=panel.kind == "stacked")
+        if len(panel.series) > 1:  # above the bars, where nothing is covered
+            _legend_above(axes, len(panel.series))
+        return
+    _lines(axes, panel)
+    names = {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
+    if _legend_lines(panel):
+        corner = (-0.02, -0.52 / AXES_INCHES)
+        axes.legend(**names, loc="upper left", bbox_to_anchor=corner, ncols=LEGEND_COLUMNS, columnspacing=1.2)
+    else:
+        axes.legend(**names)
 
 
 def _legend_above(axes: Any, columns: int) -> None:
@@ -93,8 +120,8 @@ def _legend_above(axes: Any, columns: int) -> None:
         frameon=False,
         fontsize=8.5,
         labelcolor=INK,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 0.985),
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.985),
         ncols=columns,
         columnspacing=1.0,
         handlelength=1.2,
@@ -102,7 +129,8 @@ def _legend_above(axes: Any, columns: int) -> None:
 
 
 def _frame(axes: Any, panel: Panel) -> None:
-    axes.set_title(plain(panel.title), loc="left", fontsize=11, color=INK, pad=10)
+    pad = 26 if panel.kind != "lines" and len(panel.series) > 1 else 10  # points; names stand between bars and title
+    axes.set_title(plain(panel.title), loc="left", fontsize=11, color=INK, pad=pad)
     axes.set_xlabel(plain(panel.x), fontsize=9.5, color=SOFT)
     axes.set_ylabel(plain(panel.y), fontsize=9.5, color=SOFT)
     for name, side in axes.spines.items():
