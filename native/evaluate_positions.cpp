@@ -129,7 +129,7 @@ Evaluator::Next Evaluator::advance_group(uint32_t index) {
         cursor.open_group = false;
         if (!cursor.document_waits && cursor.at >= cursor.end) return Next::done;
         spend(1);
-        if (!cursor.document_waits && skip_failures(cursor)) continue;
+        if (!cursor.document_waits && cursor.limit && skip_failures(cursor)) continue;
         cursor.group = cursor.document_waits ? none : cursor.at++;
         cursor.document_waits = false;
         if (slot != none && cursor.group != none) {
