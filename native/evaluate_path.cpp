@@ -10,6 +10,8 @@ namespace treecast {
 
 namespace {
 
+constexpr uint64_t cursor_steps = 3;    // what setting one up and leaving it costs, with the verdict that comes of it
+
 bool is_deep(const Step& step) {
     return step.gap || step.axis == Axis::descendant || step.axis == Axis::descendant_or_self;
 }
@@ -166,7 +168,7 @@ void Evaluator::push_cursor(uint32_t step_index, uint32_t context, Want want, ui
         else aim(cursor, step, plan, from);
     }
     cursors_.push_back(cursor);
-    spend(1);
+    spend(cursor_steps);
 }
 
 void Evaluator::aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint32_t from) {

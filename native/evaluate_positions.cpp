@@ -60,6 +60,7 @@ void Evaluator::aim_numbered(Cursor& cursor, const Step& step, const StepPlan& p
 // From here on to stretch_end the comparisons with positions stay as they are.
 void Evaluator::begin_stretch(Cursor& cursor) {
     if (cursor.limit) note_failures(cursor, cursor.limit);
+    spend(2);
     const StepPlan& plan = step_plans_[cursor.step];
     uint32_t position = cursor.at - cursor.first + 1, last = cursor.end - cursor.first, change = last + 1;
     auto changes_at = [&](double place) {
