@@ -35,6 +35,8 @@ uint64_t work_max(const Document& document, uint64_t per_item) {
     return per_item * (items + small_items);
 }
 
+void Evaluator::run_out() const { throw OutOfWork(allowed_); }
+
 void Evaluator::begin(const Document& document) {
     document_ = &document;
     values_.begin(document);

@@ -100,11 +100,12 @@ public:
     // The one place where work is counted.
     void spend(uint64_t steps) {
         looked_at += steps;
-        if (looked_at > looked_max_) throw OutOfWork(allowed_);
+        if (looked_at > looked_max_) [[unlikely]] run_out();
     }
 
 private:
     friend class Explainer;
+    [[noreturn]] void run_out() const;
 
     // -- what is known of the query's entries; filled by prepare() and, the names, on first use
     struct StepPlan {
@@ -221,7 +222,10 @@ private:
     bool passes_numbered(const Cursor& cursor, const Step& step, Item item);
     uint32_t element_at(const Cursor& cursor, uint32_t at) const { return cursor.by_name ? by_name_[at] : at; }
     bool holds_at(const Cursor& cursor, const Step& step, Item item);
-    uint32_t candidate_slot(const Cursor& cursor) const;
+    // Where the verdicts on a cursor's candidates lie; those of a step that works in groups are on the groups.
+    static uint32_t candidate_slot(const Cursor& cursor, const Step& step) {
+        return cursor.way != Way::groups && step.kind == StepKind::element ? cursor.slot : none;
+    }
     bool first_of_all(uint32_t first_step, uint32_t context, Item& found);
     void leave_cursor(uint32_t base, bool reached);
     bool skip_failures(Cursor& cursor);

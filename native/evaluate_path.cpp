@@ -10,6 +10,8 @@ namespace treecast {
 
 namespace {
 
+constexpr uint64_t cursor_steps = 3;    // what setting one up and leaving it costs, with the verdict that comes of it
+
 bool is_deep(const Step& step) {
     return step.gap || step.axis == Axis::descendant || step.axis == Axis::descendant_or_self;
 }
@@ -36,7 +38,7 @@ bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, It
         }
         const Step& step = query_->step(cursors_[top].step);
         Item item{step.kind, cursors_[top].candidate};
-        uint32_t slot = candidate_slot(cursors_[top]);
+        uint32_t slot = candidate_slot(cursors_[top], step);
         Verdict known = slot == none ? Verdict::unknown : verdict(slot, item.index);
         if (known == Verdict::no) continue;
         if (known == Verdict::yes && !found) return succeed(base);
@@ -81,7 +83,7 @@ bool Evaluator::first_of_all(uint32_t first_step, uint32_t context, Item& found)
             if (!groups) leave_cursor(base, true);
             continue;
         }
-        uint32_t slot = candidate_slot(cursors_[top]);
+        uint32_t slot = candidate_slot(cursors_[top], step);
         Verdict known = slot == none ? Verdict::unknown : verdict(slot, item.index);
         if (known == Verdict::no) continue;
         if (known != Verdict::yes && !holds_at(cursors_[top], step, item)) {
@@ -104,12 +106,6 @@ void Evaluator::leave_cursor(uint32_t base, bool reached) {
     if (cursors_.size() > base) cursors_.back().reached = true;
 }
 
-// Where the verdicts on a cursor's candidates lie; those of a step that works in groups are on the groups.
-uint32_t Evaluator::candidate_slot(const Cursor& cursor) const {
-    bool candidates = cursor.way != Way::groups && query_->step(cursor.step).kind == StepKind::element;
-    return candidates ? cursor.slot : none;
-}
-
 bool Evaluator::holds_at(const Cursor& cursor, const Step& step, Item item) {
     if (cursor.way == Way::numbered) return passes_numbered(cursor, step, item);
     return step.positional || check_predicates(step, item);
@@ -121,7 +117,7 @@ void Evaluator::fail_cursor(uint32_t base) {
     pop_cursor();
     if (cursors_.size() == base) return;
     const Cursor& below = cursors_.back();
-    uint32_t slot = candidate_slot(below);
+    uint32_t slot = candidate_slot(below, query_->step(below.step));
     if (slot != none) keep(slot, below.candidate, false);
 }
 
@@ -129,7 +125,7 @@ void Evaluator::fail_cursor(uint32_t base) {
 bool Evaluator::succeed(uint32_t base) {
     while (cursors_.size() > base) {
         const Cursor& cursor = cursors_.back();
-        uint32_t slot = candidate_slot(cursor);
+        uint32_t slot = candidate_slot(cursor, query_->step(cursor.step));
         if (cursor.way != Way::groups) {
             if (slot != none) keep(slot, cursor.candidate, true);
             note_failures(cursor, cursor.candidate);
@@ -172,7 +168,7 @@ void Evaluator::push_cursor(uint32_t step_index, uint32_t context, Want want, ui
         else aim(cursor, step, plan, from);
     }
     cursors_.push_back(cursor);
-    spend(1);
+    spend(cursor_steps);
 }
 
 void Evaluator::aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint32_t from) {
@@ -223,7 +219,6 @@ void Evaluator::aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan,
 
 // Whether what comes next is known to fail; then the cursor stands behind that.
 bool Evaluator::skip_failures(Cursor& cursor) {
-    if (cursor.limit == 0) return false;
     const Run& run = runs_[cursor.slot];
     bool listed = cursor.way == Way::listed || cursor.by_name;
     uint32_t next = listed ? by_name_[cursor.at] : cursor.at;
@@ -247,7 +242,7 @@ Evaluator::Next Evaluator::advance(uint32_t index) {
     uint64_t looked = 0;
     while (cursor.at < cursor.end) {
         ++looked;
-        if (skip_failures(cursor)) continue;
+        if (cursor.limit && skip_failures(cursor)) continue;
         uint32_t candidate = cursor.at;
         switch (cursor.way) {
             case Way::children:

@@ -60,6 +60,7 @@ void Evaluator::aim_numbered(Cursor& cursor, const Step& step, const StepPlan& p
 // From here on to stretch_end the comparisons with positions stay as they are.
 void Evaluator::begin_stretch(Cursor& cursor) {
     if (cursor.limit) note_failures(cursor, cursor.limit);
+    spend(2);
     const StepPlan& plan = step_plans_[cursor.step];
     uint32_t position = cursor.at - cursor.first + 1, last = cursor.end - cursor.first, change = last + 1;
     auto changes_at = [&](double place) {
@@ -129,7 +130,7 @@ Evaluator::Next Evaluator::advance_group(uint32_t index) {
         cursor.open_group = false;
         if (!cursor.document_waits && cursor.at >= cursor.end) return Next::done;
         spend(1);
-        if (!cursor.document_waits && skip_failures(cursor)) continue;
+        if (!cursor.document_waits && cursor.limit && skip_failures(cursor)) continue;
         cursor.group = cursor.document_waits ? none : cursor.at++;
         cursor.document_waits = false;
         if (slot != none && cursor.group != none) {

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from treecast.document import Bytes, arrow_views
-from treecast.errors import DocumentError, DocumentLimitError
+from treecast.errors import DocumentError, DocumentLimitError, UndecidedWarning
 from treecast.index import Index, Part, RenderedPart
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def _error_type() -> pa.DataType:
 
 
 def _error_row(error: DocumentError) -> dict[str, Any]:
-    return {"code": error.code, "message": str(error), "offset": error.offset}
+    offset = None if error.code == UndecidedWarning.code else error.offset  # that is no place in the document
+    return {"code": error.code, "message": str(error), "offset": offset}
 
 
 def _with_errors(lists: pa.ListArray, added: dict[int, list[Any]]) -> pa.ListArray:
