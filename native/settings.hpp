@@ -23,10 +23,7 @@ struct Settings {
 // moves, because each block is twice as large as all before it and stays where it is.
 class SettingsTable {
 public:
-    const Settings& operator[](uint32_t number) const {
-        uint32_t block = std::bit_width(number / first_block);
-        return blocks_[block][number - begin_of(block)];
-    }
+    const Settings& operator[](uint32_t number) const { return entry(number).settings; }
     uint32_t size() const { return size_; }          // for the writer
     uint64_t bytes() const { return bytes_; }        // likewise
     uint32_t intern(const Settings& settings);       // their number
@@ -38,8 +35,17 @@ private:
     static uint32_t begin_of(uint32_t block) { return block ? first_block << (block - 1) : 0; }
     static uint64_t hash(const Settings& settings);
     static uint64_t bytes_of(const Settings& settings);
+    struct Entry {
+        Settings settings;
+        uint64_t hash = 0;
+    };
+    Entry& entry(uint32_t number) const {
+        uint32_t block = std::bit_width(number / first_block);
+        return blocks_[block][number - begin_of(block)];
+    }
+    uint32_t append(const Settings& settings, uint64_t hash);
 
-    std::array<std::unique_ptr<Settings[]>, blocks_max> blocks_;
+    std::array<std::unique_ptr<Entry[]>, blocks_max> blocks_;
     IdSlots slots_;
     uint32_t size_ = 0;
     uint64_t bytes_ = 0;
