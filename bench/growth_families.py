@@ -185,6 +185,18 @@ def literal(n: int) -> Action:
     return matching(b"<a>" + b"ab" * 50_000 + b"</a>", f"//a[contains(., '{'ab' * n}c')]")
 
 
+@family("queries", 10_000)
+def nearly_the_literal(n: int) -> Action:
+    """Text that is nearly one long literal again and again."""
+    return matching(b"<a>" + (b"ab" * (n // 2) + b"b") * 4 + b"</a>", f"//a[contains(., '{'ab' * min(n, 16_000)}')]")
+
+
+@family("queries", 20_000)
+def literals_that_end_each_other(n: int) -> Action:
+    """Text whose every letter ends 200 literals."""
+    return matching(b"<a>" + b"a" * n + b"</a>", *(f"//a[contains(., '{'a' * size}')]" for size in range(1, 200)))
+
+
 @family("queries", 8)
 def alternatives(n: int) -> Action:
     """Operands of or in each of two predicates."""
@@ -359,6 +371,15 @@ def refused_additions(n: int) -> Action:
                 continue
 
     return add
+
+
+@family("populations", 5_000)
+def literals(n: int) -> Action:
+    """Literals, and a document that has all of them."""
+    index = Index()
+    index.add_many([(str(i), f'//a[contains(., "word{i}")]') for i in range(n)])
+    document = b"<r>" + b"".join(b"<a>word%d</a>" % i for i in range(n)) + b"</r>"
+    return lambda: index.match_many([document])
 
 
 def items(count: int) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import churn_mixed, doubling, generating, mixed, saved, trees, values
+from bench import churn_mixed, doubling, generating, growth, mixed, saved, trees, values
 from bench.__main__ import NAMES
 from bench.__main__ import main as bench_main
 from bench.inputs import draw_documents
@@ -54,6 +54,16 @@ def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> No
         __import__(f"bench.{name}", fromlist=["main"]).main(["--help"])
     assert leaving.value.code == 0
     assert "--quick" in capsys.readouterr().out
+
+
+@pytest.mark.house
+def test_growth_runs_at_tiny_size_and_tells_a_square_from_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report("growth", [])
+    growth.measure(report, growth.FAMILIES, passes=1, share=0.01)
+    assert len(report.rows) == len(growth.FAMILIES)
+    points = [growth.Point(size, size * size * 1e-6) for size in (10, 20, 40, 80)]
+    assert growth.exponent(points) == pytest.approx(2)
+    assert growth.exponent([growth.Point(p.size, p.size * 1e-6) for p in points]) == pytest.approx(1)
 
 
 @pytest.mark.house
