@@ -65,7 +65,8 @@ public:
         constexpr int kind = static_cast<int>(Fact::contains);
         return {groups_[group - 1].begin[kind], groups_[group - 1].end[kind]};
     }
-    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
+    uint32_t edge(uint32_t from, unsigned char byte) const;          // 0: none
+    uint32_t fallback(uint32_t state) const { return states_[state].fallback; }
     uint32_t fact_of(uint32_t state) const { return states_[state].fact; }
     uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
     std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
@@ -102,7 +103,7 @@ private:
 
     uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
     void add_text(uint32_t fact);
-    uint32_t edge(uint32_t from, unsigned char byte) const;          // 0: none
+    uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const;
     void add_edge(uint32_t from, unsigned char byte, uint32_t to);
     void build_automaton(Group& group);
 
