@@ -220,7 +220,7 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
         Values::Need need = machine_->values().need(group);
         valued = true;
         numbers |= need.numbers;
-        whole = whole || (need.whole && !is_swept(group, document));
+        whole = whole || (need.whole && !is_swept(group, document, element));
         bytes_max = std::max(bytes_max, need.bytes_max);
     }
     if (!valued) return;
@@ -240,7 +240,7 @@ void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_
     values.collect_texts(group, value, set);
     values.collect_number(group, number, set);
     if (!values.need(group).whole) return;
-    if (nests_[group].sweep) {
+    if (nests_[group].swept) {
         sweep(group, document, element);
     } else {
         nests_[group].bytes += value.size();
@@ -259,20 +259,34 @@ std::string_view TreeRun::value_beginning(const Document& document, uint32_t ele
     return value_;
 }
 
-// Whether the substrings of a group's values are found in one go from now on: once as much has been read for them as there is,
-// because the elements are in each other. See substrings.hpp.
-bool TreeRun::is_swept(uint32_t group, const Document& document) {
+// Whether the substrings of a group's values are found in one go from now on: once a good part of the document has been read for
+// them, because then the elements are large or in each other. See substrings.hpp.
+bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t element) {
     Nest& nest = nests_[group];
     if (nest.run != run_) {
         nest.run = run_;
         nest.bytes = 0;
-        nest.sweep.reset();
+        nest.swept = false;
     }
-    if (nest.sweep) return true;
-    if (nest.bytes <= swept_bytes_min + 2 * document.source.size()) return false;
-    nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
-    nest.next_text = 0;
+    if (nest.swept) return true;
+    uint64_t bytes = document.end[element] - document.start[element];
+    if (nest.bytes + bytes <= swept_bytes_min + document.source.size() / 4) return false;
+    nest.swept = true;
+    if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
+    // From the outermost open element on whose value is still to come.
+    auto outermost = std::find_if(open_.begin(), open_.end(), [&](uint32_t open) { return may_be_in(group, document.name[open]); });
+    nest.next_text = document.text_begin[*outermost];
+    nest.sweep->start(string_values_.offset(nest.next_text));
     return true;
+}
+
+// Also where the labels of the name are not known yet, which they are when such an element closes.
+bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
+    if (name >= element_labels_.size() || element_labels_[name][0] == none) return true;
+    const Locals& labels = element_labels_[name];
+    for (uint32_t l = 1; l <= labels[0]; ++l)
+        if (machine_->value_group(labels[l]) == group) return true;
+    return false;
 }
 
 void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {

@@ -63,7 +63,8 @@ private:
     void find_facts(const Locals& labels, std::string_view value, Level& into);
     void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
     void find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
-    bool is_swept(uint32_t group, const Document& document);
+    bool is_swept(uint32_t group, const Document& document, uint32_t element);
+    bool may_be_in(uint32_t group, uint32_t name) const;
     void sweep(uint32_t group, const Document& document, uint32_t element);
     std::string_view value_beginning(const Document& document, uint32_t element, uint64_t bytes_max);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
@@ -98,6 +99,7 @@ private:
     static constexpr uint64_t swept_bytes_min = 4096;
     struct Nest {
         uint64_t run = 0, bytes = 0;
+        bool swept = false;
         uint32_t next_text = 0;                             // for the Sweep to read
         std::unique_ptr<Sweep> sweep;
     };

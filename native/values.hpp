@@ -76,6 +76,8 @@ public:
             state = states_[state].fallback;
         }
     }
+    uint32_t edge(uint32_t from, unsigned char byte) const { return child(states_[from], byte); }     // 0: none
+    uint32_t fallback(uint32_t state) const { return states_[state].fallback; }
     uint32_t fact_of(uint32_t state) const { return states_[state].fact; }
     uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
     std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }

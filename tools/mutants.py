@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant("tree_run.cpp", "value_.size() <= bytes_max", "value_.size() < bytes_max", "a value is cut where it still may be equal"),
     Mutant("substrings.hpp", "met_[at].end - begin >= values.text(fact).size()", "true", "a substring may begin before the value"),
     Mutant("substrings.hpp", "if (mark.visit == visit_) break;", "break;", "the last of the substrings is found, and no other"),
-    Mutant("substrings.cpp", "values.fact_of(state_) != none", "values.fact_of(state_) == none", "a substring that ends here is passed over, in elements"),
+    Mutant("substrings.cpp", "values.fact_of(state) != none", "values.fact_of(state) == none", "a substring that ends here is passed over, in elements"),
     Mutant("tree_run.cpp", "next_text_ < until", "next_text_ + 1 < until", "the last text is passed over"),
     # The direct evaluation.
     Mutant("relation.hpp", "left == right", "!(left < right) && !(left > right)", "NaN = anything"),

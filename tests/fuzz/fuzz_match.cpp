@@ -23,7 +23,9 @@ void require(bool holds) {
 
 std::vector<std::string> matched(Index& index, std::string_view document) {
     Output<int32_t> slots;
-    auto view = index.match(document, slots);
+    std::vector<UndecidedMatch> undecided;
+    auto view = index.match(document, slots, undecided);
+    require(undecided.empty());
     std::vector<std::string> ids;
     for (size_t i = 0; i < slots.size(); ++i) ids.emplace_back(view->id(slots.data()[i]));
     return ids;
@@ -57,7 +59,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } catch (const Failure&) {
         return 0;
     }
-    Index cached(Limits{}, nullptr, 1 << 20), plain(Limits{}, nullptr, 0);
+    Limits limits;
+    limits.work_per_item_max = none;       // the evaluator has none either
+    Index cached(limits, nullptr, 1 << 20), plain(limits, nullptr, 0);
     std::vector<std::unique_ptr<Published>> published;
     for (std::string_view name : published_names()) published.push_back(std::make_unique<Published>(name));
     Evaluator evaluator;
