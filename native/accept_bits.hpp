@@ -33,6 +33,7 @@ public:
             begin = stop;
         }
     }
+    uint64_t word(uint32_t word) const { return words_[word]; }
     bool test(uint32_t bit) const { return words_[bit >> 6] >> (bit & 63) & 1; }
     void add(WordsView words) {
         for (uint32_t i = 0; i < words.size; ++i) set(words.index[i], words.mask[i]);

@@ -29,11 +29,12 @@ public:
         }
         return records_.back();
     }
-    void close(uint32_t words_total) {
+    // A directory of `listed_max` records at most is a list in any case.
+    void close(uint32_t words_total, size_t listed_max = 0) {
         Entry& entry = entries_.back();
         uint32_t wide_words = (words_total + 63) / 64;
         entry.count = static_cast<uint32_t>(words_.size());
-        entry.wide = words_.size() * 16 >= wide_words;
+        entry.wide = words_.size() > listed_max && words_.size() * 16 >= wide_words;
         if (!entry.wide) {
             entry.place = static_cast<uint32_t>(lists_.size());
             lists_.append(words_.data(), words_.size());
@@ -99,7 +100,28 @@ public:
         for (uint32_t i = 0; i < found; ++i) f(records_[hits[2 * i]], hits[2 * i + 1]);
     }
 
+    // The same, where the sources are also there as a bitmap, `dense`: what costs least, by the records or by the sources.
+    template <class Bits, class Dense, class F>
+    void each_of(uint32_t directory, WordsView sources, const Dense& dense, std::vector<uint64_t>& scratch, F&& f) const {
+        const Entry& entry = entries_[directory];
+        if (entry.wide) return each<Bits>(directory, sources, scratch, f);
+        const uint32_t* words = lists_.data() + entry.place;
+        const Record* records = records_.data() + entry.records;
+        if (entry.count <= sources.size * searches_as_probes) {
+            for (uint32_t r = 0; r < entry.count; ++r)
+                if (uint64_t mask = dense.word(words[r])) f(records[r], mask);
+            return;
+        }
+        const uint32_t *at = words, *end = words + entry.count;
+        for (uint32_t i = 0; i < sources.size; ++i) {
+            at = std::lower_bound(at, end, sources.index[i]);
+            if (at == end) return;
+            if (*at == sources.index[i]) f(records[at - words], sources.mask[i]);
+        }
+    }
+
 private:
+    static constexpr uint32_t searches_as_probes = 8;       // a search in a list costs about so many looks at the bitmap
     struct Entry {
         uint32_t records, count;    // in records_
         uint32_t place;             // in bits_ and ranks_ (wide), or in lists_

@@ -45,6 +45,7 @@ public:
         fill_lists();
         fill_records();
         fill_spans();
+        mark_labels();
     }
 
 private:
@@ -54,6 +55,8 @@ private:
     struct Member {                 // of a context: an entry, or a context that is reached from it
         uint32_t entry, context;    // one of them is none
     };
+
+    static constexpr size_t listed_max = 64;                // PERF: bench/trees.py: contexts are many and small
 
     TreeMachine& m_;
     const HashSeeds seeds_;
@@ -186,13 +189,19 @@ private:
 
     void fill_masks() {
         m_.wanted_.assign((m_.entries_ + 63) / 64, {});
-        for (uint32_t e = 0; e < entries_.size(); ++e)
-            for (const Requirement& r : entries_.requirements(e)) {
-                if (r.reach == Reach::fact || position_[r.target] == none) continue;
-                uint32_t at = position_[r.target];
-                TreeMachine::Wanted& wanted = m_.wanted_[at >> 6];
-                (r.reach == Reach::child ? wanted.child : wanted.descend) |= 1ull << (at & 63);
-            }
+        auto want = [&](const Requirement& r, bool key) {
+            if (r.reach == Reach::fact || position_[r.target] == none) return;
+            TreeMachine::Wanted& wanted = m_.wanted_[position_[r.target] >> 6];
+            uint64_t bit = 1ull << (position_[r.target] & 63);
+            (r.reach == Reach::child ? wanted.child : wanted.descend) |= bit;
+            if (key) wanted.keys |= bit;
+        };
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            for (const Requirement& r : entries_.requirements(e)) want(r, false);
+            if (plan_.kind(e) == Kind::single || plan_.kind(e) == Kind::several) want(plan_.rest(e)[0], true);
+        }
+        for (const TreePlan::Context& context : plan_.contexts())
+            if (context.above != none) want(context.reached, true);
     }
 
     uint32_t place_of(const Requirement& r) const { return r.reach == Reach::fact ? fact_[r.target] : position_[r.target]; }
@@ -250,7 +259,7 @@ private:
                 std::stable_sort(items[space].begin(), items[space].end(), [](const Item& a, const Item& b) { return a.required < b.required; });
                 m_.directories_.open();
                 for (const Item& item : items[space]) add_record(m_.directories_.add(item.required >> 6), 1ull << (item.required & 63), item.member);
-                m_.directories_.close(words[space]);
+                m_.directories_.close(words[space], listed_max);
                 items[space].clear();
             }
         }
@@ -305,10 +314,35 @@ private:
             }
         }
         m_.context_spans_.push(static_cast<uint32_t>(m_.spans_.all().size()));
+        mark_gauges();
         m_.candidates_.push({0, static_cast<uint32_t>(m_.checks_.size())});
         m_.candidates_.shrink();
         m_.checks_.shrink();
         m_.spans_.shrink();
+    }
+
+    void mark_gauges() {
+        std::vector<uint8_t> is_key(gauges_.size(), 0);
+        for (const Spans::Span& span : m_.spans_.all()) {
+            is_key[span.first] = 1;
+            if (span.second != none) is_key[span.second] = 1;
+        }
+        for (const auto& [about, gauge] : gauges_)
+            if (is_key[gauge]) m_.gauges_[context_of(std::get<uint32_t>(about))].keys = 1;
+    }
+
+    void mark_labels() {
+        m_.only_tested_.assign(plan_.labels(), 1);
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            if (position_[e] == none) continue;
+            const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
+            if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) m_.only_tested_[context_of(entries_.label(e))] = 0;
+        }
+        for (uint32_t label = 0; label < plan_.labels(); ++label) {
+            const TreeMachine::Gauges& gauges = m_.gauges_[label];
+            auto below = gauges.of[TreeMachine::in_descend];
+            if (gauges.keys || std::any_of(below, below + gauge_kinds, [](uint32_t gauge) { return gauge != none; })) m_.only_tested_[label] = 0;
+        }
     }
 };
 
@@ -335,7 +369,7 @@ uint32_t TreeMachine::local(uint32_t label) const {
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
-           gauge_kinds_.bytes() + context_spans_.bytes() + spans_.bytes();
+           gauge_kinds_.bytes() + only_tested_.bytes() + context_spans_.bytes() + spans_.bytes();
 }
 
 }  // namespace treecast

@@ -49,6 +49,7 @@ public:
     struct Gauges {                     // of a label: by space and kind; none where nobody reads such a gauge
         uint32_t of[spaces][gauge_kinds] = {{none, none, none, none}, {none, none, none, none}, {none, none, none, none}};
         uint32_t kinds = 0;             // a bit for each kind that somebody reads
+        uint32_t keys = 0;              // whether something is looked up by one of them; else they are only tested
         bool has(GaugeKind kind) const { return kinds >> static_cast<int>(kind) & 1; }
         bool numbers() const { return kinds & ~(1u << static_cast<int>(GaugeKind::text)); }    // whether values are read as numbers
     };
@@ -78,14 +79,16 @@ public:
         visit(labels_), directories_.arrays(visit), visit(groups_), visit(candidates_), visit(frees_), visit(free_);
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(facts_), visit(has_text_), visit(has_attributes_);
-        visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(context_spans_), spans_.parts(visit);
+        visit(only_tested_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(context_spans_), spans_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     const Values& values() const { return values_; }
     uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
+    bool is_only_tested(uint32_t local) const { return only_tested_[local]; }
     struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
         uint64_t child = 0, descend = 0;
+        uint64_t keys = 0;              // those that something is looked up by; the others are only tested
     };
     const Wanted& wanted(uint32_t word) const { return wanted_[word]; }
     // Patterns stand at the beginning of both halves; their accept ids follow each other.
@@ -104,6 +107,7 @@ private:
     Array<Check> checks_;
     Array<Wanted> wanted_;
     Array<uint32_t> value_groups_;                  // by local label
+    Array<uint8_t> only_tested_;                    // by local label: what has it matters to its parent, and only in tests
     Values values_;
     Array<Bound> bounds_;                           // by gauge, then height
     Array<Gauges> gauges_;                          // by local label

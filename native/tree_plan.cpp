@@ -11,7 +11,7 @@ namespace treecast {
 
 namespace {
 
-constexpr size_t group_max = 8;         // PERF: bench/shapes.py, bench/trees.py: so many entries are tested one by one
+constexpr size_t group_max = 16;        // PERF: bench/shapes.py, bench/trees.py: so many entries are tested one by one
 
 uint64_t key_of(const TreeEntries::Requirement& r) {
     return uint64_t(r.negated) << 34 | uint64_t(r.reach) << 32 | r.target;
@@ -104,7 +104,7 @@ void TreePlan::choose(uint32_t e) {
     std::span<Requirement> rest = entries_.requirements(e).subspan(met_[e]);
     auto order = [&](const Requirement& r) {
         bool is_pivot = !r.negated && nature(r) == Nature::bit;
-        return std::tuple(!is_pivot, r.negated, chance(r), key_of(r));
+        return std::tuple(!is_pivot, r.negated, prior(r), weight(r), key_of(r));
     };
     std::sort(rest.begin(), rest.end(), [&](const Requirement& a, const Requirement& b) { return order(a) < order(b); });
     if (!rest.empty() && !rest[0].negated && nature(rest[0]) == Nature::bit)

@@ -1,12 +1,12 @@
 // How each entry of a TreeMachine is found: in which context, and by which of its requirements.
 //
 // Theory of operation. Who tests an entry wherever one of its requirements holds does well only if that one holds rarely. How
-// often it will hold is estimated from what kind of requirement it is and from the population itself: what all subscriptions
-// ask for is common, what a single one asks for is rare. The estimate may be wrong, and there may be no rare requirement at
-// all (two attributes of 300 values each); so a requirement that many entries would be listed under becomes a context of its
-// own, in which those entries are found by what else they require, and so on. The contexts are a trie over sets of
-// requirements: what is looked at follows what holds, not how many ask for it. The order in which a query was written does not
-// matter.
+// often it will hold is estimated from what kind of requirement it is, and among equals from the population itself: what all
+// subscriptions ask for is common, what a single one asks for is rare. The estimate may be wrong, and there may be no rare
+// requirement at all (two attributes of 300 values each); so a requirement that many entries would be listed under becomes a
+// context of its own, in which those entries are found by what else they require, and so on. The contexts are a trie over sets
+// of requirements: what is looked at follows what holds, not how many ask for it. The order in which a query was written does
+// not matter.
 //
 // Order and inequality (`n > 5`, `n != "v"`) hold for a great many different values at once. They are read from gauges
 // (gauges.hpp), and decide where nothing better is there.
@@ -60,7 +60,6 @@ private:
     void estimate(const std::vector<uint32_t>& patterns);
     float prior(const Requirement& r) const;
     float weight(const Requirement& r) const;
-    float chance(const Requirement& r) const { return prior(r) * weight(r); }
     void divide(const Work& work);
     void choose(uint32_t e);
     void choose_bounds(uint32_t e, std::span<Requirement> rest);

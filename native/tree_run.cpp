@@ -25,10 +25,14 @@ void TreeRun::forget_names() {
 }
 
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
-    Locals locals{};
+    Locals locals{.count = 0};
     auto fire = [&](uint32_t label) {
         uint32_t local = label == none ? none : machine_->local(label);
-        if (local != none) locals[++locals[0]] = local;
+        if (local == none) return;
+        locals.label[locals.count++] = local;
+        locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
+        locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
+        locals.late &= machine_->is_only_tested(local);
     };
     fire(any);
     for (int i = 0; i < 3; ++i) fire(labels[i]);
@@ -36,16 +40,16 @@ TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
 }
 
 const TreeRun::Locals& TreeRun::element_labels(uint32_t name, NameResolver& names) {
-    if (name >= element_labels_.size()) element_labels_.resize(name + 1 + name / 2, Locals{none});
+    if (name >= element_labels_.size()) element_labels_.resize(name + 1 + name / 2);
     Locals& locals = element_labels_[name];
-    if (locals[0] == none) locals = localize(names.labels(name).element, label_element_any);
+    if (locals.count == none) locals = localize(names.labels(name).element, label_element_any);
     return locals;
 }
 
 const TreeRun::Locals& TreeRun::attribute_labels(uint32_t name, NameResolver& names) {
-    if (name >= attribute_labels_.size()) attribute_labels_.resize(name + 1 + name / 2, Locals{none});
+    if (name >= attribute_labels_.size()) attribute_labels_.resize(name + 1 + name / 2);
     Locals& locals = attribute_labels_[name];
-    if (locals[0] == none) locals = localize(names.labels(name).attribute, label_attribute_any);
+    if (locals.count == none) locals = localize(names.labels(name).attribute, label_attribute_any);
     return locals;
 }
 
@@ -65,6 +69,7 @@ void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
         const TreeMachine::Wanted& wanted = machine_->wanted(word);
         if (uint64_t bits_wanted = mask & wanted.child) into.child.emplace_back(word, bits_wanted);
         if (uint64_t bits_wanted = mask & wanted.descend) into.descend.emplace_back(word, bits_wanted);
+        into.keys |= (mask & wanted.keys) != 0;
     };
     uint32_t word = position >> 6, shift = position & 63;
     if (uint64_t low = bits << shift) put(word, low);
@@ -125,6 +130,7 @@ template <class Bits, class Emit>
 void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
     const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
+    const AcceptBits* bits[] = {&fact_bits_, &child_bits_, &descend_bits_};
     test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
     for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
         if (lists[space]->empty()) continue;
@@ -135,7 +141,7 @@ void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
                 test(&m.candidates_[m.groups_[group]], &m.candidates_[m.groups_[group + 1]], emit_entry);
             }
         };
-        m.directories_.template each<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), scratch_, cross);
+        m.directories_.template each_of<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), *bits[space], scratch_, cross);
     }
     if (!raised_.empty()) apply_spans(context, emit_entry);
 }
@@ -143,8 +149,9 @@ void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
 // A context may lead to others: what they require is a part of what their entries require, so there is an end to it.
 template <class Bits, class Emit>
 void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
-    contexts_.assign(labels.begin() + 1, labels.begin() + 1 + labels[0]);
+    for (uint32_t label : labels) apply_context<Bits>(label, emit_entry);
     for (size_t i = 0; i < contexts_.size(); ++i) apply_context<Bits>(contexts_[i], emit_entry);
+    contexts_.clear();
 }
 
 void TreeRun::raise(uint32_t gauge, uint64_t height) {
@@ -169,6 +176,7 @@ void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t he
 
 void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
     const TreeMachine::Gauges& gauges = machine_->gauges(label);
+    into.keys |= gauges.keys != 0;
     uint64_t heights[gauge_kinds] = {};
     if (!std::isnan(number)) {
         heights[static_cast<int>(GaugeKind::most)] = height_of(number);
@@ -194,44 +202,47 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
 bool TreeRun::set_fact(uint32_t fact) {
     bool known = fact_bits_.test(fact);
     fact_bits_.set(fact >> 6, 1ull << (fact & 63));
+    has_facts_ = true;
     return known;
+}
+
+void TreeRun::list_facts() {
+    if (has_facts_) fact_bits_.list(fact_list_);
+    has_facts_ = false;
 }
 
 void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
     auto set = [this](uint32_t fact) { return set_fact(fact); };
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
-        if (gauges.kinds) gauge(labels[l], value, gauges.numbers() ? to_number(value) : std::nan(""), into);
-        if (uint32_t group = machine_->value_group(labels[l])) machine_->values().collect(group, value, set);
+    for (uint32_t label : labels) {
+        const TreeMachine::Gauges& gauges = machine_->gauges(label);
+        if (gauges.kinds) gauge(label, value, gauges.numbers() ? to_number(value) : std::nan(""), into);
+        if (uint32_t group = machine_->value_group(label)) machine_->values().collect(group, value, set);
     }
-    fact_bits_.list(fact_list_);
+    list_facts();
 }
 
 // Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
 void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
-    bool valued = false, numbers = false, whole = false;
+    if (!labels.valued) return;
+    bool numbers = false, whole = false;
     uint64_t bytes_max = 0;
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        const TreeMachine::Gauges& gauges = machine_->gauges(labels[l]);
-        valued |= gauges.kinds != 0;
-        numbers |= gauges.numbers();
-        uint32_t group = machine_->value_group(labels[l]);
+    for (uint32_t label : labels) {
+        numbers |= machine_->gauges(label).numbers();
+        uint32_t group = machine_->value_group(label);
         if (!group) continue;
         Values::Need need = machine_->values().need(group);
-        valued = true;
         numbers |= need.numbers;
         whole = whole || (need.whole && !is_swept(group, document, element));
         bytes_max = std::max(bytes_max, need.bytes_max);
     }
-    if (!valued) return;
     std::string_view value = value_beginning(document, element, whole ? none : bytes_max);
     double number = std::nan("");
     if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
-    for (uint32_t l = 1; l <= labels[0]; ++l) {
-        if (machine_->gauges(labels[l]).kinds) gauge(labels[l], value, number, into);
-        if (uint32_t group = machine_->value_group(labels[l])) find_group_facts(group, document, element, value, number);
+    for (uint32_t label : labels) {
+        if (machine_->gauges(label).kinds) gauge(label, value, number, into);
+        if (uint32_t group = machine_->value_group(label)) find_group_facts(group, document, element, value, number);
     }
-    fact_bits_.list(fact_list_);
+    list_facts();
 }
 
 void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
@@ -282,10 +293,9 @@ bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t elemen
 
 // Also where the labels of the name are not known yet, which they are when such an element closes.
 bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
-    if (name >= element_labels_.size() || element_labels_[name][0] == none) return true;
-    const Locals& labels = element_labels_[name];
-    for (uint32_t l = 1; l <= labels[0]; ++l)
-        if (machine_->value_group(labels[l]) == group) return true;
+    if (name >= element_labels_.size() || element_labels_[name].count == none) return true;
+    for (uint32_t label : element_labels_[name])
+        if (machine_->value_group(label) == group) return true;
     return false;
 }
 
@@ -305,9 +315,6 @@ void TreeRun::load(Level& level) {
     descend_bits_.list(descend_list_);
     for (auto [gauge, height] : level.child_gauges) raise(gauge, height);
     for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
-    level.child.clear();
-    level.descend.clear();
-    level.child_gauges.clear();
 }
 
 void TreeRun::unload() {
@@ -327,16 +334,36 @@ void TreeRun::lower() {
 
 template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
-    if (labels[0] == 0) return;
-    find_facts(labels, value, into);
+    if (labels.count == 0) return;
+    if (labels.valued) find_facts(labels, value, into);
+    if (!labels.eager && fact_list_.empty() && raised_.empty()) return;
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     fact_bits_.clear(fact_list_.view());
     fact_list_.clear();
     lower();
 }
 
-void TreeRun::pass_gauges(const Level& level, Level& above) {
+void TreeRun::pass(Level& level, Level& above) {
+    above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
     for (auto [gauge, height] : level.descend_gauges) note_gauge(above.descend_gauges, above.descend_gauges_max, gauge, height);
+    if (!level.descend.empty() || !level.descend_gauges.empty()) above.keys |= level.keys;
+    level.clear();
+    if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
+}
+
+// Those whose time has come; answers with the number of the others.
+template <class Bits>
+uint32_t TreeRun::attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late) {
+    uint32_t others = 0;
+    for (size_t a = document.attribute_begin[element]; a < document.attribute_end(element); ++a) {
+        const Locals& labels = attribute_labels(document.attribute_name[a], names);
+        if (labels.count == 0) continue;
+        if (labels.late == late)
+            leaf<Bits>(labels, document.value(document.attribute_value[a]), into);
+        else
+            ++others;
+    }
+    return others;
 }
 
 template <class Bits>
@@ -350,29 +377,25 @@ void TreeRun::texts(const Document& document, uint32_t until) {
 template <class Bits>
 void TreeRun::close(const Document& document, uint32_t element, NameResolver& names) {
     uint32_t depth = document.depth[element];
-    if (text_labels_[0]) texts<Bits>(document, document.text_end[element]);
+    if (text_labels_.count) texts<Bits>(document, document.text_end[element]);
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
-    if (machine_->has_attributes())
-        for (size_t a = document.attribute_begin[element]; a < document.attribute_end(element); ++a)
-            leaf<Bits>(attribute_labels(document.attribute_name[a], names), document.value(document.attribute_value[a]), level);
     const Locals& labels = element_labels(document.name[element], names);
-    if (labels[0] == 0) {           // nobody asks for such an element: what is below passes through
-        above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
-        pass_gauges(level, above);
-        level.clear();
-        if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
-        return;
+    if (machine_->has_attributes()) {
+        uint32_t left = attributes<Bits>(document, element, names, level, false);
+        if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
     }
-    load(level);
     find_facts(labels, document, element, above);
-    pass_gauges(level, above);
-    level.clear();
+    // Nobody asks for such an element, or nothing can follow from what is known: what is below passes through.
+    if (labels.count == 0 || (!labels.eager && !level.keys && fact_list_.empty() && raised_.empty())) return pass(level, above);
+    load(level);
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
     for (uint32_t i = 0; i < descend_list_.size(); ++i) above.descend.emplace_back(descend_list_.index(i), descend_list_.mask(i));
+    above.keys |= level.keys && !descend_list_.empty();
+    level.descend.clear();              // it went up as a list, which is shorter
     unload();
+    pass(level, above);
     if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
-    if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
 
 template <class Bits>
