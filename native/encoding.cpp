@@ -117,9 +117,9 @@ Encoding sniff_encoding(std::string_view bytes, bool& marked) {
 
 Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, bool marked) {
     bool utf16 = sniffed != Encoding::utf8;
-    std::string name;                       // as people vary it: UTF-8, utf_8, UTF8
-    for (char c : declaration.encoding)
-        if (c != '-' && c != '_') name += c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+    std::string name(declaration.encoding);
+    for (char& c : name)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
     size_t offset = declaration.encoding_offset;
     if (declaration.encoding.empty()) {
         if (utf16 && !marked)
@@ -130,17 +130,27 @@ Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, 
         fail("TC204", offset, "the declaration says " + std::string(declaration.encoding.substr(0, 40)) +
                                   " but the document is in " + actual, "declare the encoding that the bytes are in");
     };
-    static const struct { const char* name; Encoding encoding; } known[] = {
-        {"utf8", Encoding::utf8},        {"utf16", Encoding::utf16_le},   {"utf16le", Encoding::utf16_le},
-        {"utf16be", Encoding::utf16_be}, {"usascii", Encoding::ascii},    {"ascii", Encoding::ascii},
-        {"iso88591", Encoding::latin1},  {"latin1", Encoding::latin1},    {"windows1252", Encoding::windows1252},
-        {"cp1252", Encoding::windows1252},
+    // The names that IANA registers, in lower case, and those without a hyphen that libxml2 takes too.
+    static constexpr struct { std::string_view name; Encoding encoding; } known[] = {
+        {"utf-8", Encoding::utf8},            {"utf8", Encoding::utf8},
+        {"utf-16", Encoding::utf16_le},       {"utf16", Encoding::utf16_le},
+        {"utf-16le", Encoding::utf16_le},     {"utf16le", Encoding::utf16_le},
+        {"utf-16be", Encoding::utf16_be},     {"utf16be", Encoding::utf16_be},
+        {"us-ascii", Encoding::ascii},        {"ascii", Encoding::ascii},
+        {"ansi_x3.4-1968", Encoding::ascii},  {"iso646-us", Encoding::ascii},
+        {"iso-ir-6", Encoding::ascii},        {"us", Encoding::ascii},
+        {"ibm367", Encoding::ascii},          {"cp367", Encoding::ascii},
+        {"iso-8859-1", Encoding::latin1},     {"iso_8859-1", Encoding::latin1},
+        {"iso8859-1", Encoding::latin1},      {"latin1", Encoding::latin1},
+        {"l1", Encoding::latin1},             {"iso-ir-100", Encoding::latin1},
+        {"ibm819", Encoding::latin1},         {"cp819", Encoding::latin1},
+        {"windows-1252", Encoding::windows1252}, {"cp1252", Encoding::windows1252},
     };
     for (auto& [label, encoding] : known) {
         if (name != label) continue;
         bool says_utf16 = encoding == Encoding::utf16_le || encoding == Encoding::utf16_be;
         if (utf16) {
-            if (!says_utf16 || (name != "utf16" && encoding != sniffed)) mismatch(encoding_label(sniffed));
+            if (!says_utf16 || (name != "utf-16" && name != "utf16" && encoding != sniffed)) mismatch(encoding_label(sniffed));
             return sniffed;
         }
         if (says_utf16) mismatch("an encoding of single bytes");

@@ -383,9 +383,10 @@ QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
         return make_condition(expr, false, operand.source);
     }
     if (operand.is != Is::name_test) refuse_constant(operand);
-    if (context_ != StepKind::element)
-        refuse("TC103", "local-name() of an attribute or a text stands alone in its brackets", operand.source,
-               "write @*[local-name()='x']");
+    if (context_ == StepKind::text) refuse("TC103", "a text has no name", operand.source, "test the element that it is in");
+    if (context_ == StepKind::attribute)       // nothing that says more of an attribute's name has a place in the patterns
+        refuse("TC103", "local-name() of an attribute is understood in one form only: @*[local-name()='x']", operand.source,
+               "name the attributes that you want: @a | @b");
     // local-name() = "x" as a path: self::*[local-name()="x"], or not() of that. So it will be printed, and what is
     // printed must not be nested too deeply to be read again.
     uint32_t deeper = operand.relation == Relation::eq ? 2 : 3;

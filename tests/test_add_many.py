@@ -186,6 +186,10 @@ def test_documents_as_arrow_arrays() -> None:
             '\ufeff<?xml version="1.0" encoding="utf-16"?><a>ü</a>',
             '\ufeff<?xml version="1.0" encoding="UTF-8" ?><a>ü</a>',
         ),
+        (
+            '<?xml version="1.0" encoding="UT-F-8"?><a>ü</a>',
+            '<?xml version="1.0" encoding="UTF-8" ?><a>ü</a>',
+        ),
         ('<?xml version="1.0" encoding="Big5"?><a>ü</a>', " " * 37 + "<a>ü</a>"),
     ],
 )

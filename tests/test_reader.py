@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from lxml import etree
 
 import treecast
 from treecast import _native
@@ -72,6 +73,51 @@ def test_offsets_are_those_of_the_bytes_given(encoding: str) -> None:
     assert document.slice(1) == inner
     assert document.data == data
     assert document.string_value(0) == "ééß"
+
+
+ENCODINGS = {  # what each is read as
+    "utf-8": "UTF-8 utf-8 UTF8",
+    "ascii": "US-ASCII ascii ANSI_X3.4-1968 ISO646-US iso-ir-6 us IBM367 cp367",
+    "iso-8859-1": "ISO-8859-1 iso_8859-1 ISO8859-1 latin1 Latin1 L1 iso-ir-100 IBM819 CP819",
+    "windows-1252": "windows-1252 Windows-1252 cp1252 CP1252",
+    "utf-16": "UTF-16 utf16 UTF-16LE utf16le",
+}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [(key, name) for key, names in ENCODINGS.items() for name in names.split()]
+)
+def test_encodings_by_their_names(encoding: str, name: str) -> None:
+    """Those that libxml2 knows as well."""
+    text = f'<?xml version="1.0" encoding="{name}"?><a>{"a" if encoding == "ascii" else "é"}</a>'
+    data = text.encode(encoding)
+    assert read(data).texts == [(0, etree.fromstring(data).text)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UT-F-8",
+        "U-T-F-8",
+        "UTF_8",
+        "I-SO-8859-1",
+        "ISO-8859-1-",
+        "ISO88591",
+        "latin-1",
+        "us_ascii",
+        "windows1252",
+        "utf-8-sig",
+    ],
+)
+def test_names_that_resemble_those_of_encodings_are_refused(name: str) -> None:
+    for data in (
+        f'<?xml version="1.0" encoding="{name}"?><a/>'.encode(),
+        f'<?xml version="1.0" encoding="{name}"?><a/>'.encode("utf-16"),
+    ):
+        with pytest.raises(treecast.DocumentError, match=f"TC204 the encoding {name} is not accepted"):
+            read(data)
+    with pytest.raises(etree.XMLSyntaxError, match="encoding"):
+        etree.fromstring(f'<?xml version="1.0" encoding="{name}"?><a/>'.encode())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])

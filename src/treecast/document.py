@@ -97,7 +97,7 @@ def arrow_views(documents: Any) -> list[Bytes]:
 def _declared_utf8(view: Bytes) -> Bytes:
     """The document, with another encoding than UTF-8 in its declaration replaced by that; all offsets stay."""
     found = _DECLARATION.match(view)
-    if found is None or found[2].lower().replace(b"-", b"").replace(b"_", b"") == b"utf8":
+    if found is None or found[2].lower() in (b"utf-8", b"utf8"):
         return view
     text = bytes(view)
     begin, end = found.span(2)
