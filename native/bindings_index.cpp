@@ -56,7 +56,7 @@ nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> ite
 nb::object add_items(Index& index, std::span<const Item> items, size_t listed_max) {
     std::vector<Refusal> refused;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         index.store().add(items, refused);
     }
     if (refused.empty()) return nb::none();
@@ -90,7 +90,7 @@ void add_one(Index& index, nb::handle id, nb::handle query, uint32_t settings) {
     Item item{utf8(id, "an id"), utf8(query, "a query"), settings};
     std::vector<Refusal> refused;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         index.store().add({&item, 1}, refused);
     }
     if (!refused.empty()) raise(refused[0].failure, item.text);
@@ -114,7 +114,7 @@ nb::list match_one(Index& index, nb::handle document) {
     Output<int32_t> slots;
     std::shared_ptr<const View> view;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         view = index.match(buffers.views()[0], slots);
     }
     return id_list(*view, slots.data(), slots.size());
@@ -139,7 +139,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     out->stream->release = nullptr;
     std::optional<Rejected> failed;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         try {
             Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull, timed});
             out->documents = batch.documents;
@@ -177,7 +177,7 @@ void without_gil(F&& f) {
     int refused = 0;
     std::string path;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         try {
             f();
         } catch (const std::system_error& error) {
@@ -189,6 +189,13 @@ void without_gil(F&& f) {
     errno = refused;
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.substr(0, path.rfind(": ")).c_str());
     throw nb::python_error();
+}
+
+// Without the GIL, for whatever takes a lock of the Store: one who has that may be waiting for the GIL.
+template <class F>
+auto ask_store(F&& f) {
+    WithoutGil released;
+    return f();
 }
 
 Bindings to_bindings(nb::dict namespaces) {
@@ -211,7 +218,7 @@ nb::tuple settings_tuple(const Settings& settings) {
 }
 
 nb::tuple subscription_tuple(Index& index, const Store::Subscription& s) {
-    Settings settings = index.store().settings_of(s.settings);
+    Settings settings = ask_store([&] { return index.store().settings_of(s.settings); });
     return nb::make_tuple(s.id, s.text, namespaces_of(settings), settings.ordered, settings.deliver == 1);
 }
 
@@ -264,7 +271,8 @@ void bind_index(nb::module_& m) {
             new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, std::move(engine));
         }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"), nb::arg("engine"))
         .def("settings", [](Index& self, nb::dict namespaces, bool ordered, bool elements) {
-            return self.store().settings({to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)});
+            Settings settings{to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)};
+            return ask_store([&] { return self.store().settings(settings); });
         }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"), "The number of these settings.")
         .def("add", &add_one, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
         .def("add_pairs", &add_pairs, nb::arg("pairs"), nb::arg("settings"), nb::arg("listed_max"))
@@ -274,7 +282,7 @@ void bind_index(nb::module_& m) {
             std::string_view name = utf8(id, "an id"), text = utf8(query, "a query");
             std::optional<Failure> failed;
             {
-                nb::gil_scoped_release released;
+                WithoutGil released;
                 try {
                     self.store().replace(name, text, settings);
                 } catch (const Failure& failure) {
@@ -285,7 +293,7 @@ void bind_index(nb::module_& m) {
         }, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
         .def("remove", [](Index& self, nb::handle id) {
             std::string_view name = utf8(id, "an id");
-            nb::gil_scoped_release released;
+            WithoutGil released;
             self.store().remove(name);
         }, nb::arg("id"))
         .def("contains", [](Index& self, nb::handle id) {
@@ -295,11 +303,14 @@ void bind_index(nb::module_& m) {
                 PyErr_Clear();
                 return false;
             }
-            nb::gil_scoped_release released;
+            WithoutGil released;
             return self.store().contains({name, static_cast<size_t>(size)});
         }, nb::arg("id"))
-        .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
-        .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self, self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
+        .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<WithoutGil>())
+        .def("find", [](Index& self, nb::handle id) {
+            std::string_view name = utf8(id, "an id");
+            return subscription_tuple(self, ask_store([&] { return self.store().find(name); }));
+        }, nb::arg("id"))
         .def("subscriptions", &all_subscriptions, "(ids, queries, numbers of settings, settings), in their order.")
         .def("match", &match_one, nb::arg("document"))
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"),
@@ -320,9 +331,9 @@ void bind_index(nb::module_& m) {
             without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
-        .def("drop_caches", &Index::drop_caches, nb::call_guard<nb::gil_scoped_release>())
+        .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
-            StoreStats stats = self.store().stats();
+            StoreStats stats = ask_store([&] { return self.store().stats(); });
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());
         });
 }

@@ -1,6 +1,8 @@
 // The Evaluator's set-up: what is known of a document, of a query's steps, and the verdicts on (step, element).
 #include "evaluate.hpp"
 
+#include "interrupt.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -41,6 +43,12 @@ bool Evaluator::satisfies(const Query& query, bool ordered) {
         if (ordered ? continues(first, none, none, no_entry) : reaches(first, none, no_entry)) return true;
     }
     return false;
+}
+
+void Evaluator::pause() {
+    constexpr uint64_t looks_per_pause = 1u << 14, nanoseconds_per_look = 10;
+    pause_at_ = looked_at + looks_per_pause;
+    Interrupt::check(looks_per_pause * nanoseconds_per_look);
 }
 
 void Evaluator::open(const Query& query, bool ordered) {

@@ -71,6 +71,13 @@ public:
     uint64_t looked_at = 0;
 
 private:
+    void look(uint64_t items) {
+        looked_at += items;
+        if (looked_at >= pause_at_) pause();
+    }
+    void pause();
+    uint64_t pause_at_ = 0;             // when to see whether the call was interrupted
+
     friend class Explainer;
 
     // -- what is known of the query's entries; filled by prepare() and, the names, on first use

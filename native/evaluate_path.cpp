@@ -203,10 +203,10 @@ Evaluator::Next Evaluator::advance(uint32_t index) {
                 if (step.kind == StepKind::attribute && !passes(step, plan, d.attribute_name[candidate])) continue;
         }
         cursor.candidate = candidate;
-        looked_at += looked;
+        look(looked);
         return Next::candidate;
     }
-    looked_at += looked;
+    look(looked);
     return Next::done;
 }
 
@@ -270,7 +270,7 @@ void Evaluator::gather_axis(const Step& step, const StepPlan& plan, uint32_t con
         uint64_t looked = 0;
         for (uint32_t end = end_of(context); at < end && survivors_.size() < enough; at += deep ? 1 : d.size[at], ++looked)
             if (passes(step, plan, d.name[at])) survivors_.push_back(at);
-        looked_at += looked;
+        look(looked);
     }
 }
 

@@ -36,6 +36,7 @@ void Evaluator::walk_step(uint32_t step_index, const Reached& contexts, Reached&
     out.kind = step.kind;
     out.bounds.clear();
     collect(step_index, contexts, out.items);
+    look(out.items.size());
     if (step.positional) return;   // its predicates have been asked
     size_t left = 0;
     for (size_t i = 0; i < out.items.size(); ++i) {

@@ -1,6 +1,7 @@
 // Documents -> deliveries: matching, and a payload for everything that matches.
 #include "index.hpp"
 #include "index_lease.hpp"
+#include "interrupt.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -35,6 +36,7 @@ void deliver(const View& view, const Document& document, Renderer& renderer, std
     size_t payloads_before = batch.payload_ends.size() - 1, refusals_before = batch.refusals.size();
     for (size_t at = 0; at < slots.size(); ++at) {
         prefetch(view, renderer, slots, at);
+        Interrupt::check(200);
         auto slot = static_cast<uint32_t>(slots[at]);
         Rendered rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]], {view.serial, slot});
         if (rendered.is == Rendered::Is::nothing) continue;

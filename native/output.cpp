@@ -1,5 +1,7 @@
 #include "output.hpp"
 
+#include "fork.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +51,7 @@ public:
 
 private:
     static constexpr size_t count_max = 8, bytes_max = 64u << 20;
-    std::mutex mutex_;
+    MomentaryMutex mutex_{1};         // results are given back while Matchers are
     std::vector<OutputMemory> kept_;
     size_t total_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "store.hpp"
 
 #include "evaluate.hpp"
+#include "interrupt.hpp"
 #include "path_key.hpp"
 #include "seeded_hash.hpp"
 #include "transformation.hpp"
@@ -15,6 +16,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t id_bytes_max = 1024;
+constexpr size_t many_items = 1000;          // as many take longer than asking for signals
 constexpr uint32_t tomb = none - 1;
 constexpr uint32_t slots_limit = 0x7FFFFFF0u;
 
@@ -59,17 +61,23 @@ Store::Store(std::string engine) : engine_(std::move(engine)), published_(make_p
     publish();
 }
 
+// After a fork in the middle of a change nothing of it can be relied on, not even to be destroyed.
+Store::~Store() {
+    if (!write_mutex_.orphaned()) return;
+    [[maybe_unused]] auto* lost = body_.release();
+    [[maybe_unused]] auto* half_read = query_.release();
+    if (published_) new std::shared_ptr<PublishedEngine>(published_);
+}
+
 // The name is asked, not the engine: compact() exchanges that while others come in.
-std::shared_lock<std::shared_mutex> Store::read() const {
+std::shared_lock<LastingSharedMutex> Store::read() const {
     if (engine_.empty()) return {};
-    std::lock_guard gate(gate_mutex_);
     return std::shared_lock(published_mutex_);
 }
 
 // To be taken before write_mutex_: who only wants to know something must not wait for those who match.
-std::unique_lock<std::shared_mutex> Store::write() {
+std::unique_lock<LastingSharedMutex> Store::write() {
     if (engine_.empty()) return {};
-    std::lock_guard gate(gate_mutex_);
     return std::unique_lock(published_mutex_);
 }
 
@@ -110,17 +118,18 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
     std::vector<Path> paths;
     uint32_t first_slot = static_cast<uint32_t>(body_->deaths.size());
     for (size_t i = 0; i < items.size(); ++i) {
+        Interrupt::check(2000);
         bool judged = false;
         try {
             check_id(items[i].id);
             const Settings& settings = (*settings_)[items[i].settings];
-            parse_matching(items[i].text, settings.bindings, settings.ordered, query_);
-            if (settings.deliver && !is_transformation(items[i].text)) check_delivered(query_);
+            parse_matching(items[i].text, settings.bindings, settings.ordered, *query_);
+            if (settings.deliver && !is_transformation(items[i].text)) check_delivered(*query_);
             if (published_) {
-                if (settings.ordered) check_ordered(query_);
-                published_->add(static_cast<uint32_t>(first_slot + i), query_, settings.ordered);
-            } else if (query_.linear()) {
-                query_.linear_paths(paths);
+                if (settings.ordered) check_ordered(*query_);
+                published_->add(static_cast<uint32_t>(first_slot + i), *query_, settings.ordered);
+            } else if (query_->linear()) {
+                query_->linear_paths(paths);
                 for (const Path& path : paths) {
                     parsed.bytes.push_back(plain_key);
                     for (const PathStep& step : path) {
@@ -130,8 +139,8 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
                     parsed.path_ends.push_back(parsed.bytes.size());
                 }
             } else {
-                if (settings.ordered) check_ordered(query_);
-                Patterns patterns = to_patterns(query_, settings.ordered, *body_->labels);
+                if (settings.ordered) check_ordered(*query_);
+                Patterns patterns = to_patterns(*query_, settings.ordered, *body_->labels);
                 for (const std::string& pattern : patterns.patterns) {
                     parsed.bytes.push_back(tree_key);
                     parsed.bytes += pattern;
@@ -249,7 +258,9 @@ void Store::commit(Body& body, std::span<const Item> items, const Parsed& parsed
     if (next != body.next.data() || extras != body.extras.data()) body.heads.move();
     std::vector<uint32_t> fresh, paths;
     size_t p = 0;
+    InterruptTicks ticks(1000);
     for (size_t i = 0; i < items.size(); ++i) {
+        ticks.tick();
         uint32_t slot = add_slot(body, items[i], parsed.judged[i]);
         enter_id(body, slot);
         paths.clear();
@@ -263,11 +274,48 @@ void Store::commit(Body& body, std::span<const Item> items, const Parsed& parsed
     place(body, fresh);
 }
 
+// After commit() has thrown: what it has added is as if it had been removed. Slots are not used again, as readers may have met them.
+void Store::undo(Body& body, size_t first, size_t items) {
+    size_t slots = body.judged.size();          // the last of a slot's entries: what has not got so far is cut off
+    body.id_ends.resize(slots + 1, 0);
+    body.id_bytes.resize(static_cast<size_t>(body.id_ends[slots]), 0);
+    body.text_ends.resize(slots + 1, 0);
+    body.text_bytes.resize(body.text_ends[slots], 0);
+    for (Array<uint32_t>* column : {&body.deaths, &body.next, &body.slot_paths, &body.slot_settings}) column->resize(slots, 0);
+    if (body.order.size()) body.order.resize(slots, 0);
+    ++body.version;
+    for (size_t slot = first; slot < slots; ++slot) {
+        std::string_view id(body.id_bytes.data() + body.id_ends[slot], body.id_ends[slot + 1] - body.id_ends[slot]);
+        if (find_slot(body, id) == slot) {
+            body.id_table[id_place(body, id)] = tomb;
+            ++body.tombs;
+            --body.live;
+        }
+        std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
+        for (uint32_t path : body.paths_of(static_cast<uint32_t>(slot))) mark_dirty(body, path);
+    }
+    size_t paths = body.place_of.size();
+    body.path_ends.resize(paths + 1, 0);
+    body.path_bytes.resize(body.path_ends[paths], 0);
+    body.heads.resize(paths, none);
+    body.accept_of.resize(paths, none);
+    // Paths that have found no place are known, but live nowhere.
+    for (uint8_t& place : body.place_of)
+        if (place == pending) place = nowhere;
+    if (published_)
+        for (size_t slot = first; slot < first + items; ++slot) published_->remove(static_cast<uint32_t>(slot));
+}
+
 void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
     auto alone = write();
     std::lock_guard lock(write_mutex_);
     Parsed parsed;
-    parse(items, parsed, refused);
+    try {
+        parse(items, parsed, refused);
+    } catch (...) {
+        withdraw(parsed.item_ends.size(), refused);
+        throw;
+    }
     size_t unparsed = refused.size();
     if (items.size() == 1) {
         if (refused.empty() && find_slot(*body_, items[0].id) != none)
@@ -287,7 +335,14 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
         withdraw(items.size(), std::span(refused).first(unparsed));
         return;
     }
-    commit(*body_, items, parsed);
+    size_t first = body_->deaths.size();
+    try {
+        commit(*body_, items, parsed);
+        if (items.size() >= many_items) Interrupt::check_now();
+    } catch (...) {
+        undo(*body_, first, items.size());
+        throw;
+    }
     publish();
 }
 
@@ -336,7 +391,7 @@ void Store::kill(Body& body, uint32_t slot, bool unlink) {
     ++body.version;
     if (published_) published_->remove(slot);
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
-    std::unique_lock<std::mutex> hold(view_mutex_, std::defer_lock);
+    std::unique_lock<MomentaryMutex> hold(view_mutex_, std::defer_lock);
     if (unlink) {
         // Every View holds the token of its body: two holders are the body itself and the present View, which only we have.
         hold.lock();
@@ -418,8 +473,8 @@ void Store::repopulate() {
     for (uint32_t slot = 0; slot < body_->deaths.size(); ++slot) {
         const Settings& settings = (*settings_)[body_->slot_settings[slot]];
         uint64_t begin = body_->text_ends[slot];
-        parse_matching({body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin}, settings.bindings, settings.ordered, query_);
-        published_->add(slot, query_, settings.ordered);
+        parse_matching({body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin}, settings.bindings, settings.ordered, *query_);
+        published_->add(slot, *query_, settings.ordered);
     }
 }
 

@@ -21,6 +21,7 @@
 #include "array.hpp"
 #include "delta.hpp"
 #include "failure.hpp"
+#include "fork.hpp"
 #include "label.hpp"
 #include "machine.hpp"
 #include "published.hpp"
@@ -131,6 +132,7 @@ struct StoreStats {
 class Store {
 public:
     explicit Store(std::string engine = "");           // the name of a published engine, or none
+    ~Store();
     // All or nothing: either `refused` stays empty and all are added, or nothing changes.
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
     void replace(std::string_view id, std::string_view text, uint32_t settings);
@@ -146,7 +148,7 @@ public:
     bool contains(std::string_view id) const;
     size_t size() const;
     std::shared_ptr<const View> view() const;
-    std::shared_lock<std::shared_mutex> read() const;  // keeps writers out; without a published engine it locks nothing
+    std::shared_lock<LastingSharedMutex> read() const;  // keeps writers out; without a published engine it locks nothing
     StoreStats stats() const;
     struct Subscription { std::string id, text; uint32_t settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
@@ -204,6 +206,7 @@ private:
     uint32_t add_path(Body& body, std::string_view key, std::vector<uint32_t>& fresh);
     void link(Body& body, uint32_t slot, std::span<const uint32_t> paths);
     void commit(Body& body, std::span<const Item> items, const Parsed& parsed);
+    void undo(Body& body, size_t first, size_t items);
     void kill(Body& body, uint32_t slot, bool unlink);
     void mark_dirty(Body& body, uint32_t path);
     void place(Body& body, std::vector<uint32_t>& fresh);
@@ -215,19 +218,18 @@ private:
     void repopulate();
     void rebuild(const Body& saved, const std::vector<Settings>& all_settings);
     void publish();
-    std::unique_lock<std::shared_mutex> write();
+    std::unique_lock<LastingSharedMutex> write();
     void withdraw(size_t items, std::span<const Refusal> refused);
 
     const std::string engine_;
     std::shared_ptr<PublishedEngine> published_;
-    mutable std::mutex gate_mutex_;          // a writer that waits holds it, so that readers do not pass it for ever
-    mutable std::shared_mutex published_mutex_;
-    mutable std::mutex write_mutex_;         // writers, one at a time
-    mutable std::mutex view_mutex_;          // only to copy or exchange the pointer
+    mutable LastingSharedMutex published_mutex_;
+    mutable LastingMutex write_mutex_;       // writers, one at a time
+    mutable MomentaryMutex view_mutex_;      // only to copy or exchange the pointer
     std::unique_ptr<Body> body_;
     std::shared_ptr<View> view_;
     std::shared_ptr<const std::vector<Settings>> settings_ = std::make_shared<std::vector<Settings>>(1);
-    Query query_;                            // reused from parse to parse
+    std::unique_ptr<Query> query_ = std::make_unique<Query>();     // reused from parse to parse
 };
 
 }  // namespace treecast

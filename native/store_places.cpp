@@ -40,13 +40,13 @@ uint32_t Store::add_path(Body& body, std::string_view key, std::vector<uint32_t>
         return path;
     }
     uint32_t path = static_cast<uint32_t>(count);
-    body.path_table[at] = path;
     body.path_bytes.append(key.data(), key.size());
     body.path_ends.push(body.path_bytes.size());
     body.heads.push(none);
     body.accept_of.push(none);
-    body.place_of.push(pending);
     fresh.push_back(path);
+    body.place_of.push(pending);
+    body.path_table[at] = path;
     return path;
 }
 
@@ -94,13 +94,19 @@ void Store::place(Body& body, std::vector<uint32_t>& fresh) {
         if (body.place_of[path] == pending) fresh.push_back(path);
     }
     auto renewed = std::make_shared<Delta>();
-    if (fresh.size() <= delta_paths_max / 4) {      // it was full of paths that nobody wants any more
-        size_t done = 0;
-        while (done < fresh.size() && fits(*renewed, fresh[done])) ++done;
-        fresh.erase(fresh.begin(), fresh.begin() + done);
+    try {
+        if (fresh.size() <= delta_paths_max / 4) {      // it was full of paths that nobody wants any more
+            size_t done = 0;
+            while (done < fresh.size() && fits(*renewed, fresh[done])) ++done;
+            fresh.erase(fresh.begin(), fresh.begin() + done);
+        }
+        if (!fresh.empty()) build(body, fresh, false);
+        body.delta = std::move(renewed);
+    } catch (...) {
+        for (uint32_t path : renewed->paths()) body.place_of[path] = pending;
+        for (uint32_t path : body.delta->paths()) body.place_of[path] = in_delta;
+        throw;
     }
-    body.delta = std::move(renewed);
-    if (!fresh.empty()) build(body, fresh, false);
 }
 
 namespace {
@@ -129,27 +135,27 @@ std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> 
 
 }  // namespace
 
-// Builds a machine of `paths` and of all machines of its kind that are not much larger than what is merged already.
+// Builds a machine of `paths` and of all machines of its kind that are not much larger than what is merged already. The body is
+// changed when it is done: what throws before that leaves all as it was.
 void Store::build(Body& body, std::vector<uint32_t>& paths, bool trees) {
     uint8_t begin = trees ? View::places_max / 2 : 0, end = begin + View::places_max / 2;
+    auto places = body.places;                          // as they will be
+    std::vector<uint32_t> unwanted;
     for (;;) {
         uint8_t smallest = nowhere, vacant = nowhere;
         for (uint8_t p = begin; p < end; ++p) {
-            if (!body.places[p])
+            if (!places[p])
                 vacant = p;
-            else if (smallest == nowhere || body.places[p]->accepts() < body.places[smallest]->accepts())
+            else if (smallest == nowhere || places[p]->accepts() < places[smallest]->accepts())
                 smallest = p;
         }
         if (smallest == nowhere) break;
-        if (vacant != nowhere && body.places[smallest]->accepts() > merge_ratio * paths.size()) break;
-        for (uint32_t path : body.places[smallest]->path_of) {
-            body.place_of[path] = path_lives(body, path) ? pending : nowhere;
-            if (body.place_of[path] == pending) paths.push_back(path);
-        }
-        body.places[smallest] = nullptr;
+        if (vacant != nowhere && places[smallest]->accepts() > merge_ratio * paths.size()) break;
+        for (uint32_t path : places[smallest]->path_of) (path_lives(body, path) ? paths : unwanted).push_back(path);
+        places[smallest] = nullptr;
     }
     uint8_t home = begin;
-    while (body.places[home]) ++home;
+    while (places[home]) ++home;
     std::vector<std::string_view> keys;
     keys.reserve(paths.size());
     for (uint32_t path : paths) keys.push_back(key_of(body, path));
@@ -162,6 +168,7 @@ void Store::build(Body& body, std::vector<uint32_t>& paths, bool trees) {
     placed->path_of.assign(paths.size(), none);
     placed->slot_of.assign(paths.size(), none);
     placed->dirty.assign((paths.size() + 63) / 64, 0);
+    // From here on nothing throws.
     for (size_t i = 0; i < paths.size(); ++i) {
         uint32_t path = paths[i], accept = accept_of[i], head = body.heads[path];
         placed->path_of[accept] = path;
@@ -173,7 +180,9 @@ void Store::build(Body& body, std::vector<uint32_t>& paths, bool trees) {
         else
             placed->mark(accept);
     }
-    body.places[home] = std::move(placed);
+    for (uint32_t path : unwanted) body.place_of[path] = nowhere;
+    places[home] = std::move(placed);
+    body.places = std::move(places);
 }
 
 StoreStats Store::stats() const {

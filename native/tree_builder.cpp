@@ -1,4 +1,5 @@
 // Builds a TreeMachine: hash-consing, pivots, order, records.
+#include "interrupt.hpp"
 #include "order.hpp"
 #include "tree_machine.hpp"
 
@@ -15,9 +16,11 @@ class TreeBuilder {
 public:
     TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of) : m_(machine) {
         std::vector<uint32_t> tops;
+        InterruptTicks ticks(500);
         for (std::string_view pattern : patterns) {
             const char* at = pattern.data();
             tops.push_back(read_entry(at));
+            ticks.tick();
         }
         number_facts();
         choose_pivots();
@@ -117,7 +120,9 @@ private:
             std::memcpy(&number, bytes.data(), sizeof number);
             return number;
         };
+        InterruptTicks ticks(20);
         std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
+            ticks.tick();
             const auto &a = conditions_[x], &b = conditions_[y];
             if (a.label != b.label) return a.label < b.label;
             if (a.fact != b.fact) return a.fact < b.fact;
@@ -238,6 +243,7 @@ private:
 
     void fill_records() {
         struct Item { uint32_t required, entry; };
+        InterruptTicks ticks(50);
         uint32_t words[TreeMachine::spaces] = {(m_.facts_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
         for (size_t s = 0; uint32_t label : m_.labels_) {
             std::vector<Item> items[TreeMachine::spaces];
@@ -252,6 +258,7 @@ private:
                 std::stable_sort(items[space].begin(), items[space].end(), [](const Item& a, const Item& b) { return a.required < b.required; });
                 m_.directories_.open();
                 for (const Item& item : items[space]) {
+                    ticks.tick();
                     TreeMachine::Record& record = m_.directories_.add(item.required >> 6);
                     uint64_t bit = 1ull << (item.required & 63);
                     if (kind(item.entry) == single) {

@@ -1,5 +1,7 @@
 #include "values.hpp"
 
+#include "interrupt.hpp"
+
 #include <cstring>
 
 namespace treecast {
@@ -109,9 +111,11 @@ void Values::build_automaton(Group& group) {
     states_.push({none, group.automaton, 0});
     struct Grown { uint32_t from, to; unsigned char byte; size_t depth; };
     std::vector<Grown> grown;
+    InterruptTicks ticks(200);
     for (uint32_t i = group.begin[static_cast<int>(Fact::contains)]; i < group.end[static_cast<int>(Fact::contains)]; ++i) {
         uint32_t state = group.automaton;
         size_t depth = 0;
+        ticks.tick();
         for (unsigned char byte : text(i)) {
             ++depth;
             uint32_t next = edge(state, byte);
@@ -128,6 +132,7 @@ void Values::build_automaton(Group& group) {
     }
     std::stable_sort(grown.begin(), grown.end(), [](const Grown& a, const Grown& b) { return a.depth < b.depth; });
     for (const Grown& g : grown) {
+        ticks.tick();
         State& state = states_[g.to];
         state.fallback = g.from == group.automaton ? group.automaton : follow(group.automaton, states_[g.from].fallback, g.byte);
         const State& shorter = states_[state.fallback];
