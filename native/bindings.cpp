@@ -6,9 +6,11 @@ namespace treecast {
 
 nb::object to_python(const Failure& failure, std::string_view query) {
     static const char* const families[] = {"query", "document", "snapshot"};
-    nb::object make = nb::module_::import_("treecast.errors").attr("_raise_native");
-    return make(families[static_cast<int>(failure.family)], failure.limit, failure.code, failure.message, failure.hint,
-                nb::bytes(query.data(), query.size()), failure.position, failure.length, failure.line);
+    return enter_python([&]() -> nb::object {
+        nb::object make = nb::module_::import_("treecast.errors").attr("_raise_native");
+        return make(families[static_cast<int>(failure.family)], failure.limit, failure.code, failure.message, failure.hint,
+                    nb::bytes(query.data(), query.size()), failure.position, failure.length, failure.line);
+    });
 }
 
 void raise(const Failure& failure, std::string_view query) {
@@ -30,6 +32,8 @@ NB_MODULE(_native, m) {
             } catch (const Failure& failure) {
                 nb::object error = to_python(failure);
                 PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+            } catch (const Interrupted&) {
+                if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);       // it is: what the signal's handler raised
             }
         },
         nullptr);

@@ -1,6 +1,7 @@
 // Shared by the binding files, the only ones that know Python.
 #pragma once
 
+#include "bindings_gil.hpp"
 #include "failure.hpp"
 #include "reader.hpp"
 

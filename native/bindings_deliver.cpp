@@ -29,7 +29,7 @@ std::unique_ptr<DeliveryBatch> render(Index& index, std::span<const std::string_
     std::optional<Rejected> failed;
     std::unique_ptr<DeliveryBatch> batch;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         try {
             batch.reset(new DeliveryBatch(index.render_many(documents, options)));
         } catch (const BatchFailure& failure) {

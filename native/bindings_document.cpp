@@ -23,7 +23,7 @@ class HeldDocument {
 public:
     HeldDocument(nb::bytes data, const Limits& limits, const EntityTexts* entities)
         : data_(std::move(data)), reader_(limits, entities ? entities->texts : nullptr) {
-        nb::gil_scoped_release unlocked;
+        Interruptible unlocked;
         document_ = &reader_.read(view(data_));
     }
     const Document& operator*() const { return *document_; }
@@ -114,7 +114,7 @@ size_t read_many(const nb::list& documents, const Limits& limits, const EntityTe
         held.push_back(nb::cast<nb::bytes>(document));
         views.push_back(view(held.back()));
     }
-    nb::gil_scoped_release unlocked;
+    Interruptible unlocked;
     Reader reader(limits, entities ? entities->texts : nullptr);
     size_t elements = 0;
     for (std::string_view bytes : views) elements += reader.read(bytes).elements();

@@ -82,7 +82,7 @@ std::vector<std::vector<uint32_t>> judge(const std::vector<nb::bytes>& documents
     }
     for (const nb::bytes& document : documents) sources.push_back(view(document));
     std::vector<std::vector<uint32_t>> result(documents.size());
-    nb::gil_scoped_release unlocked;
+    Interruptible unlocked;
     Reader reader;
     Evaluator evaluator;
     Query again;

@@ -57,7 +57,7 @@ nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> ite
 nb::object add_items(Index& index, std::span<const Item> items, size_t listed_max) {
     std::vector<Refusal> refused;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         index.store().add(items, refused);
     }
     if (refused.empty()) return nb::none();
@@ -93,7 +93,7 @@ void add_one(Index& index, nb::handle id, nb::handle query, const Settings& sett
     Item item{utf8(id, "an id"), utf8(query, "a query"), &settings};
     std::vector<Refusal> refused;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         index.store().add({&item, 1}, refused);
     }
     if (!refused.empty()) raise(refused[0].failure, item.text);
@@ -131,7 +131,7 @@ nb::object match_one(Index& index, nb::handle document) {
     std::shared_ptr<const View> view;
     std::vector<UndecidedMatch> undecided;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         view = index.match(buffers.views()[0], slots, undecided);
     }
     nb::list ids = id_list(*view, slots.data(), slots.size());
@@ -160,7 +160,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     out->stream->release = nullptr;
     std::optional<Rejected> failed;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         try {
             Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull, timed,
                                                                 id_bytes_max ? id_bytes_max : ~0ull});
@@ -201,7 +201,7 @@ void without_gil(F&& f) {
     int refused = 0;
     std::string path;
     {
-        nb::gil_scoped_release released;
+        Interruptible released;
         try {
             f();
         } catch (const std::system_error& error) {
@@ -213,6 +213,13 @@ void without_gil(F&& f) {
     errno = refused;
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.substr(0, path.rfind(": ")).c_str());
     throw nb::python_error();
+}
+
+// Without the GIL, for whatever takes a lock of the Store: one who has that may be waiting for the GIL.
+template <class F>
+auto ask_store(F&& f) {
+    WithoutGil released;
+    return f();
 }
 
 Bindings to_bindings(nb::dict namespaces) {
@@ -304,7 +311,7 @@ void bind_index(nb::module_& m) {
             std::string_view name = utf8(id, "an id"), text = utf8(query, "a query");
             std::optional<Failure> failed;
             {
-                nb::gil_scoped_release released;
+                WithoutGil released;
                 try {
                     self.store().replace(name, text, settings);
                 } catch (const Failure& failure) {
@@ -315,7 +322,7 @@ void bind_index(nb::module_& m) {
         }, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
         .def("remove", [](Index& self, nb::handle id) {
             std::string_view name = utf8(id, "an id");
-            nb::gil_scoped_release released;
+            WithoutGil released;
             self.store().remove(name);
         }, nb::arg("id"))
         .def("contains", [](Index& self, nb::handle id) {
@@ -325,11 +332,14 @@ void bind_index(nb::module_& m) {
                 PyErr_Clear();
                 return false;
             }
-            nb::gil_scoped_release released;
+            WithoutGil released;
             return self.store().contains({name, static_cast<size_t>(size)});
         }, nb::arg("id"))
-        .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<nb::gil_scoped_release>())
-        .def("find", [](Index& self, nb::handle id) { return subscription_tuple(self.store().find(utf8(id, "an id"))); }, nb::arg("id"))
+        .def("size", [](Index& self) { return self.store().size(); }, nb::call_guard<WithoutGil>())
+        .def("find", [](Index& self, nb::handle id) {
+            std::string_view name = utf8(id, "an id");
+            return subscription_tuple(ask_store([&] { return self.store().find(name); }));
+        }, nb::arg("id"))
         .def("subscriptions", &all_subscriptions, "(ids, queries, numbers of settings, settings), in their order.")
         .def("match", &match_one, nb::arg("document"),
              nb::sig("def match(self, document: object) -> list[str] | tuple[list[str], list[tuple[int, str, Exception]]]"),
@@ -353,9 +363,9 @@ void bind_index(nb::module_& m) {
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
         .def("looked_at", &Index::looked_at, "Entries of tree patterns that were tested one by one since the caches were dropped: for tests.")
-        .def("drop_caches", &Index::drop_caches, nb::call_guard<nb::gil_scoped_release>())
+        .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
-            StoreStats stats = self.store().stats();
+            StoreStats stats = ask_store([&] { return self.store().stats(); });
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());
         });
 }

@@ -45,7 +45,7 @@ Query parse_bytes(nb::bytes text, const std::vector<std::pair<nb::bytes, nb::byt
 
 // How many of the texts are queries, with one Query refilled over and over, as an index does; normal form included.
 size_t parse_count(const std::vector<std::string>& texts) {
-    nb::gil_scoped_release release;
+    Interruptible release;
     Query query;
     std::vector<Path> paths;
     size_t count = 0;
@@ -79,7 +79,7 @@ nb::tuple query_facts(size_t count, uintptr_t ends, uintptr_t bytes, uintptr_t c
     QueryFacts facts;
     std::string_view text;
     try {
-        nb::gil_scoped_release released;
+        Interruptible released;
         Query query;
         for (const Bindings& used : bindings) check_bindings(used);
         for (size_t i = 0; i < count; ++i) {

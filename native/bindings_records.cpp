@@ -46,14 +46,14 @@ void bind_records(nb::module_& m) {
             }, nb::arg("names"), nb::arg("record_bytes_max"), nb::arg("entities").none(), nb::arg("state"), nb::arg("stop"))
         .def("feed", [](RecordSplitter& self, const nb::bytes& bytes) {
                 std::string_view view(bytes.c_str(), bytes.size());
-                nb::gil_scoped_release unlocked;
+                WithoutGil unlocked;
                 self.feed(view);
             }, nb::arg("data"))
         .def("finish", &RecordSplitter::finish)
         .def("take", [](RecordSplitter& self, size_t rows_bytes, bool flush) -> nb::object {
                 bool full;
                 {
-                    nb::gil_scoped_release unlocked;
+                    WithoutGil unlocked;
                     full = self.scan(rows_bytes);
                 }
                 return full || flush ? take(self) : nb::none();
@@ -70,7 +70,7 @@ void bind_records(nb::module_& m) {
             }, nb::arg("names"), nb::arg("record_bytes_max"), nb::arg("entities").none(), nb::arg("part_bytes"))
         .def("feed", [](RecordPlanner& self, const nb::bytes& bytes) {
                 std::string_view view(bytes.c_str(), bytes.size());
-                nb::gil_scoped_release unlocked;
+                WithoutGil unlocked;
                 self.splitter.feed(view);
                 self.splitter.scan(1);
             }, nb::arg("data"))

@@ -49,7 +49,7 @@ public:
         Settings settings{namespaces, ordered, static_cast<uint8_t>(elements)};
         std::vector<Rendered> rendered;
         {
-            nb::gil_scoped_release unlocked;
+            Interruptible unlocked;
             out_ = {};
             renderer_.begin(reader_.read(view(data)), out_);
             for (const std::string& text : texts) rendered.push_back(renderer_.render(text, settings));

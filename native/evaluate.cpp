@@ -1,6 +1,8 @@
 // The Evaluator's set-up: what is known of a document, of a query's steps, and the verdicts on (step, element).
 #include "evaluate.hpp"
 
+#include "interrupt.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -35,7 +37,6 @@ uint64_t work_max(const Document& document, uint64_t per_item) {
     return per_item * (items + small_items);
 }
 
-void Evaluator::run_out() const { throw OutOfWork(allowed_); }
 
 void Evaluator::begin(const Document& document) {
     document_ = &document;
@@ -57,6 +58,13 @@ bool Evaluator::satisfies(const Query& query, bool ordered) {
         if (ordered ? continues(first, none, none, no_entry) : reaches(first, none, no_entry)) return true;
     }
     return false;
+}
+
+void Evaluator::pause() {
+    constexpr uint64_t looks_per_pause = 1u << 14, nanoseconds_per_look = 10;
+    if (looked_at > looked_max_) throw OutOfWork(allowed_);
+    pause_at_ = std::min(looked_max_, looked_at + looks_per_pause);
+    Interrupt::check(looks_per_pause * nanoseconds_per_look);
 }
 
 void Evaluator::open(const Query& query, bool ordered) {

@@ -95,17 +95,18 @@ public:
     void allow(uint64_t steps) {
         allowed_ = steps;
         looked_max_ = steps > ~looked_at ? ~0ull : looked_at + steps;
+        pause_at_ = looked_at;
     }
     uint64_t left() const { return looked_max_ - looked_at; }
     // The one place where work is counted.
     void spend(uint64_t steps) {
         looked_at += steps;
-        if (looked_at > looked_max_) [[unlikely]] run_out();
+        if (looked_at > pause_at_) [[unlikely]] pause();
     }
 
 private:
     friend class Explainer;
-    [[noreturn]] void run_out() const;
+    void pause();                       // sees whether that was too much, or the call was interrupted
 
     // -- what is known of the query's entries; filled by prepare() and, the names, on first use
     struct StepPlan {
@@ -307,6 +308,7 @@ private:
     StringValues values_;
     std::string buffer_;
     uint64_t allowed_ = ~0ull, looked_max_ = ~0ull;
+    uint64_t pause_at_ = 0;                     // when to see whether that was too much, or the call was interrupted
 };
 
 }  // namespace treecast

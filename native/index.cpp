@@ -1,13 +1,17 @@
 #include "index.hpp"
 
 #include "index_lease.hpp"
+#include "interrupt.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -28,6 +32,45 @@ public:
 
 private:
     std::chrono::steady_clock::time_point begin_;
+};
+
+// Threads that are waited for; the call that waits may be ended meanwhile.
+class Workers {
+public:
+    Workers() = default;
+    Workers(const Workers&) = delete;
+    ~Workers() {
+        for (std::thread& thread : threads_)
+            if (thread.joinable()) thread.join();
+    }
+    template <class F>
+    void start(F work) {
+        std::lock_guard lock(mutex_);
+        threads_.emplace_back([this, work] {
+            work();
+            std::lock_guard done(mutex_);
+            --busy_;
+            idle_.notify_one();
+        });
+        ++busy_;
+    }
+    // Whether the call was to end, of which the threads have been told.
+    bool join() {
+        bool asked = false;
+        std::unique_lock lock(mutex_);
+        while (!idle_.wait_for(lock, Interrupt::ask_every, [this] { return busy_ == 0; })) {
+            lock.unlock();
+            asked = Interrupt::ask() || asked;
+            lock.lock();
+        }
+        return asked;
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable idle_;
+    size_t busy_ = 0;
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace
@@ -73,6 +116,8 @@ size_t Batch::matches() const {
 // The memory limit holds for all Matchers together: each gets an equal part.
 std::unique_ptr<Matcher> Index::borrow() {
     std::lock_guard lock(pool_mutex_);
+    if (forks_ != forks_survived()) lent_ = 0;          // those that had them are in another process
+    forks_ = forks_survived();
     std::unique_ptr<Matcher> matcher;
     pool_.reserve(pool_max);                // giving back must not fail
     if (pool_.empty()) {
@@ -173,8 +218,11 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
     std::atomic<size_t> next{0}, failed{~size_t(0)};
     std::atomic<uint64_t> matches{0};
     std::vector<std::exception_ptr> thrown(threads);
+    Interrupt* interrupt = Interrupt::running();
     auto work = [&](size_t thread) {
         try {
+            std::optional<Interrupt> shared;
+            if (thread) shared.emplace(interrupt);
             Lease matcher(*this);
             matcher->adopt(*batch.view);
             for (;;) {
@@ -184,6 +232,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                 Chunk& chunk = batch.chunks[c];
                 chunk.first = c * per_chunk;
                 for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
+                    Interrupt::check(1000);
                     if (threads == 1 && d && !room.fits(std::span(batch.chunks).first(c + 1))) {
                         begun = d;
                         return matcher.keep();
@@ -211,17 +260,16 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
             failed.store(0);
         }
     };
-    std::vector<std::thread> workers;
+    Workers workers;
     try {
-        workers.reserve(threads - 1);
-        for (size_t t = 1; t < threads; ++t) workers.emplace_back(work, t);
+        for (size_t t = 1; t < threads; ++t) workers.start([&, t] { work(t); });
     } catch (const std::system_error&) {
         // No more threads to be had: those that exist do the work.
     } catch (const std::bad_alloc&) {
         // Nor memory for one.
     }
     work(0);
-    for (std::thread& worker : workers) worker.join();
+    if (workers.join()) throw Interrupted();
     for (const std::exception_ptr& exception : thrown)
         if (exception) std::rethrow_exception(exception);
     if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};

@@ -105,9 +105,10 @@ private:
     Limits limits_;
     std::shared_ptr<const Entities> entities_;
     uint64_t cache_bytes_max_;
-    mutable std::mutex pool_mutex_;
+    mutable MomentaryMutex pool_mutex_;
     std::vector<std::unique_ptr<Matcher>> pool_;
     size_t lent_ = 0;
+    uint64_t forks_ = forks_survived();          // when a Matcher was lent last
     std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
 };
 

@@ -1,6 +1,7 @@
 // Documents -> deliveries: matching, and a payload for everything that matches.
 #include "index.hpp"
 #include "index_lease.hpp"
+#include "interrupt.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -41,6 +42,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
     constexpr uint32_t undecided_refusal = none;
     for (size_t at = 0; at < slots.size(); ++at) {
         prefetch(view, renderer, slots, at);
+        Interrupt::check(200);
         auto slot = static_cast<uint32_t>(slots[at]);
         const Failure* failure = nullptr;
         Rendered rendered{Rendered::Is::refused, 0};

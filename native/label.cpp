@@ -1,6 +1,7 @@
 #include "label.hpp"
 
 #include <mutex>
+#include <shared_mutex>
 
 namespace treecast {
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "document.hpp"
+#include "fork.hpp"
 #include "path.hpp"
 #include "seeded_hash.hpp"
 
 #include <cstdint>
 #include <deque>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 
@@ -42,7 +42,7 @@ private:
     static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local);
     uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local) const;    // none where there is none
 
-    mutable std::shared_mutex mutex_;
+    mutable MomentarySharedMutex mutex_;
     IdSlots slots_;
     std::deque<Entry> entries_;   // a deque: views into its strings stay valid
     uint64_t text_bytes_ = 0;

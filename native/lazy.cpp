@@ -1,5 +1,6 @@
 #include "lazy.hpp"
 
+#include "interrupt.hpp"
 #include "seeded_hash.hpp"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace treecast {
 namespace {
 
 constexpr uint32_t dead = 1;
+constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
 // Queries and documents decide together which sets there are, so their hashes are seeded like those of names.
@@ -142,6 +144,7 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
         return 0;
     }
     ++misses_;
+    Interrupt::check(nanoseconds_per_step);
     uint32_t descend = states_[state].descend;
     machine_->step(pool_->view(descend), pool_->view(states_[state].fresh), symbol_labels(symbol), fresh_, accept_,
                    descend_, scratch_);
@@ -232,6 +235,7 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& 
             return;
         }
     }
+    Interrupt::check(nanoseconds_per_step);
     machine_->step(above.descend, above.fresh, symbol_labels(symbol), frame.own_fresh, accept_, descend_, scratch_);
     out.add(accept_.view());
     frame.state = 0;

@@ -1,6 +1,7 @@
 // Builds a Machine from its paths: trie, order by reversed path, blocks, records.
 #include "machine.hpp"
 
+#include "interrupt.hpp"
 #include "order.hpp"
 #include "seeded_hash.hpp"
 
@@ -70,9 +71,11 @@ private:
     void grow_trie(std::span<const Labels> paths) {
         add(none, label_root);
         inner_[0] = 1;
+        InterruptTicks ticks(200);
         for (uint32_t p = 0; p < paths.size(); ++p) {
             uint32_t at = 0;
             for (uint32_t label : paths[p]) at = child(at, label);
+            ticks.tick();
             path_[at] = p;
         }
         std::vector<uint32_t>().swap(table_);
@@ -135,6 +138,7 @@ private:
     // Both lists ascend by (label, parent position): children_ because positions do, leaves_ by their key.
     void fill_records() {
         size_t c = 0, l = 0;
+        InterruptTicks ticks(20);
         while (c < children_.size() && label_[children_[c].value] == label_descend) ++c;
         while (c < children_.size() || l < leaves_.size()) {
             uint32_t label = none;
@@ -142,6 +146,7 @@ private:
             if (l < leaves_.size()) label = std::min(label, label_[leaves_[l].value]);
             m_.directories_.open();
             for (;;) {
+                ticks.tick();
                 uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
                                         ? position_[parent_[children_[c].value]] : none;
                 uint32_t leaf_at = l < leaves_.size() && label_[leaves_[l].value] == label

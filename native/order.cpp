@@ -1,6 +1,7 @@
 #include "order.hpp"
 
 #include "document.hpp"
+#include "interrupt.hpp"
 
 #include <utility>
 
@@ -12,6 +13,7 @@ void radix_sort(std::vector<Keyed>& items) {
     std::vector<Keyed> other(items.size());
     for (int shift = 0; shift < 64 && (used >> shift); shift += 11) {
         if (((used >> shift) & 2047) == 0) continue;
+        Interrupt::check(items.size() * 4);
         size_t counts[2049] = {};
         for (const Keyed& item : items) ++counts[((item.key >> shift) & 2047) + 1];
         for (int i = 0; i < 2048; ++i) counts[i + 1] += counts[i];

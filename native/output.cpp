@@ -1,5 +1,7 @@
 #include "output.hpp"
 
+#include "fork.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -49,7 +51,7 @@ public:
 
 private:
     static constexpr size_t count_max = 8, bytes_max = 64u << 20;
-    std::mutex mutex_;
+    MomentaryMutex mutex_{1};                        // results are given back while Matchers are
     std::array<OutputMemory, count_max> kept_;       // no vector: memory is given back by destructors, which must not fail
     size_t count_ = 0, total_ = 0;
 };

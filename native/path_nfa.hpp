@@ -2,6 +2,7 @@
 #pragma once
 
 #include "filter_pattern.hpp"
+#include "interrupt.hpp"
 #include "seeded_hash.hpp"
 
 #include <cstdint>
@@ -80,6 +81,7 @@ void PathNfa::run(const Document& document, ResolvedNames& names, Run& run, Begu
     active.assign(1, 0);
     run.ends.assign(1, 1);
     for (uint32_t element = 0; element < document.elements(); ++element) {
+        Interrupt::check(1000);
         uint32_t depth = document.depth[element];
         if (++run.event == 0) {              // wrapped round: old marks would look new
             run.marks.assign(run.marks.size(), 0);

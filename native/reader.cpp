@@ -2,6 +2,7 @@
 
 #include "cpu.hpp"
 #include "encoding.hpp"
+#include "interrupt.hpp"
 #include "reader_state.hpp"
 #include "survey.hpp"
 
@@ -198,6 +199,7 @@ Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const Document& Reader::read(std::string_view bytes) {
+    Interrupt::check(bytes.size());
     impl_->begin_document();
     if (bytes.size() > impl_->limits.document_bytes_max) throw document_too_long(impl_->limits);
     impl_->read(bytes);

@@ -1,5 +1,7 @@
 #include "render_build.hpp"
 
+#include "interrupt.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +10,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t forces_max = 4096;
+constexpr uint64_t looks_per_pause = 1u << 16, nanoseconds_per_look = 10;
 constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was made
 
 }  // namespace
@@ -41,6 +44,7 @@ void Builder::start() {
     allow_deciding();
     plan_ = nullptr;
     filled_ = {};
+    pause_at_ = std::min(looked_max_, evaluator.looked_at + looks_per_pause);
     counted_.clear();
     elements_ = 0;
     entered_ = nullptr;
@@ -55,6 +59,12 @@ void Builder::start() {
 void Builder::cut() {
     out_->cut(begin_);
     made_.clear();
+}
+
+void Builder::pause() {
+    if (evaluator.looked_at > looked_max_) refuse_work();
+    pause_at_ = std::min(looked_max_, evaluator.looked_at + looks_per_pause);
+    Interrupt::check(looks_per_pause * nanoseconds_per_look);
 }
 
 uint64_t Builder::room() const { return end_max_ > out_->size() ? end_max_ - out_->size() : 0; }

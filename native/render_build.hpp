@@ -99,9 +99,10 @@ private:
         if (out_->size() + bytes > end_max_) refuse_size();
     }
     // After every answer: a path may be followed for each binding, through all of the document, and find nothing.
-    void check_work() const {
-        if (evaluator.looked_at > looked_max_) refuse_work();
+    void check_work() {
+        if (evaluator.looked_at > pause_at_) pause();
     }
+    void pause();
 
     // render_items.cpp
     void computed_attribute(uint32_t at);
@@ -164,6 +165,7 @@ private:
     uint64_t bindings_ = 0;
     static constexpr uint64_t looks_per_item = 128;    // that may be bound, or is in the document
     uint64_t looked_max_ = 0;             // by the evaluator's count
+    uint64_t pause_at_ = 0;               // by it too: when to see whether that is reached, or the call was interrupted
     std::vector<std::pair<const Op*, uint64_t>> counted_;      // count() of paths that start at no variable
     size_t tuples_ = 0;                  // of the clauses being bound
     bool body_again_ = false;            // other plans build the same of other bindings

@@ -1,7 +1,9 @@
 #include "snapshot.hpp"
 
 #include "failure.hpp"
+#include "interrupt.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cerrno>
@@ -19,6 +21,8 @@ namespace {
 constexpr char magic[8] = {'T', 'R', 'E', 'E', 'C', 'A', 'S', 'T'};
 constexpr uint32_t order_mark = 0x01020304;
 constexpr uint64_t sections_max = 1 << 16, alignment = 64;
+constexpr size_t piece_bytes = 16u << 20;          // read or written at once
+constexpr uint64_t nanoseconds_per_piece = 10'000'000;
 
 struct Header {
     char magic[8];
@@ -51,7 +55,8 @@ public:
     int number() const { return number_; }
     void write(const char* data, size_t bytes, const std::string& path) {
         while (bytes) {
-            ssize_t written = ::write(number_, data, std::min<size_t>(bytes, 1u << 30));
+            Interrupt::check(nanoseconds_per_piece);
+            ssize_t written = ::write(number_, data, std::min<size_t>(bytes, piece_bytes));
             if (written < 0) {
                 if (errno == EINTR) continue;
                 system_failure(path);
@@ -87,10 +92,15 @@ uint64_t checksum(const void* data, size_t bytes, uint64_t seed) {
     for (int i = 0; i < 8; ++i) lanes[i] = seed + prime * (i + 1);
     const char* at = static_cast<const char*>(data);
     size_t rest = bytes;
-    for (; rest >= 64; at += 64, rest -= 64) {
-        uint64_t words[8];
-        std::memcpy(words, at, 64);
-        for (int i = 0; i < 8; ++i) lanes[i] = std::rotl((lanes[i] ^ words[i]) * prime, 29);
+    while (rest >= 64) {
+        size_t piece = std::min<size_t>(rest - rest % 64, 1u << 20);
+        for (const char* end = at + piece; at < end; at += 64) {
+            uint64_t words[8];
+            std::memcpy(words, at, 64);
+            for (int i = 0; i < 8; ++i) lanes[i] = std::rotl((lanes[i] ^ words[i]) * prime, 29);
+        }
+        rest -= piece;
+        Interrupt::check(piece / 4);
     }
     uint64_t words[8] = {};
     if (rest) std::memcpy(words, at, rest);       // an empty section has no address
@@ -172,7 +182,10 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
     file_ = std::shared_ptr<char[]>(static_cast<char*>(memory), [bytes](char* data) { munmap(data, bytes); });
 #ifdef MADV_POPULATE_READ
     // MAP_POPULATE would write to the pages, and so copy them: they are to stay shared.
-    if (verify) madvise(memory, bytes, MADV_POPULATE_READ);
+    for (uint64_t at = 0; verify && at < bytes; at += piece_bytes) {
+        Interrupt::check(nanoseconds_per_piece);
+        madvise(static_cast<char*>(memory) + at, std::min<uint64_t>(piece_bytes, bytes - at), MADV_POPULATE_READ);
+    }
 #endif
     std::memcpy(&header, memory, sizeof header);
     if (std::memcmp(header.magic, magic, sizeof magic) != 0) refuse("TC501", foreign, "give a file that Index.save() wrote");

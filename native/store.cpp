@@ -2,6 +2,7 @@
 #include "store.hpp"
 
 #include "evaluate.hpp"
+#include "interrupt.hpp"
 #include "path_key.hpp"
 #include "seeded_hash.hpp"
 #include "transformation.hpp"
@@ -14,6 +15,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t id_bytes_max = 1024;
+constexpr size_t many_items = 1000;          // as many take longer than asking for signals
 constexpr uint32_t tomb = none - 1;
 constexpr uint32_t slots_limit = 0x7FFFFFF0u;
 
@@ -64,19 +66,25 @@ Store::Store(std::string engine, const HashSeeds& seeds)
     publish(std::make_shared<View>());
 }
 
+// After a fork in the middle of a change nothing of it can be relied on, not even to be destroyed.
+Store::~Store() {
+    if (!write_mutex_.orphaned()) return;
+    [[maybe_unused]] auto* lost = body_.release();
+    [[maybe_unused]] auto* half_read = query_.release();
+    if (published_) new std::shared_ptr<PublishedEngine>(published_);
+}
+
 // The name is asked, not the engine: compact() exchanges that while others come in.
-std::shared_lock<std::shared_mutex> Store::read() const {
+std::shared_lock<LastingSharedMutex> Store::read() const {
     if (engine_.empty()) return {};
-    std::lock_guard gate(gate_mutex_);
     std::shared_lock reading(published_mutex_);
     if (!published_) throw std::bad_alloc();       // it could not be repaired
     return reading;
 }
 
 // To be taken before write_mutex_: who only wants to know something must not wait for those who match.
-std::unique_lock<std::shared_mutex> Store::write() {
+std::unique_lock<LastingSharedMutex> Store::write() {
     if (engine_.empty()) return {};
-    std::lock_guard gate(gate_mutex_);
     std::unique_lock alone(published_mutex_);
     if (!published_) {
         std::lock_guard lock(write_mutex_);
@@ -106,17 +114,18 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
     std::vector<Path> paths;
     uint32_t first_slot = static_cast<uint32_t>(body_->deaths.size());
     for (size_t i = 0; i < items.size(); ++i) {
+        Interrupt::check(2000);
         bool judged = false;
         try {
             check_id(items[i].id);
             const Settings& settings = *items[i].settings;
-            parse_matching(items[i].text, settings.bindings, settings.ordered, query_);
-            if (settings.deliver && !is_transformation(items[i].text)) check_delivered(query_);
+            parse_matching(items[i].text, settings.bindings, settings.ordered, *query_);
+            if (settings.deliver && !is_transformation(items[i].text)) check_delivered(*query_);
             if (published_) {
-                if (settings.ordered) check_ordered(query_);
-                published_->add(static_cast<uint32_t>(first_slot + i), query_, settings.ordered);
-            } else if (query_.linear()) {
-                query_.linear_paths(paths);
+                if (settings.ordered) check_ordered(*query_);
+                published_->add(static_cast<uint32_t>(first_slot + i), *query_, settings.ordered);
+            } else if (query_->linear()) {
+                query_->linear_paths(paths);
                 for (const Path& path : paths) {
                     parsed.bytes.push_back(plain_key);
                     for (const PathStep& step : path) {
@@ -126,8 +135,8 @@ void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refus
                     parsed.path_ends.push_back(parsed.bytes.size());
                 }
             } else {
-                if (settings.ordered) check_ordered(query_);
-                Patterns patterns = to_patterns(query_, settings.ordered, *body_->labels);
+                if (settings.ordered) check_ordered(*query_);
+                Patterns patterns = to_patterns(*query_, settings.ordered, *body_->labels);
                 for (const std::string& pattern : patterns.patterns) {
                     parsed.bytes.push_back(tree_key);
                     parsed.bytes += pattern;
@@ -272,7 +281,9 @@ void Store::prepare(Body& body, std::span<const Item> items, const Parsed& parse
     std::vector<uint32_t> paths;
     const Settings* settings = nullptr;
     uint32_t number = 0;
+    InterruptTicks ticks(1000);
     for (size_t i = 0, p = 0; i < items.size(); ++i) {
+        ticks.tick();
         if (items[i].settings != settings) number = body.settings->intern(*(settings = items[i].settings));
         uint32_t slot = add_slot(body, items[i], number, parsed.judged[i]);
         if (replaced == none) {
@@ -361,6 +372,7 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
         }
         auto view = std::make_shared<View>();
         prepare(body, items, parsed, none, change);
+        if (items.size() >= many_items) Interrupt::check_now();
         apply(body, none, change);
         publish(std::move(view));
     } catch (...) {
@@ -557,8 +569,8 @@ std::shared_ptr<PublishedEngine> Store::populated(const Body& body) {
         if (body.deaths[slot]) continue;
         const Settings& settings = (*body.settings)[body.slot_settings[slot]];
         uint64_t begin = body.text_ends[slot];
-        parse_matching({body.text_bytes.data() + begin, body.text_ends[slot + 1] - begin}, settings.bindings, settings.ordered, query_);
-        engine->add(slot, query_, settings.ordered);
+        parse_matching({body.text_bytes.data() + begin, body.text_ends[slot + 1] - begin}, settings.bindings, settings.ordered, *query_);
+        engine->add(slot, *query_, settings.ordered);
     }
     return engine;
 }

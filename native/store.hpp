@@ -26,6 +26,7 @@
 #include "array.hpp"
 #include "delta.hpp"
 #include "failure.hpp"
+#include "fork.hpp"
 #include "label.hpp"
 #include "machine.hpp"
 #include "published.hpp"
@@ -131,6 +132,7 @@ class Store {
 public:
     // `engine`: the name of a published engine, or none. `seeds`: of the tables that are saved.
     explicit Store(std::string engine = "", const HashSeeds& seeds = hash_seeds());
+    ~Store();
     // All or nothing: either `refused` stays empty and all are added, or nothing changes.
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
     void replace(std::string_view id, std::string_view text, const Settings& settings);
@@ -144,7 +146,7 @@ public:
     bool contains(std::string_view id) const;
     size_t size() const;
     std::shared_ptr<const View> view() const;
-    std::shared_lock<std::shared_mutex> read() const;  // keeps writers out; without a published engine it locks nothing
+    std::shared_lock<LastingSharedMutex> read() const;  // keeps writers out; without a published engine it locks nothing
     StoreStats stats() const;
     struct Subscription { std::string id, text; Settings settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
@@ -252,21 +254,20 @@ private:
     std::shared_ptr<PublishedEngine> populated(const Body& body);
     void rebuild(const Body& saved, const std::vector<Settings>& all_settings);
     void publish(std::shared_ptr<View> view) noexcept;
-    std::unique_lock<std::shared_mutex> write();
+    std::unique_lock<LastingSharedMutex> write();
     void withdraw(size_t items, std::span<const Refusal> refused);
     void repair() noexcept;
 
     const std::string engine_;
     const HashSeeds seeds_;                  // of bodies and machines that are made here
     std::shared_ptr<PublishedEngine> published_;
-    mutable std::mutex gate_mutex_;          // a writer that waits holds it, so that readers do not pass it for ever
-    mutable std::shared_mutex published_mutex_;
-    mutable std::mutex write_mutex_;         // writers, one at a time
-    mutable std::mutex view_mutex_;          // only to copy or exchange the pointer
+    mutable LastingSharedMutex published_mutex_;
+    mutable LastingMutex write_mutex_;       // writers, one at a time
+    mutable MomentaryMutex view_mutex_;      // only to copy or exchange the pointer
     std::unique_ptr<Body> body_;
     std::shared_ptr<View> view_;
     size_t withdrawn_ = 0;                   // queries that the published engine had to give back
-    Query query_;                            // reused from parse to parse
+    std::unique_ptr<Query> query_ = std::make_unique<Query>();     // reused from parse to parse
 };
 
 }  // namespace treecast

@@ -1,4 +1,5 @@
 // Builds a TreeMachine: numbers, order, records.
+#include "interrupt.hpp"
 #include "order.hpp"
 #include "seeded_hash.hpp"
 #include "tree_entries.hpp"
@@ -20,7 +21,11 @@ namespace {
 std::vector<uint32_t> add_all(TreeEntries& entries, std::span<const std::string_view> patterns) {
     std::vector<uint32_t> tops;
     tops.reserve(patterns.size());
-    for (std::string_view pattern : patterns) tops.push_back(entries.add(pattern));
+    InterruptTicks ticks(500);
+    for (std::string_view pattern : patterns) {
+        tops.push_back(entries.add(pattern));
+        ticks.tick();
+    }
     return tops;
 }
 
@@ -74,7 +79,9 @@ private:
         std::vector<uint32_t> order;
         for (uint32_t i = 0; i < conditions.size(); ++i)
             if (!is_order(conditions[i].fact)) order.push_back(i);
+        InterruptTicks ticks(20);
         std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
+            ticks.tick();
             const auto &a = conditions[x], &b = conditions[y];
             return std::tie(a.label, a.fact, a.value) < std::tie(b.label, b.fact, b.value);
         });
@@ -245,6 +252,7 @@ private:
 
     void fill_records() {
         struct Item { uint32_t required; Member member; };
+        InterruptTicks ticks(50);
         uint32_t words[TreeMachine::spaces] = {(m_.facts_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
         std::vector<Item> items[TreeMachine::spaces];
         for (const std::vector<Member>& members : members_) {
@@ -258,7 +266,10 @@ private:
                 // By requirement; the single entry of a requirement comes before those that have it as pivot.
                 std::stable_sort(items[space].begin(), items[space].end(), [](const Item& a, const Item& b) { return a.required < b.required; });
                 m_.directories_.open();
-                for (const Item& item : items[space]) add_record(m_.directories_.add(item.required >> 6), 1ull << (item.required & 63), item.member);
+                for (const Item& item : items[space]) {
+                    ticks.tick();
+                    add_record(m_.directories_.add(item.required >> 6), 1ull << (item.required & 63), item.member);
+                }
                 m_.directories_.close(words[space], listed_max);
                 items[space].clear();
             }

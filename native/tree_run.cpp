@@ -1,5 +1,6 @@
 #include "tree_run.hpp"
 
+#include "interrupt.hpp"
 #include "pext.hpp"
 
 #include <algorithm>
@@ -7,6 +8,10 @@
 #include <cmath>
 
 namespace treecast {
+
+namespace {
+constexpr uint32_t elements_per_check = 64, nanoseconds_per_element = 10'000;      // in a large machine
+}
 
 TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::move(machine)) {
     child_bits_.resize(machine_->entries());
@@ -410,6 +415,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
         for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
         if (levels_.size() < depth + 2) levels_.resize(depth + 2);
         open_.push_back(i);
+        if (i % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);

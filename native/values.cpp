@@ -1,5 +1,7 @@
 #include "values.hpp"
 
+#include "interrupt.hpp"
+
 namespace treecast {
 
 namespace {
@@ -79,9 +81,11 @@ void Values::build_automaton(Group& group) {
         }
         return run;
     };
+    InterruptTicks ticks(200);
     std::vector<Run> runs{end_texts({root, group.begin[kind], group.end[kind]}, 0)}, deeper;
     for (uint32_t depth = 0; !runs.empty(); ++depth, std::swap(runs, deeper), deeper.clear())
         for (Run run : runs) {
+            ticks.tick();
             states_[run.state].first = static_cast<uint32_t>(states_.size());
             while (run.begin < run.end) {
                 unsigned char byte = static_cast<unsigned char>(text(run.begin)[depth]);

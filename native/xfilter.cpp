@@ -3,6 +3,7 @@
 #include "candidates.hpp"
 #include "distinct_paths.hpp"
 #include "filter_pattern.hpp"
+#include "interrupt.hpp"
 
 #include <algorithm>
 
@@ -86,6 +87,7 @@ public:
         w.satisfied.begin(paths_);
         w.candidates.begin(labels_.size(), opens_.size());
         for (uint32_t element = 0; element < document.elements(); ++element) {
+            Interrupt::check(1000);
             w.candidates.undo(document.depth[element]);
             const NameLabels& labels = w.names[document.name[element]];
             for (uint32_t label : labels.element)

@@ -1,6 +1,7 @@
 #include "xtrie_run.hpp"
 
 #include "number.hpp"
+#include "interrupt.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -37,6 +38,7 @@ void XTrieRun::follow() {
     uint32_t elements = static_cast<uint32_t>(document_->elements());
     bool wants_texts = engine_->has_texts();
     for (uint32_t element = 0; element < elements; ++element) {
+        Interrupt::check(1000);
         if (wants_texts) texts<tree>(document_->text_begin[element]);
         start<tree>(element);
     }
