@@ -447,7 +447,7 @@ void Store::kill(Body& body, uint32_t slot, bool unlink) noexcept {
     --body.live;
     ++body.version;
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
-    std::unique_lock<std::mutex> hold(view_mutex_, std::defer_lock);
+    std::unique_lock<MomentaryMutex> hold(view_mutex_, std::defer_lock);
     if (unlink) {
         // Every View holds the token of its body: two holders are the body itself and the present View, which only we have.
         hold.lock();
