@@ -141,14 +141,6 @@ private:
         return static_cast<uint32_t>(found - plan_.contexts().begin());
     }
 
-    // Whether entries depend on values.
-    std::vector<uint8_t> find_valued() const {
-        std::vector<uint8_t> valued(entries_.size(), 0);
-        for (uint32_t e = 0; e < entries_.size(); ++e)
-            for (const Requirement& r : entries_.requirements(e)) valued[e] |= r.reach == Reach::fact || valued[r.target];
-        return valued;
-    }
-
     // Contexts by label: the patterns themselves, below label_root, come first.
     std::vector<uint32_t> rank_contexts() const {
         const auto& contexts = plan_.contexts();
@@ -159,9 +151,27 @@ private:
         return rank;
     }
 
+    // Entries of one group are to be neighbours, so that those that hold are handed over together: numbers them, in their keys, by
+    // where their pivot stands in an order that does not know of groups. False if there are no groups.
+    bool gather_groups(const std::vector<uint32_t>& sorted, std::vector<uint64_t>& key) const {
+        std::vector<uint32_t> place(entries_.size(), 0);
+        for (uint32_t i = 0; i < sorted.size(); ++i) place[sorted[i]] = i;
+        std::vector<Keyed> grouped;
+        for (uint32_t e : sorted) {
+            if (plan_.kind(e) != Kind::several) continue;
+            const Requirement& r = plan_.rest(e)[0];
+            grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::fact ? fact_[r.target] : place[r.target]), e});
+        }
+        radix_sort(grouped);
+        for (uint32_t i = 0; i < grouped.size(); ++i) {
+            uint64_t& k = key[grouped[i].value];
+            k = (k & ~0xFFFFFFFull) | i;
+        }
+        return !grouped.empty();
+    }
+
     // Without values first; then by context, kind, and what is required.
     void order_entries() {
-        std::vector<uint8_t> valued = find_valued();
         std::vector<uint32_t> rank = rank_contexts(), next(entries_.size(), none), listed;
         std::vector<uint64_t> key(entries_.size());
         uint32_t plain = 0;
@@ -169,7 +179,7 @@ private:
             Kind kind = plan_.kind(e);
             if (kind == Kind::gauge) continue;
             listed.push_back(e);
-            plain += !valued[e];
+            plain += !plan_.is_valued(e);
             uint64_t space = 0, rest = e;
             if (kind == Kind::single) {
                 const Requirement& r = plan_.rest(e)[0];
@@ -178,9 +188,10 @@ private:
                 if (r.reach != Reach::fact) next[e] = r.target;
             }
             if (kind == Kind::run) rest = bound_number(bound(entries_.label(e), plan_.rest(e)[0]));
-            key[e] = uint64_t(valued[e]) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
+            key[e] = uint64_t(plan_.is_valued(e)) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
         }
         std::vector<uint32_t> sorted = order_by_chains(listed, key, next);
+        if (gather_groups(sorted, key)) sorted = order_by_chains(listed, key, next);
         m_.valued_begin_ = (plain + 63) / 64 * 64;
         m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + listed.size() - plain);
         position_.assign(entries_.size(), none);
@@ -188,7 +199,7 @@ private:
         for (uint32_t i = 0; i < sorted.size(); ++i) {
             uint32_t e = sorted[i];
             position_[e] = i < plain ? i : i - plain + m_.valued_begin_;
-            if (!valued[e] && entries_.label(e) == label_root) ++m_.plain_accepts_;
+            if (!plan_.is_valued(e) && entries_.label(e) == label_root) ++m_.plain_accepts_;
             members_[plan_.context(e)].push_back({e, none});
         }
         for (uint32_t c = plan_.labels(); c < members_.size(); ++c) members_[plan_.contexts()[c].above].push_back({none, c});

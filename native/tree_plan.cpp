@@ -3,6 +3,7 @@
 #include "gauges.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -19,7 +20,8 @@ uint64_t key_of(const TreeEntries::Requirement& r) {
 
 }  // namespace
 
-TreePlan::TreePlan(TreeEntries& entries, const std::vector<uint32_t>& patterns) : entries_(entries) {
+TreePlan::TreePlan(TreeEntries& entries, const std::vector<uint32_t>& patterns)
+    : entries_(entries), patterns_(static_cast<float>(patterns.size())) {
     entries_.close();
     kind_.assign(entries.size(), Kind::free);
     nature_.assign(entries.size(), Nature::bit);
@@ -58,6 +60,7 @@ void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
         std::span<const Requirement> requirements = entries_.requirements(e);
         for (const Requirement& r : requirements)
             if (!r.negated) whole *= prior(r);
+        valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::fact || valued_[r.target]; }));
         prior_.push_back(std::max(whole, 1e-20f));
         if (requirements.size() != 1 || requirements[0].reach != Reach::fact) continue;
         Fact fact = conditions[requirements[0].target].fact;
@@ -85,6 +88,13 @@ float TreePlan::weight(const Requirement& r) const {
     return (r.reach == Reach::fact ? condition_weight_ : weight_)[r.target];
 }
 
+// The population says less of the documents than the kind of a requirement does, and something of values only: of what has a
+// value, those that many ask for may be common, and those that one asks for are rare or not there.
+float TreePlan::chance(const Requirement& r) const {
+    bool valued = r.reach == Reach::fact || valued_[r.target];
+    return valued ? prior(r) * std::sqrt(std::sqrt(weight(r) / patterns_)) : prior(r);
+}
+
 void TreePlan::divide(const Work& work) {
     std::vector<uint32_t> free;
     std::vector<Keyed> keyed;
@@ -104,7 +114,7 @@ void TreePlan::choose(uint32_t e) {
     std::span<Requirement> rest = entries_.requirements(e).subspan(met_[e]);
     auto order = [&](const Requirement& r) {
         bool is_pivot = !r.negated && nature(r) == Nature::bit;
-        return std::tuple(!is_pivot, r.negated, prior(r), weight(r), key_of(r));
+        return std::tuple(!is_pivot, r.negated, chance(r), key_of(r));
     };
     std::sort(rest.begin(), rest.end(), [&](const Requirement& a, const Requirement& b) { return order(a) < order(b); });
     if (!rest.empty() && !rest[0].negated && nature(rest[0]) == Nature::bit)

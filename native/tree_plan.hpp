@@ -48,6 +48,7 @@ public:
     uint32_t context(uint32_t e) const { return context_[e]; }
     std::span<const Requirement> rest(uint32_t e) const { return entries_.requirements(e).subspan(met_[e]); }   // not known to hold
     Nature nature(const Requirement& r) const;
+    bool is_valued(uint32_t e) const { return valued_[e]; }                  // depends on values
     bool is_bound(const Requirement& r) const { return !r.negated && nature(r) == Nature::order; }
 
 private:
@@ -60,6 +61,7 @@ private:
     void estimate(const std::vector<uint32_t>& patterns);
     float prior(const Requirement& r) const;
     float weight(const Requirement& r) const;
+    float chance(const Requirement& r) const;
     void divide(const Work& work);
     void choose(uint32_t e);
     void choose_bounds(uint32_t e, std::span<Requirement> rest);
@@ -67,11 +69,13 @@ private:
     void open_groups(const Work& work, std::vector<Keyed>& keyed, bool is_free);
 
     TreeEntries& entries_;
+    const float patterns_;                           // how many
     std::vector<Context> contexts_;
     uint32_t labels_ = 0;
     std::vector<Kind> kind_;
     std::vector<Nature> nature_;                     // of a requirement of this entry
     std::vector<uint32_t> context_, met_;
+    std::vector<uint8_t> valued_;
     std::vector<float> prior_;                       // that the entry holds, whoever asks for it
     std::vector<float> weight_, condition_weight_;   // how many patterns ask for it
     std::vector<Work> todo_;

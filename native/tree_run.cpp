@@ -69,12 +69,14 @@ void TreeRun::shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list) 
     max = std::max<size_t>(1024, 4 * pairs.size());
 }
 
-void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
+// Neighbours mostly come one after the other: their bits are gathered before they are handed over.
+inline void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
     auto put = [&](uint32_t word, uint64_t mask) {
-        const TreeMachine::Wanted& wanted = machine_->wanted(word);
-        if (uint64_t bits_wanted = mask & wanted.child) into.child.emplace_back(word, bits_wanted);
-        if (uint64_t bits_wanted = mask & wanted.descend) into.descend.emplace_back(word, bits_wanted);
-        into.keys |= (mask & wanted.keys) != 0;
+        if (word != gathered_word_) {
+            hand_over(into);
+            gathered_word_ = word;
+        }
+        gathered_ |= mask;
     };
     uint32_t word = position >> 6, shift = position & 63;
     if (uint64_t low = bits << shift) put(word, low);
@@ -82,27 +84,30 @@ void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
         if (uint64_t high = bits >> (64 - shift)) put(word + 1, high);
 }
 
-bool TreeRun::holds(const TreeMachine::Candidate* candidate) const {
-    const AcceptBits* spaces[] = {&fact_bits_, &child_bits_, &descend_bits_};
-    for (uint32_t c = candidate[0].checks; c < candidate[1].checks; ++c) {
-        const TreeMachine::Check& check = machine_->checks_[c];
-        bool met;
-        if (check.space == TreeMachine::in_gauges) {
-            const Bound& bound = machine_->bounds_[check.id];
-            met = bound.met(heights_[bound.gauge]);
-        } else {
-            met = spaces[check.space]->test(check.id);
-        }
-        if (met == check.negated) return false;
-    }
-    return true;
+inline void TreeRun::hand_over(Level& into) {
+    if (!gathered_) return;
+    const TreeMachine::Wanted& wanted = machine_->wanted(gathered_word_);
+    if (uint64_t bits = gathered_ & wanted.child) into.child.emplace_back(gathered_word_, bits);
+    if (uint64_t bits = gathered_ & wanted.descend) into.descend.emplace_back(gathered_word_, bits);
+    into.keys |= (gathered_ & wanted.keys) != 0;
+    gathered_ = 0;
 }
 
 template <class Emit>
-void TreeRun::test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit_entry) {
+inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end,
+                                                         Emit&& emit_entry) {
+    const AcceptBits* const spaces[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    const TreeMachine::Check* const checks = machine_->checks_.data();
+    const Bound* const bounds = machine_->bounds_.data();
+    auto met = [&](const TreeMachine::Check& check) {
+        if (check.space != TreeMachine::in_gauges) return spaces[check.space]->test(check.id);
+        return bounds[check.id].met(heights_[bounds[check.id].gauge]);
+    };
     looked_at_ += end - begin;
     for (; begin != end; ++begin) {
-        if (!holds(begin)) continue;
+        const TreeMachine::Check *check = checks + begin[0].checks, *last = checks + begin[1].checks;
+        while (check != last && met(*check) != check->negated) ++check;
+        if (check != last) continue;
         if (begin->position & TreeMachine::context_bit)
             contexts_.push_back(begin->position & ~TreeMachine::context_bit);
         else
@@ -343,6 +348,7 @@ void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels.valued) find_facts(labels, value, into);
     if (!labels.eager && fact_list_.empty() && raised_.empty()) return;
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
+    hand_over(into);
     fact_bits_.clear(fact_list_.view());
     fact_list_.clear();
     lower();
@@ -395,6 +401,7 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     if (labels.count == 0 || (!labels.eager && !level.keys && fact_list_.empty() && raised_.empty())) return pass(level, above);
     load(level);
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
+    hand_over(above);
     for (uint32_t i = 0; i < descend_list_.size(); ++i) above.descend.emplace_back(descend_list_.index(i), descend_list_.mask(i));
     above.keys |= level.keys && !descend_list_.empty();
     level.descend.clear();              // it went up as a list, which is shorter

@@ -69,7 +69,7 @@ private:
     template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
     void emit(Level& into, uint32_t position, uint64_t bits);
-    bool holds(const TreeMachine::Candidate* candidate) const;
+    void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
     void load(Level& level);
     void find_facts(const Locals& labels, std::string_view value, Level& into);
@@ -106,6 +106,8 @@ private:
     std::vector<uint32_t> contexts_;                        // still to be applied
     std::vector<uint64_t> scratch_;
     std::string value_;
+    uint32_t gathered_word_ = 0;
+    uint64_t gathered_ = 0;
     uint64_t looked_at_ = 0;
     StringValues string_values_;
     // Groups of conditions with substrings: what has been read for them, this run.
