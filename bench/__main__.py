@@ -28,6 +28,7 @@ NAMES = (
     "mixed",
     "doubling",
     "saved",
+    "shapes",
     "churn_mixed",
     "generating",
     "growth",

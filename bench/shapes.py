@@ -198,7 +198,9 @@ def named_shapes() -> Iterator[Shape]:
     def shape(text: str) -> Shape:
         def values(random: Random, place: int) -> str:
             names = {"word": f"w{place}x", "low": f"{place * step:.2f}", "high": f"{(place + 0.1) * step:.2f}"}
-            return text.format(**names, far=f"{NUMBER_MAX - 1 - place / COUNT:.6f}", x=f"w{place % 300}x", y=f"w{place // 300}x")
+            return text.format(
+                **names, far=f"{NUMBER_MAX - 1 - place / COUNT:.6f}", x=f"w{place % 300}x", y=f"w{place // 300}x"
+            )
 
         return Shape(schema, "{0}", (values,))
 
@@ -215,7 +217,7 @@ def named_shapes() -> Iterator[Shape]:
     yield shape('//item[@lang="w0x" or @lang="w1x"][@code="{word}"]')
     yield shape("//item[{0}][@n > {{low}}]".format(rare))
     yield shape("//item[@n > {low}][@n < {high}]")
-    yield shape("//item[price >= {low} and price <= {high}][@lang=\"w0x\"]")
+    yield shape('//item[price >= {low} and price <= {high}][@lang="w0x"]')
     yield shape("//item[@n > {far}]")
     yield shape("//item[@n > {low}][@m > {far}]")
     yield shape('//item[@code="{word}"][@x != "{word}"][y != "{word}"]')

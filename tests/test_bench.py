@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import churn_mixed, doubling, generating, growth, mixed, saved, trees, values
+from bench import churn_mixed, doubling, generating, growth, mixed, saved, shapes, trees, values
 from bench.__main__ import NAMES
 from bench.__main__ import main as bench_main
+from bench.growth_families import FAMILIES
 from bench.inputs import draw_documents
 from bench.measure import Report
 from bench.patterns import draw_mixed, draw_trees, draw_values, with_lacking_names, with_lacking_values, with_numbers
@@ -59,11 +60,19 @@ def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.house
 def test_growth_runs_at_tiny_size_and_tells_a_square_from_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report("growth", [])
-    growth.measure(report, growth.FAMILIES, passes=1, share=0.01)
-    assert len(report.rows) == len(growth.FAMILIES)
+    growth.measure(report, FAMILIES, passes=1, share=0.01)
+    assert len(report.rows) == len(FAMILIES)
     points = [growth.Point(size, size * size * 1e-6) for size in (10, 20, 40, 80)]
     assert growth.exponent(points) == pytest.approx(2)
     assert growth.exponent([growth.Point(p.size, p.size * 1e-6) for p in points]) == pytest.approx(1)
+
+
+@pytest.mark.house
+def test_shapes_run_at_tiny_size(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report("shapes", [])
+    shapes.measure(report, count=200, shapes=3, passes=1)
+    assert all(row[-1] == "" for row in report.rows), "bars are for the full size"
+    assert report.rows[-1][0] == "the worst growth"
 
 
 @pytest.mark.house

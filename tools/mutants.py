@@ -52,17 +52,16 @@ class Mutant:
 
 MUTANTS = [
     # Looking up what holds for a value: bounds, prefixes, substrings, numbers.
-    Mutant("values.hpp", "split(Fact::less, true, true);", "split(Fact::less, false, true);", "value < bound takes equal ones"),
-    Mutant("values.hpp", "split(Fact::less_equal, false, true);", "split(Fact::less_equal, true, true);", "value <= bound leaves equal ones"),
-    Mutant("values.hpp", "split(Fact::greater, false, false);", "split(Fact::greater, true, false);", "value > bound takes equal ones"),
-    Mutant("values.hpp", "split(Fact::greater_equal, true, false);", "split(Fact::greater_equal, false, false);", "value >= bound leaves equal ones"),
-    Mutant("values.hpp", "above && middle < end", "above && middle + 1 < end", "the last bound above is lost"),
-    Mutant("values.hpp", "!above && begin < middle", "!above && begin + 1 < middle", "the first bound below is lost"),
-    Mutant("values.hpp", "prefix_sizes_[p] <= value.size()", "prefix_sizes_[p] < value.size()", "a whole value is no prefix of itself"),
+    Mutant("gauges.hpp", "return ~height + 1;", "return ~height;", "value < bound takes equal ones"),
+    Mutant("gauges.hpp", "return ~height;", "return ~height + 1;", "value <= bound leaves equal ones"),
+    Mutant("gauges.hpp", "return height + 1;", "return height;", "value > bound takes equal ones"),
+    Mutant("gauges.hpp", "default: return height;", "default: return height + 1;", "value >= bound leaves equal ones"),
+    Mutant("gauges.hpp", "at != 0 && at != height", "at != height", "!= holds where there is no value"),
+    Mutant("gauges.hpp", "b == 0 ? a : height_various", "a", "values that differ all count as the first"),
+    Mutant("values.hpp", "prefix_sizes_[p] > value.size()", "prefix_sizes_[p] >= value.size()", "a whole value is no prefix of itself"),
     Mutant("values.hpp", "number == 0 ? 0 : number", "number", "-0 in a document is not 0"),
     Mutant("values.hpp", "std::isnan(number)", "false", "what is no number is compared"),
     Mutant("values.hpp", "states_[state].fact != none", "states_[state].fact == none", "a substring that ends here is passed over"),
-    Mutant("values.cpp", "c.fact <= Fact::greater_equal", "c.fact < Fact::greater_equal", "bounds of >= are not kept"),
     Mutant("values.cpp", "shorter.fact != none", "shorter.fact == none", "a substring inside another is lost"),
     Mutant("values.cpp", "group.automaton != 0", "group.automaton == 0", "a long value is cut although substrings are wanted"),
     # From a query to patterns.
@@ -81,7 +80,7 @@ MUTANTS = [
     Mutant("pattern.cpp", "t.local != meet.local", "t.local == meet.local", "tests of two names meet"),
     Mutant("pattern.cpp", "if (ordered) patterns.exact = false;", "if (!ordered) patterns.exact = false;", "ordered patterns are taken without their order"),
     # The machine.
-    Mutant("tree_run.cpp", "spaces[check.space]->test(check.id) == check.negated", "spaces[check.space]->test(check.id) != check.negated", "further requirements are turned round"),
+    Mutant("tree_run.cpp", "met(*check) != check->negated", "met(*check) == check->negated", "further requirements are turned round"),
     Mutant("tree_run.cpp", "value_.size() <= bytes_max", "value_.size() < bytes_max", "a value is cut where it still may be equal"),
     Mutant("substrings.hpp", "met_[at].end - begin >= values.text(fact).size()", "true", "a substring may begin before the value"),
     Mutant("substrings.hpp", "if (mark.visit == visit_) break;", "break;", "the last of the substrings is found, and no other"),
