@@ -1,9 +1,9 @@
 """Shapes of subscriptions, named ones and random ones, each 10,000 and 100,000 times: is there one that costs too much?
 
 A shape is a query with some tests on one element. Its subscriptions differ in the values that they compare with: a test
-may have one value for all of them, values as skewed (Zipf) as those of the documents, or one of its own for each. Random
-shapes over random schemas find what nobody thought of. Few subscriptions match a document, so what is measured is how
-those that do not are passed over. Every other shape is built in part one by one, with removals between.
+may have one value for all of them, values as skewed (Zipf) as those of the documents, or one of its own for each.
+Random shapes over random schemas find what nobody thought of. Few subscriptions match a document, so what is measured
+is how those that do not are passed over. Every other shape is built in part one by one, with removals between.
 
 Bars: half of lxml's parsing at 100,000 subscriptions, and at most 1.6 times what 10,000 cost.
 """
@@ -215,7 +215,7 @@ def named_shapes() -> Iterator[Shape]:
     yield shape('//item[not(@lang="w1x")][@code="{word}"][not(@m="{word}")]')
     yield shape('//item[@x="{x}"][y="{y}"]')
     yield shape('//item[@lang="w0x" or @lang="w1x"][@code="{word}"]')
-    yield shape("//item[{0}][@n > {{low}}]".format(rare))
+    yield shape(f"//item[{rare}][@n > {{low}}]")
     yield shape("//item[@n > {low}][@n < {high}]")
     yield shape('//item[price >= {low} and price <= {high}][@lang="w0x"]')
     yield shape("//item[@n > {far}]")
@@ -255,8 +255,9 @@ def measure_shape(report: Report, shape: Shape, count: int, passes: int, churn: 
     lxml, smaller, full = map(median, taken)
     ratio, growth = full.cpu / lxml.cpu, full.cpu / smaller.cpu
     example = shape.queries(2)[1].replace("|", "\\|")
+    way = ", some one by one" if churn else ""
     report.add(
-        f"`{example}`{', some one by one' if churn else ''}: {smaller.cpu / lxml.cpu:.2f}x at a tenth, grows {growth:.2f}x",
+        f"`{example}`{way}: {smaller.cpu / lxml.cpu:.2f}x at a tenth, grows {growth:.2f}x",
         f"{full.cpu / len(documents) * 1e6:.1f}",
         "µs/doc",
         lxml=f"{lxml.cpu / len(documents) * 1e6:.1f}",

@@ -79,7 +79,7 @@ def test_the_order_of_tests_does_not_matter(name: str) -> None:
 
 
 # Few of these hold in a document, and none of their tests is rare: many share each, or it holds for many at once.
-NO_RARE_TEST = {
+NO_RARE_TEST: dict[str, Callable[[int, int], str]] = {
     "grid": lambda place, root: f'//item[@n="{place % root}"][tag="t{place // root}"]',
     "grid of three": lambda place, root: f'//item[@n="{place % 16}"][@m="{place // 16 % 16}"][price="{place // 256}"]',
     "interval": lambda place, root: f"//item[@n > {place / 4}][@n < {place / 4 + 0.2}]",
