@@ -2,11 +2,11 @@
 #include "index.hpp"
 #include "index_lease.hpp"
 #include "interrupt.hpp"
+#include "seeded_hash.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <unordered_map>
 
 namespace treecast {
 
@@ -34,11 +34,11 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
 void deliver(const View& view, const Document& document, Matcher& matcher, std::span<const int32_t> slots,
              const DeliveryOptions& options, DeliveryBatch& batch, uint64_t& bytes) {
     Renderer& renderer = matcher.renderer(options.limits, options.share);
-    std::unordered_map<uint32_t, const Failure*> undecided;
+    NumberMap<uint32_t, const Failure*> undecided;
     for (const Matcher::Undecided& one : matcher.undecided()) undecided.emplace(one.slot, &one.failure);
     renderer.begin(document, batch.bytes);
     size_t payloads_before = batch.payload_ends.size() - 1;
-    std::unordered_map<uint32_t, size_t> refusals;       // by their number here; all that is undecided has one
+    NumberMap<uint32_t, size_t> refusals;       // by their number here; all that is undecided has one
     constexpr uint32_t undecided_refusal = none;
     for (size_t at = 0; at < slots.size(); ++at) {
         prefetch(view, renderer, slots, at);

@@ -1,11 +1,11 @@
 #include "tree_plan.hpp"
 
 #include "gauges.hpp"
+#include "seeded_hash.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 namespace treecast {
@@ -143,7 +143,7 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
 
 // What usually holds (a negated requirement, an inequality) finds nobody; but where many share one, it is tested once.
 void TreePlan::group_free(const Work& work, std::vector<uint32_t>& free) {
-    std::unordered_map<uint64_t, uint32_t> shared;
+    NumberMap<uint64_t, uint32_t> shared;
     for (uint32_t e : free)
         for (const Requirement& r : rest(e)) ++shared[key_of(r)];
     std::vector<Keyed> keyed;

@@ -66,7 +66,7 @@ def delivered(*documents: str) -> dict[tuple[str, str], bytes]:
 
 
 def test_json_is_what_one_gets(treecast_match: Run) -> None:
-    source = subscribe(("elements", "//item/@n | //title", "elements"))
+    source = subscribe(("elements", "//item/@n | //title/text()", "elements"))
     status, out, said = treecast_match("--render", "-s", source, "news.xml", "mail.xml.gz")
     assert status == 0
     rows = [json.loads(line) for line in out.splitlines()]

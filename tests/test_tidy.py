@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "engines": CORE,
     "transform": CORE,
     "explain": {"errors", "model", "names", "document", "_native"},
-    "index": CORE | {"engines", "explain", "subscriptions"},
+    "index": CORE | {"engines", "explain", "rejections", "subscriptions"},
     "placement": CORE | {"subscriptions", "index"},
     "spark": {
         *{"errors", "model", "document", "index", "subscriptions", "records", "sample", "version", "report"},

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
 from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_entities
-from treecast.errors import DocumentError, DocumentLimitError, QueryError, SnapshotError, UndecidedWarning
+from treecast.errors import DocumentError, QueryError, SnapshotError
 from treecast.explain import Explanation, explain
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
+from treecast.rejections import Undecided, error_table, warn_of
 from treecast.subscriptions import (
     FIELDS,
     LISTED_MAX,
@@ -53,9 +54,6 @@ BATCH_BYTES_MAX = 32 << 20
 BATCH_MATCHES_MAX = 4_000_000
 BATCH_PAYLOAD_BYTES_MAX = 64 << 20
 PART_ID_BYTES_MAX = (1 << 31) - 1  # the strings of one Arrow array
-
-Undecided: TypeAlias = list[tuple[int, str, DocumentLimitError]]
-"""Subscriptions that needed too much work: the number of the document, the id, and the error that says so."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +230,8 @@ class Index:
         rows = [
             (list(bound.items()), ordered, "elements" if whole else "document") for bound, ordered, whole in settings
         ]
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-        taken = [column.take(codes) for column in columns]
+        columns = zip(*rows, strict=True) if rows else ([], [], [])
+        taken = [pa.array(column, kind).take(codes) for column, kind in zip(columns, kinds, strict=True)]
         return pa.table([pa.array(ids, pa.string()), pa.array(queries, pa.string()), *taken], names=list(FIELDS))
 
     def part(self, subscriptions: Subscriptions, *, engine: str | None = None) -> Index:
@@ -267,7 +265,7 @@ class Index:
         if type(found) is list:
             return found
         ids, undecided = found
-        _warn(undecided)
+        warn_of(undecided)
         return ids  # type: ignore[no-any-return]
 
     @overload
@@ -299,8 +297,8 @@ class Index:
         matches = self._native.match_many(_as_sequence(documents), _check_threads(threads), report, 0, 0)
         table = pa.RecordBatchReader.from_stream(matches).read_all()
         if report:
-            return table, _error_table(matches, 0)
-        _warn(matches.undecided)
+            return table, error_table(matches, 0)
+        warn_of(matches.undecided)
         return table
 
     def match_batches(
@@ -329,8 +327,8 @@ class Index:
             matches = self._native.match_many(waiting, threads, report, matches_max, first)
             table = pa.RecordBatchReader.from_stream(matches).read_all()
             if not report:
-                _warn(matches.undecided)
-            yield (table, _error_table(matches, first)) if report else table
+                warn_of(matches.undecided)
+            yield (table, error_table(matches, first)) if report else table
             first += matches.documents
             del waiting[: matches.documents]
 
@@ -576,29 +574,3 @@ def _take(source: Iterator[Bytes], count: int) -> list[Bytes]:
         if size >= BATCH_BYTES_MAX:
             break
     return taken
-
-
-def _warn(undecided: Undecided) -> None:
-    """Tell the caller of `match` and its like what is missing from the answer."""
-    if not undecided:
-        return
-    ids = tuple(dict.fromkeys(id for _, id, _ in undecided))
-    documents = len({number for number, _, _ in undecided})
-    message = str(undecided[0][2])
-    if len(undecided) > 1:
-        message += f"\n  so are {len(undecided) - 1} more: {len(ids)} subscriptions, {documents} documents in all"
-    warnings.warn(UndecidedWarning(message, ids), stacklevel=3)
-
-
-def _error_table(matches: Any, first: int) -> pa.Table:
-    """Bad documents, and subscriptions that are undecided, by document."""
-    import pyarrow as pa
-
-    kinds = [pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string()]
-    names = ["document", "code", "message", "offset", "subscription"]
-    errors = [(number, error, None) for number, error in matches.rejected]
-    errors += [(number, error, id) for number, id, error in matches.undecided]
-    errors.sort(key=lambda one: one[0])
-    rows = [(first + number, error.code, str(error), None if id else error.offset, id) for number, error, id in errors]
-    schema = pa.schema(list(zip(names, kinds, strict=True)))
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
