@@ -148,8 +148,8 @@ def draw_test(random: Random, schema: Schema) -> Drawn:
     owner, _, attribute = path.rpartition("/")
     if owner == "meta" and random.random() < 0.4:
         other, _ = draw_value(random, schema.inner[0])
-        second = schema.inner[0].path.rpartition("/")[2]
-        return lambda draws, place: f'meta[{attribute}="{value(draws, place)}"][{second}="{other(draws, place)}"]'
+        inner = schema.inner[0].path.rpartition("/")[2]
+        return lambda draws, place: f'meta[{attribute}="{value(draws, place)}"][{inner}="{other(draws, place)}"]'
     forms = ('{0}="{1}"',) * 6 + ('{0} != "{1}"', 'not({0}="{1}")', 'contains({0}, "{1}")', 'starts-with({0}, "{1}")')
     form = random.choice(forms)
     return lambda draws, place: form.format(path, value(draws, place))

@@ -35,6 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "engines": CORE,
     "transform": CORE,
     "explain": {"errors", "model", "names", "document", "_native"},
+    "rejections": {"errors"},
     "index": CORE | {"engines", "explain", "rejections", "subscriptions"},
     "placement": CORE | {"subscriptions", "index"},
     "spark": {
