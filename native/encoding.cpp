@@ -2,6 +2,7 @@
 
 #include "characters.hpp"
 #include "failure.hpp"
+#include "interrupt.hpp"
 
 #include <algorithm>
 
@@ -168,6 +169,8 @@ const char* encoding_label(Encoding encoding) {
 
 namespace {
 
+constexpr size_t piece_bytes = 1u << 18, nanoseconds_per_byte = 5;
+
 size_t transcode_utf16(std::string_view bytes, bool big_endian, std::string& out) {
     auto unit = [&](size_t at) -> uint32_t {
         auto low = static_cast<unsigned char>(bytes[at + big_endian]);
@@ -176,7 +179,11 @@ size_t transcode_utf16(std::string_view bytes, bool big_endian, std::string& out
     };
     char encoded[4];
     size_t at = 0;
-    for (; at + 2 <= bytes.size(); at += 2) {
+    for (size_t pause = piece_bytes; at + 2 <= bytes.size(); at += 2) {
+        if (at >= pause) {
+            pause = at + piece_bytes;
+            Interrupt::check(piece_bytes * nanoseconds_per_byte);
+        }
         uint32_t c = unit(at);
         if (c < 0x80) {
             out.push_back(static_cast<char>(c));
@@ -207,6 +214,7 @@ size_t transcode(std::string_view bytes, Encoding encoding, std::string& out) {
         return transcode_utf16(bytes, encoding == Encoding::utf16_be, out);
     char encoded[4];
     for (size_t at = 0; at < bytes.size(); ++at) {
+        if ((at + 1) % piece_bytes == 0) Interrupt::check(piece_bytes * nanoseconds_per_byte);
         uint32_t c = static_cast<unsigned char>(bytes[at]);
         if (c < 0x80) {
             out.push_back(static_cast<char>(c));

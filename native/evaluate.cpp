@@ -61,10 +61,11 @@ bool Evaluator::satisfies(const Query& query, bool ordered) {
 }
 
 void Evaluator::pause() {
-    constexpr uint64_t looks_per_pause = 1u << 14, nanoseconds_per_look = 10;
+    constexpr uint64_t nanoseconds_per_look = 10;
     if (looked_at > looked_max_) throw OutOfWork(allowed_);
-    pause_at_ = std::min(looked_max_, looked_at + looks_per_pause);
-    Interrupt::check(looks_per_pause * nanoseconds_per_look);
+    poll_at_ = looked_at + looks_per_poll;
+    pause_at_ = std::min(looked_max_, poll_at_);
+    Interrupt::check(looks_per_poll * nanoseconds_per_look);
 }
 
 void Evaluator::open(const Query& query, bool ordered) {

@@ -95,7 +95,7 @@ public:
     void allow(uint64_t steps) {
         allowed_ = steps;
         looked_max_ = steps > ~looked_at ? ~0ull : looked_at + steps;
-        pause_at_ = looked_at;
+        pause_at_ = looked_max_ < poll_at_ ? looked_max_ : poll_at_;
     }
     uint64_t left() const { return looked_max_ - looked_at; }
     // The one place where work is counted.
@@ -308,7 +308,9 @@ private:
     StringValues values_;
     std::string buffer_;
     uint64_t allowed_ = ~0ull, looked_max_ = ~0ull;
-    uint64_t pause_at_ = 0;                     // when to see whether that was too much, or the call was interrupted
+    static constexpr uint64_t looks_per_poll = 1u << 14;
+    uint64_t poll_at_ = looks_per_poll;         // when to see whether the call was interrupted
+    uint64_t pause_at_ = looks_per_poll;        // when to stop for that, or because it was too much
 };
 
 }  // namespace treecast

@@ -13,20 +13,22 @@ bool Interrupt::is_asked_now() {
     if (stop_->load(std::memory_order_relaxed)) return true;
     if (!is_asked_) return false;
     auto now = std::chrono::steady_clock::now();
-    if (now < next_) return false;
+    bool first = next_ == std::chrono::steady_clock::time_point();       // a call that has just begun is not asked about
+    if (!first && now < next_) return false;
     next_ = now + ask_every;
+    return !first && ask_now();
+}
+
+bool Interrupt::ask_now() {
     asking_ = true;
     bool asked = is_asked_(context_);
     asking_ = false;
-    if (!asked) return false;
-    stop_->store(true, std::memory_order_relaxed);
-    return true;
+    if (asked) stop_->store(true, std::memory_order_relaxed);
+    return asked;
 }
 
 void Interrupt::check_now() {
-    if (!running_) return;
-    running_->next_ = {};
-    running_->look();
+    if (running_ && running_->is_asked_ && running_->ask_now()) throw Interrupted();
 }
 
 bool Interrupt::in_handler() {

@@ -3,7 +3,7 @@
 // Theory of operation. Whoever makes a call that may take long puts an Interrupt into its block, with a function that knows whether
 // the call is still wanted; the bindings ask Python for signals. The loops that do the work tell Interrupt::check() now and
 // then, roughly, how many nanoseconds they have spent. That is an addition; every millisecond or so the clock is read, every
-// `ask_every` the function is asked. If the call is to end, check() throws Interrupted, in the thread that asked and, a moment
+// `ask_every` the function is asked; never in calls that take less. If the call is to end, check() throws Interrupted, in the thread that asked and, a moment
 // later, in the worker threads of the same call. Without an Interrupt, check() does nothing.
 //
 // Interrupted is no std::exception and no Failure: nobody is to catch it, but to put things right and throw it on.
@@ -47,7 +47,8 @@ public:
 private:
     static constexpr uint64_t look_every = 1'000'000;
     void look();
-    bool is_asked_now();
+    bool is_asked_now();               // if it is time to ask
+    bool ask_now();
 
     static thread_local constinit Interrupt* running_;
     std::atomic<bool> own_stop_{false};

@@ -177,6 +177,7 @@ struct Pass {
         QName* name = find_name(at + 1, NamePlace::element, length);
         at += 1 + length;
         uint32_t element = elements++;
+        if (__builtin_expect(elements % ReaderState::elements_per_pause == 0, 0)) state.pause();
         d.start[element] = offset(tag);
         d.parent[element] = current;
         d.depth[element] = static_cast<uint16_t>(depth);

@@ -1,6 +1,8 @@
 // The rare cases of reading: new names, references, CDATA, namespaces, failures.
 #include "reader_state.hpp"
 
+#include "interrupt.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -79,6 +81,11 @@ void ReaderState::check_qname(std::string_view name, const char* at) {
     if (!fits)
         fail("TC207", at, "the name " + shown(name.data(), name.data() + name.size()) + " is no prefix and local name",
              "use at most one colon, between two names");
+}
+
+void ReaderState::pause() {
+    constexpr uint64_t nanoseconds_per_element = 100;
+    Interrupt::check(elements_per_pause * nanoseconds_per_element);
 }
 
 QName* ReaderState::learn_name(const char* at, NamePlace place) {

@@ -82,6 +82,8 @@ struct ReaderState {
 
     void begin_document();
     void reset_names();
+    static constexpr uint32_t elements_per_pause = 1u << 14;
+    void pause();                      // after so many elements: the call may have been interrupted
 
     // reader_prolog.cpp: everything before the '<' of the root element, and after its end.
     const char* prolog();

@@ -422,7 +422,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
         for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
         if (levels_.size() < depth + 2) levels_.resize(depth + 2);
         open_.push_back(i);
-        if (i % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
+        if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);
