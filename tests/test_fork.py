@@ -28,7 +28,7 @@ def in_child(work):
 WRITING = """
 index = treecast.Index(engine=ENGINE)
 index.add("first", "/r")
-many = [(str(n), f"//a{n % 997}/b{n}") for n in range(200_000)]
+many = [(str(n), f"//a{n % 997}/b{n}") for n in range(60_000)]
 writer = threading.Thread(target=index.add_many, args=(many,))
 
 def work():
@@ -53,7 +53,7 @@ writer.start()
 while writer.is_alive():
     statuses.add(in_child(work))
 print(sorted(statuses), flush=True)
-assert len(index) == 200_001
+assert len(index) == 60_001
 index.add("parent", "/p")
 """
 IDLE = """
