@@ -19,6 +19,7 @@ import treecast
 # Calls that take a minute and more, if they are left alone, of an index that goes on to match.
 BEGIN = """
 import sys, treecast
+import pyarrow  # here, so that the signal does not come while it is imported
 from treecast.model import DeliveryLimits
 part = b"<a><b/><c>x</c></a>" * 2000
 index = treecast.Index(delivery_limits=DeliveryLimits(bindings_max=1 << 30))

@@ -144,11 +144,11 @@ def test_the_root_is_what_the_reader_says(text: str, encoding: str) -> None:
 
 @pytest.mark.parametrize(
     "encoding",
-    ["ISO-8859-1", "ISO_8859-1", "latin1", "windows-1252", "CP-1252", "UTF-8", "UTF-16LE", "UTF-16BE", "UTF-16"],
+    ["ISO-8859-1", "ISO_8859-1", "latin1", "windows-1252", "CP1252", "UTF-8", "UTF-16LE", "UTF-16BE", "UTF-16"],
 )
 def test_the_root_in_other_encodings(encoding: str) -> None:
     mark = "\ufeff" if encoding in ("UTF-16LE", "UTF-16BE") else ""
     declared = encoding[:6] if mark else encoding
     text = mark + f'<?xml version="1.0" encoding="{declared}"?><Ärger/>'
-    document = text.encode(encoding.replace("CP-", "cp"))
+    document = text.encode(encoding)
     assert root_name(document) == read(document).names[0][1] == "Ärger"

@@ -22,20 +22,24 @@ from treecast.spark.source_inflate import TAR_HEADER_BYTES_MAX
 from treecast.spark.source_options import Options, to_strings
 from treecast.spark.source_tasks import make, read
 
+# getrusage() would begin with the peak of whoever started the process.
 MEMORY = """
-import resource, sys
+import re, sys
 from treecast.spark.source_files import find
 from treecast.spark.source_options import Options, to_strings
 from treecast.spark.source_tasks import make, read
 
 sizes = {"document_bytes_max": 1 << 20, "record_bytes_max": 1 << 20, "ratio_max": sys.argv[3]}
 options = Options.parse(to_strings({"paths": [sys.argv[1]], "record": sys.argv[2] or None, **sizes}))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak_kb():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+before = peak_kb()
 for task in make(find(options.paths), options):
     for batch in read(task, options):
         for row in batch.to_pylist():
             print(row["file"].rpartition("!/")[2], row["error"] and row["error"]["code"])
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+grown = peak_kb() - before
 print("MiB", grown >> 10, file=sys.stderr)
 """
 
