@@ -4,7 +4,7 @@
 #include "interrupt.hpp"
 
 #include <Python.h>
-#include <cxxabi.h>
+#include <exception>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +17,9 @@ template <class F>
 decltype(auto) enter_python(F&& f) {
     try {
         return f();
-    } catch (abi::__forced_unwind&) {
+    } catch (const std::exception&) {
+        throw;
+    } catch (...) {                  // no exception of C++
         for (;;) pause();
     }
 }
