@@ -33,6 +33,7 @@ inline bool is(char c, Class wanted) { return classes[static_cast<unsigned char>
 }  // namespace character
 
 inline bool is_space(char c) { return character::is(c, character::space); }
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_xml_char(uint32_t c);      // production Char
 bool is_name_start(uint32_t c);    // production NameStartChar

@@ -1,13 +1,12 @@
 // What stands in brackets. XPath's expressions are read with XPath's precedence, and every operand says what it is;
 // only then is it decided whether the combination belongs to the language: a path against a literal or number, a
 // position against a number, and what `and`, `or` and `not()` make of those.
+#include "characters.hpp"
 #include "query_parser.hpp"
 
 namespace treecast {
 
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 Relation mirrored(Relation relation) {
     switch (relation) {

@@ -25,7 +25,6 @@ constexpr std::array<uint8_t, 256> classes = [] {
 }();
 
 uint8_t class_of(char c) { return classes[static_cast<unsigned char>(c)]; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Bytes of the name character above ASCII at the front of text, 0 where there is none.
 uint32_t name_character(const char* text, size_t size, bool first) {

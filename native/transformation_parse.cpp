@@ -10,12 +10,6 @@
 
 namespace treecast {
 
-namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-}  // namespace
-
 bool is_transformation(std::string_view text) {
     bool inside = false;                                  // of parentheses or braces: only here a path may be built
     while (true) {

@@ -24,7 +24,7 @@ build() {
     local python=$PWD/.venv/bin/python
     export PATH=$PWD/.venv/bin:$PATH CXX=$compiler
     cmake -S . -B "$home/cmake" -G Ninja -DCMAKE_BUILD_TYPE= -DTREECAST_SANITIZE=ON "-DPython_EXECUTABLE=$python"
-    cmake --build "$home/cmake"
+    cmake --build "$home/cmake" || return 1    # set -e does not hold in a function that "if" calls
     rm -rf "$home/site"
     mkdir -p "$home/site"
     cp -R src/treecast "$home/site/treecast"
