@@ -9,7 +9,7 @@ import sys
 import pytest
 
 # gcc 12's libasan holds locks of its own across a fork (later ones do not): a child may then wait for them for ever.
-pytestmark = pytest.mark.skipif("TREECAST_SANITIZED" in os.environ, reason="the sanitizer's allocator is not safe to fork")
+pytestmark = pytest.mark.skipif("TREECAST_SANITIZED" in os.environ, reason="the sanitizer's allocator must not fork")
 
 BEGIN = """
 import os, signal, sys, threading, time
