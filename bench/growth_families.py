@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from treecast import Index, Limits, QueryError, parse, read
-from treecast.records import records
+from treecast.inputs.records import records
 
 Action = Callable[[], object]
 WIDE = Limits(depth_max=65_535, attributes_max=1 << 24, attribute_bytes_max=1 << 28, document_bytes_max=1 << 30)

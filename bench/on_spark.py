@@ -82,7 +82,7 @@ def loads(spark: SparkSession) -> list[tuple[int, int]]:
     """For every Python worker process that answers: how many indexes it has loaded."""
 
     def ask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from treecast.spark import worker
+        from treecast.spark.batch import worker
 
         for _ in batches:
             time.sleep(0.2)  # so that every worker gets a task

@@ -101,7 +101,7 @@ def compare(
     report: Report, given: DataFrame, documents: DataFrame, placed: placement.Pep, found: placement.Aggregate
 ) -> None:
     """What one process needs for the same, and whether it says the same."""
-    from treecast.spark.sampling import drawn_documents
+    from treecast.spark.batch.sampling import drawn_documents
 
     table, sample = given.toArrow(), drawn_documents(documents)
     one = placement.Pep(SHARDS, documents=sample)

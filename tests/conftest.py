@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import spark_session
 from hypothesis import HealthCheck, settings
-from nats_server import nats_address
-from spark_session import connect_address, connect_port, spark
+from support import spark_session
+from support.nats_server import nats_address
+from support.spark_session import connect_address, connect_port, spark
 
 __all__ = ["connect_address", "connect_port", "nats_address", "spark"]  # fixtures
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from engine_support import ENGINES, check_refused, supported
 from lxml import etree
+from oracles.engine_support import ENGINES, check_refused, supported
 
 import treecast
 

@@ -19,7 +19,7 @@ from lxml import etree
 from treecast import Index
 from treecast.cli import generate_output, main
 from treecast.cli.entry import build_parser
-from treecast.records import records
+from treecast.inputs.records import records
 from treecast.workload import (
     DocumentSettings,
     NumberRange,

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecast import Index, sample
-from treecast.cli import document_files, main, match_output
+from treecast.cli import main, match_output
+from treecast.inputs import document_files
 
 NEWS = b"<news><item id='1'>one</item></news>"
 MAIL = b"<mail><to/></mail>"

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecast
-from treecast.cli import deliveries, document_files, main
+from treecast.cli import deliveries, main
+from treecast.inputs import document_files
 from treecast.names import hashed
 
 NEWS = b"<news><item n='1'><title>One &amp; all</title></item><item n='2'/></news>"

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecast import QueryError
-from treecast.cli import subscription_files
-from treecast.cli.subscription_files import format_of, parse_namespaces
+from treecast.inputs import subscription_files
+from treecast.inputs.subscription_files import format_of, parse_namespaces
 
 
 def read(path: Path, form: str | None = None) -> list[dict[str, Any]]:

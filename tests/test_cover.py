@@ -5,7 +5,17 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from covering import ALL, DESCEND, MIXED, NAMESPACES, WILD, Dialect, count_triples, draw_pair, is_contained
+from generators.covering_pairs import (
+    ALL,
+    DESCEND,
+    MIXED,
+    NAMESPACES,
+    WILD,
+    Dialect,
+    count_triples,
+    draw_pair,
+    is_contained,
+)
 from lxml import etree
 
 import treecast

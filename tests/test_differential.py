@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import CACHES, CALLS, WAYS, Query, Setting, compare, differs, plain, smallest
-from drawing import Vocabulary, chain, draw_document, draw_queries
+from generators.paths_and_documents import Vocabulary, chain, draw_document, draw_queries
+from generators.search_cases import SEARCHED
 from hypothesis import given
-from rounds import ROUNDS, published_answers, real_documents, round_real, round_schema
-from searching import SEARCHED
+from oracles.differential import CACHES, CALLS, WAYS, Query, Setting, compare, differs, plain, smallest
+from support.rounds import ROUNDS, published_answers, real_documents, round_real, round_schema
 
 from treecast import Index
 from treecast.workload import Schema

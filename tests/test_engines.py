@@ -12,12 +12,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import judged, plain
-from drawing_conditions import draw_valued_document
-from drawing_filters import FilterDrawer
-from engine_support import PUBLISHED
-from rounds import published_answers
-from rounds_engines import ENGINE_ROUNDS, nests, takes
+from generators.conditions import draw_valued_document
+from generators.filters import FilterDrawer
+from oracles.differential import judged, plain
+from oracles.engine_support import PUBLISHED
+from support.rounds import published_answers
+from support.rounds_engines import ENGINE_ROUNDS, nests, takes
 
 import treecast
 from bench.engines import RIVALS, measure

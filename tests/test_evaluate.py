@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from differential import PARSER, Query, compiled
-from drawing import Vocabulary, chain
-from drawing_conditions import ConditionDrawer, draw_valued_document
+from generators.conditions import ConditionDrawer, draw_valued_document
+from generators.paths_and_documents import Vocabulary, chain
 from lxml import etree
-from ordered_judge import Judge, Pattern, draw_pattern, draw_small_document
+from oracles.differential import PARSER, Query, compiled
+from oracles.ordered_patterns import Judge, Pattern, draw_pattern, draw_small_document
 
 import treecast
 from treecast import _native

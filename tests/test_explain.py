@@ -9,14 +9,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from differential import PARSER
-from drawing import Vocabulary
-from drawing_conditions import ConditionDrawer, draw_valued_document
+from generators.conditions import ConditionDrawer, draw_valued_document
+from generators.paths_and_documents import Vocabulary
 from lxml import etree
+from oracles.differential import PARSER
 
 import treecast
 from treecast import Index, _native
-from treecast.explain import Condition, Explanation, Place, explain
+from treecast.index.explain import Condition, Explanation, Place, explain
 
 NEWS = b"""<news>
   <item lang="en">

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from differential import CACHES, Query, add, from_table, judged, plain
-from drawing import LOCALS, Vocabulary, chain, draw_document, draw_queries
+from generators.paths_and_documents import LOCALS, Vocabulary, chain, draw_document, draw_queries
+from oracles.differential import CACHES, Query, add, from_table, judged, plain
 
 from treecast import Index, Subscription
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from drawing import Vocabulary, draw_query
-from drawing_links import CONDITIONS, PATHS, STEPS, Broker, outcome, passed, run_rounds, wrong
+from generators.link_sets import CONDITIONS, PATHS, STEPS, Broker, outcome, passed, run_rounds, wrong
+from generators.paths_and_documents import Vocabulary, draw_query
 
 import treecast
+from treecast.links import Demand, Early, Link, Nothing, inside, link_of, needs
+from treecast.links import link as link_module
 from treecast.model import Deliver, Subscription
 from treecast.query import Query, Transformation
 from treecast.query.shapes import Name, StepList
 from treecast.query.tree import Path, Step
 from treecast.query.writer import UnwritableError, Writer
-from treecast.transform import Demand, Early, Link, Nothing, inside, link_of, needs
-from treecast.transform import link as link_module
 
 NEWS = b"""<batched-nitf date="1"><nitf><head><pubdata edition.area="SF"/></head><body>a</body></nitf>
 <nitf><head><pubdata edition.area="NY"/></head><body>b</body></nitf><note>n</note></batched-nitf>"""

@@ -1,6 +1,6 @@
 """Out of memory anywhere in a call: MemoryError, an index as it was, and the same call succeeds afterwards.
 
-Each allocation of C++ code fails in turn, in a process of its own; see tests/failing_allocations.py. Under the
+Each allocation of C++ code fails in turn, in a process of its own; see tests/support/failing_allocations.py. Under the
 sanitizers, which are slow, some of them do.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from treecast import engines
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent / "support"
 SANITIZED = bool(os.environ.get("TREECAST_SANITIZED"))
 ACTIONS = {
     "changes": ["add", "add with settings", "add a union", "add a pattern", "add many", "replace", "remove"],
@@ -30,7 +30,8 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("shim") / "failing_new.so"
     compiler = os.environ.get("CXX", "g++")
     subprocess.run(
-        [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", HERE / "failing_new.cpp", "-o", library], check=True
+        [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", HERE / "failing_new.cpp", "-o", library],
+        check=True,
     )
     return library
 

@@ -90,7 +90,7 @@ def test_source_distribution_has_what_a_build_needs(dist: Path) -> None:
     (found,) = dist.glob("*.tar.gz")
     with open_tar(found) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    native = {f"native/{path.name}" for path in (ROOT / "native").iterdir()}
+    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "native").glob("*/*.[ch]pp")}
     assert {"pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "src/treecast/py.typed"} | native <= names
     assert not any(name.startswith((".venv", "build/", "results")) for name in names)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_support import ENGINES, check_refused, supported
 from lxml import etree
+from oracles.engine_support import ENGINES, check_refused, supported
 
 import treecast
 

@@ -7,9 +7,9 @@ and its `Smsg` are read right; the braces after Q3's `return` are the paper's ow
 from __future__ import annotations
 
 import pytest
-from drawn_pieces import drawn
-from rounds_transformations import made_of, saxon
-from transformation_judge import canonical, wrapped
+from generators.transformation_pieces import drawn
+from oracles.saxon import canonical, wrapped
+from support.rounds_transformations import made_of, saxon
 
 from treecast import Index
 

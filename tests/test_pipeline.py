@@ -21,9 +21,10 @@ from treecast.cli.run_progress import RunProgress, progress_line
 from treecast.document import Limits
 from treecast.model import DeliveryLimits
 from treecast.report import Figures
-from treecast.spark import failure, session
-from treecast.spark.job import Progress
-from treecast.spark.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
+from treecast.spark import session
+from treecast.spark.job import failure
+from treecast.spark.job.job import Progress
+from treecast.spark.job.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "run.md"
 SHORTEST = '[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\n'
@@ -445,7 +446,7 @@ def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) ->
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("treecast.spark.job.started", fail)
+    monkeypatch.setattr("treecast.spark.job.job.started", fail)
     pipeline = Pipeline(Source((str(output),)), Subscriptions(("s.csv",)), Sinks(str(output)))
     with pytest.raises(PipelineError, match="TC736 no space is left"):
         run_verb.execute(pipeline, Index(), Console(io.StringIO()), quiet=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from placing import MAKERS, answers, draw_population
+from support.placements import MAKERS, answers, draw_population
 from test_cases import CASES
 
 from treecast import Index, QueryError, Subscription

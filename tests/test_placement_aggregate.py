@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from placing import draw_population, drawn_paths
+from support.placements import draw_population, drawn_paths
 
 from treecast import Index, Subscription, parse
 from treecast.placement import aggregate, exclusive_sets, name_sets, survey

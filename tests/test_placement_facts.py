@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from placing import draw_population
+from support.placements import draw_population
 from test_cases import CASES
 
 from treecast import DocumentError, Index, QueryError, read

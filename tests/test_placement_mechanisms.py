@@ -9,7 +9,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from placing import MAKERS, answers
+from support.placements import MAKERS, answers
 
 from treecast import Index, Subscription
 from treecast.placement import ByFilters, Hierarchical, Pep, Placement, Report, RootTag, measure, violations

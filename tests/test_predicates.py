@@ -7,13 +7,19 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import AFTERWARDS, CALLS, WAYS, Query, Setting, compare, ordered, plain, smallest
-from drawing import words_of
-from drawing_conditions import ConditionDrawer, draw_valued_document
-from drawing_values import DOCUMENT_VALUES, ValueDrawer, draw_samples
-from ordered_judge import draw_pattern, draw_small_document
-from rounds import real_documents
-from rounds_conditions import CONDITION_ROUNDS, YFILTER_DOCUMENTS, condition_words, round_values, yfilter_queries
+from generators.conditions import ConditionDrawer, draw_valued_document
+from generators.paths_and_documents import words_of
+from generators.values import DOCUMENT_VALUES, ValueDrawer, draw_samples
+from oracles.differential import AFTERWARDS, CALLS, WAYS, Query, Setting, compare, ordered, plain, smallest
+from oracles.ordered_patterns import draw_pattern, draw_small_document
+from support.rounds import real_documents
+from support.rounds_conditions import (
+    CONDITION_ROUNDS,
+    YFILTER_DOCUMENTS,
+    condition_words,
+    round_values,
+    yfilter_queries,
+)
 
 from treecast import Index
 

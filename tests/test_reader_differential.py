@@ -10,10 +10,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from lxml import etree
-from xml_generator import (
+from generators.xml import (
     ENCODINGS,
     Generator,
     check_slices,
@@ -22,6 +19,9 @@ from xml_generator import (
     seen_by_treecast,
     starts_by_expat,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
 
 from treecast import DocumentError, _native
 from treecast.document import Document, Reader, read

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generators.xml import ENCODINGS, LOCALS, Generator, canonical, lxml_tree, seen_by_lxml, starts_by_expat
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
-from xml_generator import ENCODINGS, LOCALS, Generator, canonical, lxml_tree, seen_by_lxml, starts_by_expat
 
-from treecast import DocumentError, LimitError, records
+from treecast import DocumentError, LimitError
 from treecast.document import read
-from treecast.records import Part, Record, Rule, plan, split
+from treecast.inputs import records
+from treecast.inputs.records import Part, Record, Rule, plan, split
 
 Row = tuple[bytes | None, int, int | None, str | None]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_page import check_page
+from oracles.report_page import check_page
 
 from treecast.cli.run_table import table
 from treecast.report import Figures, Moment, RefusedDocument, SlowDocument, write_chart, write_page

@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from drawing import Vocabulary
-from drawing_conditions import ConditionDrawer, draw_valued_document
-from fillings import IDS, each_filling, fill_machines, fill_predicates, same, saved
+from generators.conditions import ConditionDrawer, draw_valued_document
+from generators.paths_and_documents import Vocabulary
+from support.index_fillings import IDS, each_filling, fill_machines, fill_predicates, same, saved
 
 from treecast import DocumentError, Index, Limits, QueryError, SnapshotError
 
@@ -294,7 +294,7 @@ def turned(word: int, bits: int) -> int:
 
 
 def checksum(data: bytes, seed: int = 0) -> int:
-    """As native/snapshot.cpp has it: eight lanes over words of eight bytes."""
+    """As native/index/snapshot.cpp has it: eight lanes over words of eight bytes."""
     lanes = [(seed + PRIME * (lane + 1)) & WORD for lane in range(8)]
     whole = len(data) // 64 * 64
     for start in (*range(0, whole, 64), whole):

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fillings import DOCUMENTS, FILLINGS, fill_predicates, same, saved
+from support.index_fillings import DOCUMENTS, FILLINGS, fill_predicates, same, saved
 
 from treecast import Index
 
@@ -22,7 +22,7 @@ SEEDED = """
 import sys
 from treecast import Index
 sys.path.insert(0, sys.argv[2])
-from fillings import FILLINGS
+from support.index_fillings import FILLINGS
 seed = int(sys.argv[3]) if sys.argv[3] else None
 for number, fill in enumerate(FILLINGS):
     index = Index(seed=seed)

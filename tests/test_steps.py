@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from drawing import Vocabulary
-from drawing_steps import (
+from generators.paths_and_documents import Vocabulary
+from generators.step_lists import (
     ENTITIES,
     DocumentDrawer,
     ListDrawer,
@@ -16,7 +16,7 @@ from drawing_steps import (
     run_round,
 )
 from lxml import etree
-from step_judge import StepList, select
+from oracles.step_lists import StepList, select
 
 from treecast import Index, QueryError, _native
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from differential import PARSER
 from lxml import etree
+from oracles.differential import PARSER
 
 import treecast
 from treecast import _native

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from drawn_pieces import Pair, drawn
-from rounds_transformations import draw_round, outcome_of, report, round_transformations, saxon, smallest
+from generators.transformation_pieces import Pair, drawn
+from support.rounds_transformations import draw_round, outcome_of, report, round_transformations, saxon, smallest
 
 from treecast import _native
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import Query, Setting, compare, plain
+from oracles.differential import Query, Setting, compare, plain
 
 from treecast import Index
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from treecast import Index, PipelineError
-from treecast.spark.changes import Changes, apply, nothing, rows_of
-from treecast.spark.index_settings import IndexSettings
-from treecast.spark.versions import Version, Versions
+from treecast.catalog.changes import Changes, apply, nothing, rows_of
+from treecast.catalog.index_settings import IndexSettings
+from treecast.catalog.versions import Version, Versions
 
 DOCUMENT = b'<a><b/><c/><x:d xmlns:x="urn:x"/></a>'
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from drawing import chain
-from drawing_conditions import ConditionDrawer, draw_valued_document
-from rounds_conditions import condition_words
+from generators.conditions import ConditionDrawer, draw_valued_document
+from generators.paths_and_documents import chain
+from support.rounds_conditions import condition_words
 from test_evaluate import judge
 
 import treecast
 from treecast import _native
 from treecast.cli.entry import main
 from treecast.document import Limits
-from treecast.explain import explain
+from treecast.index.explain import explain
 from treecast.placement.router import Branch, ByFilters
-from treecast.spark.answers import answers
+from treecast.spark.batch.answers import answers
 
 UNLIMITED = Limits(work_per_item_max=(1 << 32) - 1).native()
 SMALLEST = Limits(work_per_item_max=1)

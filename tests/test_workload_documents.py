@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from lxml import etree
+from oracles.dtd_validation import HUGE, grammar_of, judge, loadable
 from test_dtd import SHOP_DTD
-from workload_judge import HUGE, grammar_of, judge, loadable
 
 from treecast import DocumentError, LimitError
 from treecast.document import read

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from lxml import etree
-from workload_judge import grammar_of, judge
+from oracles.dtd_validation import grammar_of, judge
 
 from treecast import DocumentError, Index, LimitError
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries

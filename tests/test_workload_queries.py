@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from lxml import etree
-from workload_judge import loadable
+from oracles.dtd_validation import loadable
 
 import treecast
 from treecast import LimitError, QueryError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from rounds_xtrie import XTRIE_ROUNDS
+from support.rounds_xtrie import XTRIE_ROUNDS
 from test_papers import SOAP, XTRIE
 
 from treecast import Index, QueryError

@@ -2,9 +2,9 @@
 // document. All queries that parse are added one by one, some removed again; what matches must be what the evaluator says,
 // query by query, with a cache, without one, and after a second look at the same document. An engine of the papers may refuse
 // queries; of the others it says the same.
-#include "evaluate.hpp"
-#include "failure.hpp"
-#include "index.hpp"
+#include "base/failure.hpp"
+#include "evaluate/evaluate.hpp"
+#include "index/index.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Invariant: any bytes are a Query that prints and parses again to an equal one, or a Failure that says where and why.
 // The same holds with the Query of the run before refilled, and the normal form of the two is the same.
-#include "failure.hpp"
-#include "query.hpp"
+#include "base/failure.hpp"
+#include "query/query.hpp"
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,9 +1,9 @@
 // Invariant: any bytes give a Document whose columns are consistent, or a Failure of the document family with a code, a
 // line and an offset inside the bytes; the portable pass and the AVX2 pass give exactly the same; a Reader that has read
 // other documents before gives the same as one that has not.
-#include "cpu.hpp"
-#include "failure.hpp"
-#include "reader.hpp"
+#include "base/cpu.hpp"
+#include "base/failure.hpp"
+#include "document/reader.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Invariant: any bytes give rows whose columns are consistent, at most one of them about the file itself and that last;
 // the same rows whether the bytes come whole, in pieces, or in parts cut by a planning run; each record that the reader
 // accepts has its one root element at the start; and the rows of a file that the reader accepts are without errors.
-#include "records.hpp"
+#include "records/records.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,10 +1,10 @@
 // Invariant: any bytes are a Transformation that prints and parses again to an equal one and has a matching part that is a query,
 // or a Failure that says where and why. What it builds of a document can be read inside an element, and is the same whether
 // results are shared or not.
-#include "failure.hpp"
-#include "reader.hpp"
-#include "render.hpp"
-#include "transformation.hpp"
+#include "base/failure.hpp"
+#include "document/reader.hpp"
+#include "query/transformation.hpp"
+#include "render/render.hpp"
 
 #include <cstdint>
 #include <cstdlib>

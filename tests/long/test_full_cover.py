@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from covering import ALL, DESCEND, MIXED, WILD, Dialect, count_triples, draw_pair, is_contained
+from generators.covering_pairs import ALL, DESCEND, MIXED, WILD, Dialect, count_triples, draw_pair, is_contained
 
 pytestmark = pytest.mark.long
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import Setting, compare, plain
+from generators.search_cases import SEARCHED
 from hypothesis import given
-from rounds import ROUNDS, real_documents, round_real, round_schema
-from searching import SEARCHED
+from oracles.differential import Setting, compare, plain
+from support.rounds import ROUNDS, real_documents, round_real, round_schema
 
 from treecast.workload import Schema
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import Setting, compare
-from engine_support import PUBLISHED
-from rounds_conditions import YFILTER_DOCUMENTS, yfilter_queries
-from rounds_engines import ENGINE_ROUNDS, takes
+from oracles.differential import Setting, compare
+from oracles.engine_support import PUBLISHED
+from support.rounds_conditions import YFILTER_DOCUMENTS, yfilter_queries
+from support.rounds_engines import ENGINE_ROUNDS, takes
 
 pytestmark = pytest.mark.long
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from differential import CACHES
+from oracles.differential import CACHES
 from test_index_model import Pool, run
 
 from treecast import Index

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from killing import Trial
-from nats_server import LEFT_OUT
+from support.killed_stream import Trial
+from support.nats_server import LEFT_OUT
 
 pytestmark = pytest.mark.long
 

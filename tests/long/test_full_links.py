@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from drawing_links import run_rounds
+from generators.link_sets import run_rounds
 
 pytestmark = pytest.mark.long
 

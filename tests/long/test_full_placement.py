@@ -6,7 +6,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from placing import MAKERS, drawn_paths
+from support.placements import MAKERS, drawn_paths
 from test_placement_pep import news, valued
 
 from treecast import Index

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from population import (
+from generators.populations import (
     check_aggregate,
     check_same_pep,
     similar_documents,

@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from differential import Setting, compare
-from drawing import words_of
-from drawing_values import draw_samples
-from rounds import REAL_BYTES_MAX, real_documents
-from rounds_conditions import CONDITION_ROUNDS, YFILTER_DOCUMENTS, round_samples, yfilter_queries
+from generators.paths_and_documents import words_of
+from generators.values import draw_samples
+from oracles.differential import Setting, compare
+from support.rounds import REAL_BYTES_MAX, real_documents
+from support.rounds_conditions import CONDITION_ROUNDS, YFILTER_DOCUMENTS, round_samples, yfilter_queries
 
 from treecast.workload import Schema
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from drawing_steps import run_round
+from generators.step_lists import run_round
 
 pytestmark = pytest.mark.long
 

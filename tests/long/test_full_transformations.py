@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from rounds_transformations import round_transformations
+from support.rounds_transformations import round_transformations
 
 pytestmark = pytest.mark.long
 

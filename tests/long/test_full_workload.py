@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from oracles.dtd_validation import grammar_of, judge, loadable
 from test_workload_documents import HARD, SHIPPED
 from test_workload_drawn import judge_drawn
 from test_workload_queries import compile_all
-from workload_judge import grammar_of, judge, loadable
 
 from treecast import Index
 from treecast.workload import DocumentSettings, QuerySettings, Schema, Values, generate_documents, generate_queries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from rounds_xtrie import XTRIE_ROUNDS
+from support.rounds_xtrie import XTRIE_ROUNDS
 
 pytestmark = pytest.mark.long
 

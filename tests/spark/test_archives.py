@@ -17,17 +17,17 @@ from pathlib import Path
 
 import pytest
 
-from treecast.spark.source_files import find
-from treecast.spark.source_inflate import TAR_HEADER_BYTES_MAX
-from treecast.spark.source_options import Options, to_strings
-from treecast.spark.source_tasks import make, read
+from treecast.inputs.inflate import TAR_HEADER_BYTES_MAX
+from treecast.spark.sources.source_files import find
+from treecast.spark.sources.source_options import Options, to_strings
+from treecast.spark.sources.source_tasks import make, read
 
 # getrusage() would begin with the peak of whoever started the process.
 MEMORY = """
 import re, sys
-from treecast.spark.source_files import find
-from treecast.spark.source_options import Options, to_strings
-from treecast.spark.source_tasks import make, read
+from treecast.spark.sources.source_files import find
+from treecast.spark.sources.source_options import Options, to_strings
+from treecast.spark.sources.source_tasks import make, read
 
 sizes = {"document_bytes_max": 1 << 20, "record_bytes_max": 1 << 20, "ratio_max": sys.argv[3]}
 options = Options.parse(to_strings({"paths": [sys.argv[1]], "record": sys.argv[2] or None, **sizes}))
@@ -194,7 +194,7 @@ def test_a_size_that_a_tar_archive_does_not_hold_ends_it(tmp_path: Path) -> None
 
 
 def test_bad_gzip_in_a_tar_costs_the_other_members_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecast.spark.source_inflate.RATIO_FREE_BYTES", 1 << 16)
+    monkeypatch.setattr("treecast.inputs.inflate.RATIO_FREE_BYTES", 1 << 16)
     good, path = gzip.compress(b"<a/>"), tmp_path / "a.tar"
     members = {"1.xml.gz": good, "2.xml.gz": good[:-6], "3.xml.gz": gzip.compress(bytes(20 << 20)), "4.xml.gz": good}
     with tarfile.open(path, "w") as archive:
@@ -207,7 +207,7 @@ def test_bad_gzip_in_a_tar_costs_the_other_members_nothing(tmp_path: Path, monke
 
 
 def test_holes_count_as_what_they_unpack_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecast.spark.source_inflate.RATIO_FREE_BYTES", 1 << 16)
+    monkeypatch.setattr("treecast.inputs.inflate.RATIO_FREE_BYTES", 1 << 16)
     about = tarfile.TarInfo("holes.xml")
     about.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(about.tobuf(tarfile.GNU_FORMAT))
@@ -220,20 +220,20 @@ def test_holes_count_as_what_they_unpack_to(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_many_bombs_cost_no_more_than_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecast.spark.source_inflate.RATIO_FREE_BYTES", 1 << 16)
+    monkeypatch.setattr("treecast.inputs.inflate.RATIO_FREE_BYTES", 1 << 16)
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(40):
             archive.writestr(f"{number}.xml", bytes(1 << 20))
     inflated: list[int] = []
-    monkeypatch.setattr("treecast.spark.source_inflate.Budget.take", _counting(inflated))
+    monkeypatch.setattr("treecast.inputs.inflate.Budget.take", _counting(inflated))
     codes = [code for _, code in rows_of(path, ratio_max=100)]
     assert set(codes) <= {None, "TC715"} and "TC715" in codes
     assert sum(inflated) <= 2 * 100 * path.stat().st_size + (2 << 20)
 
 
 def _counting(inflated: list[int]) -> object:
-    from treecast.spark.source_inflate import Budget
+    from treecast.inputs.inflate import Budget
 
     take = Budget.take
 

@@ -49,7 +49,7 @@ answer = {"good": [[row.key, row.subscription] for row in good.collect()], "bad"
 def ask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import time
     from pyspark import SparkFiles
-    from treecast.spark import worker
+    from treecast.spark.batch import worker
 
     for _ in batches:
         time.sleep(0.3)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nats_server import LEFT_OUT, consume, make_stream
+from support.nats_server import LEFT_OUT, consume, make_stream
 
 from treecast import PipelineError
+from treecast.catalog.versions import Version
 from treecast.names import hashed, subject_token
-from treecast.spark.jetstream import ROW_HEADER, JetStream, Message, publish
-from treecast.spark.stream import Batch
-from treecast.spark.versions import Version
+from treecast.spark.stream.jetstream import ROW_HEADER, JetStream, Message, publish
+from treecast.spark.stream.match_stream import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from killing import Trial
-from nats_server import LEFT_OUT
+from support.killed_stream import Trial
+from support.nats_server import LEFT_OUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

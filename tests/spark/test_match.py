@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from differential import judged
-from drawing_conditions import ConditionDrawer, draw_valued_document
-from rounds_conditions import condition_words
+from generators.conditions import ConditionDrawer, draw_valued_document
+from oracles.differential import judged
+from support.rounds_conditions import condition_words
 from test_cases import CASES
 
 import treecast
@@ -242,7 +242,7 @@ def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession
 
 def test_many_matches_of_a_batch_come_in_parts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """An Arrow array has two gigabytes at most, and a task little memory: a batch is answered in pieces."""
-    from treecast.spark import answers
+    from treecast.spark.batch import answers
 
     index = treecast.Index()
     index.add_many([(f"q{number}", "//a") for number in range(100)])

@@ -13,9 +13,9 @@ import pytest
 from treecast import Index, PipelineError
 from treecast.names import hashed
 from treecast.spark import match_stream, render, split
-from treecast.spark.payload_files import directory_name, file_name, write
-from treecast.spark.sinks import PayloadFiles, Written, directory_of, path_of, write_directories, write_payloads
-from treecast.spark.stream import Batch
+from treecast.spark.batch.payload_files import directory_name, file_name, write
+from treecast.spark.batch.sinks import PayloadFiles, Written, directory_of, path_of, write_directories, write_payloads
+from treecast.spark.stream.match_stream import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,13 +10,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from placing import MAKERS
+from support.placements import MAKERS
 from test_match import Population, corpus, drawn, found, stream_of, streamed  # noqa: F401  # two fixtures
 
 import treecast
-from treecast.spark import match, place, split
-from treecast.spark.place import NAMES
-from treecast.spark.ship import give_back
+from treecast.spark import match, split
+from treecast.spark.batch import place
+from treecast.spark.batch.place import NAMES
+from treecast.spark.batch.ship import give_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from placing import draw_population
-from population import (
+from generators.populations import (
     check_aggregate,
     check_same_pep,
     similar_documents,
@@ -23,12 +22,13 @@ from population import (
     valued_documents,
     valued_table,
 )
+from support.placements import draw_population
 
 import treecast
 from treecast import Subscription, placement, workload
 from treecast.placement import Pep, survey
 from treecast.spark import aggregate, generate_documents, generate_queries, match, pep
-from treecast.spark.population_worker import BLOCK, reduce
+from treecast.spark.batch.population_worker import BLOCK, reduce
 from treecast.workload import DocumentSettings, QuerySettings, Schema
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from report_page import check_page
+from oracles.report_page import check_page
 
 from treecast.cli import main
 

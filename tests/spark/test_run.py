@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-from report_page import check_page
+from oracles.report_page import check_page
 from test_readme import ROOT, blocks
 
 from treecast import Index, sample
 from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
-from treecast.cli.subscription_files import read as read_subscriptions
-from treecast.spark import job, place
-from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
+from treecast.inputs.subscription_files import read as read_subscriptions
+from treecast.spark.batch import place
+from treecast.spark.job import job
+from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

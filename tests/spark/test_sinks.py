@@ -9,7 +9,7 @@ import pytest
 
 from treecast import PipelineError
 from treecast.names import hashed
-from treecast.spark.sinks import directory_of, stream_directories, with_directory, write_directories
+from treecast.spark.batch.sinks import directory_of, stream_directories, with_directory, write_directories
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,13 +19,13 @@ import pytest
 from pyspark.sql.types import StructType
 
 from treecast import Index, PipelineError
-from treecast.records import BATCH_BYTES, records
+from treecast.inputs.inflate import inflating
+from treecast.inputs.records import BATCH_BYTES, records
 from treecast.spark import documents, match, split
-from treecast.spark.source import DocumentSource
-from treecast.spark.source_files import Found, find, glob_base, look
-from treecast.spark.source_inflate import inflating
-from treecast.spark.source_options import Options, to_strings
-from treecast.spark.source_tasks import FILES_MAX, Piece, Task, make, read
+from treecast.spark.sources.source import DocumentSource
+from treecast.spark.sources.source_files import Found, find, glob_base, look
+from treecast.spark.sources.source_options import Options, to_strings
+from treecast.spark.sources.source_tasks import FILES_MAX, Piece, Task, make, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -227,7 +227,7 @@ def test_a_cut_gzip_gives_the_records_before_and_says_what_is_wrong(tmp_path: Pa
 
 
 def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecast.spark.source_inflate.RATIO_FREE_BYTES", 1 << 16)
+    monkeypatch.setattr("treecast.inputs.inflate.RATIO_FREE_BYTES", 1 << 16)
     zeros = b"<a>" + b" " * 3_000_000 + b"</a>"
     write(tmp_path / "1.xml.gz", gzip.compress(zeros))
     write(tmp_path / "2.zip", zip_of({"a.xml": b"<a/>", "b.xml": zeros, "c.xml": b"<c/>"}))

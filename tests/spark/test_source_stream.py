@@ -13,10 +13,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from treecast import Index, PipelineError
 from treecast.spark import documents, match
-from treecast.spark.source_files import Found
-from treecast.spark.source_options import Options, to_strings
-from treecast.spark.source_stream import DocumentStream, SeenFiles
-from treecast.spark.source_tasks import Task
+from treecast.spark.sources.source_files import Found
+from treecast.spark.sources.source_options import Options, to_strings
+from treecast.spark.sources.source_stream import DocumentStream, SeenFiles
+from treecast.spark.sources.source_tasks import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

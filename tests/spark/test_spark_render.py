@@ -17,8 +17,9 @@ import pytest
 import treecast
 from treecast import PipelineError
 from treecast.model import DeliveryLimits
-from treecast.spark import answers, render, split
-from treecast.spark.place import NAMES
+from treecast.spark import render, split
+from treecast.spark.batch import answers
+from treecast.spark.batch.place import NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecast import Index, PipelineError, QueryError
+from treecast.catalog.versions import Versions
 from treecast.placement import Hierarchical
-from treecast.spark import documents, match_stream, place, ship
-from treecast.spark.batches import BatchDirectories
-from treecast.spark.rates import StreamRates
-from treecast.spark.stream import Batch, supplier_of, when_changed
-from treecast.spark.versions import Versions
+from treecast.spark import documents, match_stream
+from treecast.spark.batch import place, ship
+from treecast.spark.stream.batches import BatchDirectories
+from treecast.spark.stream.match_stream import Batch, supplier_of, when_changed
+from treecast.spark.stream.rates import StreamRates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,9 +16,10 @@ import pytest
 
 import treecast
 from treecast import PipelineError
-from treecast.spark import match, worker
-from treecast.spark.plan import index_function
-from treecast.spark.ship import ship
+from treecast.spark import match
+from treecast.spark.batch import worker
+from treecast.spark.batch.plan import index_function
+from treecast.spark.batch.ship import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ def loads(spark: SparkSession) -> dict[int, tuple[int, int]]:
     """For each Python worker that answers: how many indexes it has loaded, and how many it keeps."""
 
     def ask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from treecast.spark import worker
+        from treecast.spark.batch import worker
 
         for _ in batches:
             time.sleep(0.1)  # so that both get a task
@@ -145,7 +146,7 @@ def test_an_executor_without_treecast_says_so(
     spark: SparkSession, index: treecast.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function = index_function(spark, index, "lists", 1 << 20)
-    monkeypatch.setitem(sys.modules, "treecast.spark.worker", None)
+    monkeypatch.setitem(sys.modules, "treecast.spark.batch.worker", None)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     with pytest.raises(RuntimeError, match=r"TC707 treecast\[spark\] is not installed for .* on this executor"):
         list(function.func(iter([])))  # type: ignore[attr-defined]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from treecast.cli import document_files, subscription_files
 from treecast.errors import DocumentError, QueryError
+from treecast.inputs import document_files, subscription_files
 
 Note = Callable[[str], None]
 

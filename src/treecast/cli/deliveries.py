@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treecast.cli import document_files
 from treecast.cli.console import results
 from treecast.cli.match_output import escape_json
 from treecast.cli.output_file import directory_beside, file_beside
+from treecast.inputs import document_files
 from treecast.names import FILE_NAME_BYTES_MAX, file_name, hashed, text_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from treecast.explain import Place
+from treecast.index.explain import Place
 
 WIDTH_CHARS_MAX = 110
 BEFORE_CHARS = 24

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from treecast import _native
-from treecast.cli import document_files, subscription_files
 from treecast.cli.console import Console
 from treecast.cli.excerpt import Mark, excerpt
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, QueryError
-from treecast.explain import Condition, Explanation, explain
+from treecast.index.explain import Condition, Explanation, explain
+from treecast.index.subscription_forms import from_arrow
+from treecast.inputs import document_files, subscription_files
 from treecast.names import printable
-from treecast.subscriptions import from_arrow
 
 DESCRIPTION = """\
 Shows which elements of DOCUMENT (an XML file, also gzipped, or - for standard

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from treecast.cli import document_files, subscription_files
 from treecast.cli.console import Console
 from treecast.document import Limits
 from treecast.errors import DocumentError, QueryError
+from treecast.inputs import document_files, subscription_files
 from treecast.model import DeliveryLimits
 from treecast.names import printable
 

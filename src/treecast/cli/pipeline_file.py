@@ -16,12 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from treecast.cli import subscription_files
 from treecast.document import Limits
 from treecast.errors import PipelineError
+from treecast.inputs import subscription_files
 from treecast.model import DeliveryLimits
-from treecast.spark.batches import is_elsewhere
-from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
+from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
+from treecast.spark.stream.batches import is_elsewhere
 
 FORMATS = (*subscription_files.FORMATS, "tcx")
 DELIVERY_LIMITS = tuple(asdict(DeliveryLimits()))

@@ -28,7 +28,7 @@ from treecast.names import printable
 if TYPE_CHECKING:
     from treecast import Index
     from treecast.report import Figures
-    from treecast.spark.pipeline import Pipeline
+    from treecast.spark.job.pipeline import Pipeline
 
 LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
 RESERVED_BYTES = 16 << 10  # of run.json: an error's message is at most 2,000 characters
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 def described(options: argparse.Namespace) -> Pipeline:
     """The pipeline of the file, or of the sample, with what the command line changes in it."""
     from treecast.cli import pipeline_file
-    from treecast.spark.pipeline import Pipeline, Sinks, Source, Subscriptions
+    from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
 
     if options.pipeline is not None:
         pipeline = pipeline_file.read(options.pipeline)
@@ -133,7 +133,8 @@ def described(options: argparse.Namespace) -> Pipeline:
 
 def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None, list[str]]:
     """The index, and what stands in the way of the job. Starts nothing and creates nothing."""
-    from treecast.spark import job, session
+    from treecast.spark import session
+    from treecast.spark.job import job
 
     troubles: list[str] = []
     index: Index | None = None
@@ -156,7 +157,7 @@ def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None
 
 
 def check_source(pipeline: Pipeline) -> None:
-    from treecast.spark.source_files import check_there
+    from treecast.spark.sources.source_files import check_there
 
     for path in pipeline.source.path:
         check_there(path, empty_glob=pipeline.source.stream)
@@ -175,7 +176,7 @@ def check_writable(output: Path) -> None:
 def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
     """The subscriptions as an index, with the limits and entities of the pipeline."""
     from treecast import Index
-    from treecast.cli import subscription_files
+    from treecast.inputs import subscription_files
 
     wanted = pipeline.subscriptions
     later = sparks_own(pipeline)
@@ -211,10 +212,10 @@ def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
 def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
     """For a stream: its subscriptions as they are when it asks. None where they stay: in a batch, and far away."""
     from treecast import Index
-    from treecast.cli import subscription_files
-    from treecast.spark import job
-    from treecast.spark.batches import is_elsewhere
-    from treecast.spark.stream import when_changed
+    from treecast.inputs import subscription_files
+    from treecast.spark.job import job
+    from treecast.spark.stream.batches import is_elsewhere
+    from treecast.spark.stream.match_stream import when_changed
 
     wanted = pipeline.subscriptions
     if not pipeline.source.stream or any(is_elsewhere(path) for path in wanted.path):
@@ -241,7 +242,7 @@ def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
 
 def sparks_own(pipeline: Pipeline) -> list[str]:
     """The Parquet that only Spark can read: directories, and what lies elsewhere."""
-    from treecast.spark.batches import is_elsewhere
+    from treecast.spark.stream.batches import is_elsewhere
 
     wanted = pipeline.subscriptions
     found = []
@@ -258,8 +259,8 @@ def sparks_own(pipeline: Pipeline) -> list[str]:
 
 
 def _kind(path: str, given: str | None) -> str:
-    from treecast.cli import subscription_files
     from treecast.cli.pipeline_file import FORMATS
+    from treecast.inputs import subscription_files
 
     kind = given or ("tcx" if Path(path).suffix.lower() == ".tcx" else subscription_files.format_of(path))
     if kind is None:
@@ -274,7 +275,7 @@ def _kind(path: str, given: str | None) -> str:
 def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool = False) -> Figures:
     """Start Spark, run the job, write what it leaves behind."""
     from treecast.cli.run_progress import RunProgress
-    from treecast.spark import failure, job
+    from treecast.spark.job import failure, job
 
     output = Path(pipeline.sinks.output)
     output.mkdir(parents=True, exist_ok=True)
@@ -405,7 +406,7 @@ def summary(figures: Figures) -> dict[str, Any]:
 
 def note_run(output: Path, content: dict[str, Any]) -> None:
     """Write run.json. While a job runs it takes more room than it needs: for what to say when the disk is full."""
-    from treecast.spark.job import RUN_FILE
+    from treecast.spark.job.job import RUN_FILE
 
     text = json.dumps(content, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     if content["state"] == "running":

@@ -1,7 +1,7 @@
 """What many queries say of the documents that they can match: the facts by which placements divide them.
 
-Read natively, a batch at a time (`native/query_facts.hpp`): a million queries take seconds. Every fact is a consequence
-of the query, so acting on it loses no match.
+Read natively, a batch at a time (`native/query/query_facts.hpp`): a million queries take seconds. Every fact is a
+consequence of the query, so acting on it loses no match.
 
     >>> table = survey([("q", '/news[lang = "en"]//article/@id')])
     >>> facts = table[0]
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from treecast import _native
 from treecast.errors import QueryError
+from treecast.index.subscription_forms import Columns, addresses, from_arrow, from_items
 from treecast.model import Subscription
-from treecast.subscriptions import Columns, addresses, from_arrow, from_items
 
 if TYPE_CHECKING:
     import pyarrow as pa

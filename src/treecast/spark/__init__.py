@@ -8,19 +8,26 @@
 
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
 `match_stream` runs for long, with subscriptions that change, and survives kills; `refused` lists the subscriptions that
-treecast does not accept; `documents` reads files, archives and record files. For whole populations: `pep` and
+treecast does not accept; `documents` reads files, archives and record files. `write_directories`,
+`write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep` and
 `aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
 Needs `pip install 'treecast[spark]'` and Java 17.
 """
 
-from treecast.spark.documents import documents
-from treecast.spark.generate import generate_documents, generate_queries
-from treecast.spark.match import match, matches, refused, split
-from treecast.spark.population import aggregate, pep
-from treecast.spark.render import render
-from treecast.spark.stream import match_stream
+from treecast.spark.batch.generate import generate_documents, generate_queries
+from treecast.spark.batch.match import match, matches, refused, split
+from treecast.spark.batch.population import aggregate, pep
+from treecast.spark.batch.render import render
+from treecast.spark.batch.sinks import PayloadFiles, path_of, stream_directories, write_directories, write_payloads
+from treecast.spark.sources.documents import documents
+from treecast.spark.stream.jetstream import JetStream
+from treecast.spark.stream.match_stream import match_stream
+from treecast.spark.stream.rates import StreamRates
 
 __all__ = [
+    "JetStream",
+    "PayloadFiles",
+    "StreamRates",
     "aggregate",
     "documents",
     "generate_documents",
@@ -28,8 +35,12 @@ __all__ = [
     "match",
     "match_stream",
     "matches",
+    "path_of",
     "pep",
     "refused",
     "render",
     "split",
+    "stream_directories",
+    "write_directories",
+    "write_payloads",
 ]

@@ -1,0 +1,53 @@
+// The native module: failures become Python exceptions here; the classes are bound in the files beside.
+#include "base/cpu.hpp"
+#include "bindings/bindings.hpp"
+
+namespace treecast {
+
+nb::object to_python(const Failure& failure, std::string_view query) {
+    static const char* const families[] = {"query", "document", "snapshot"};
+    return enter_python([&]() -> nb::object {
+        nb::object make = nb::module_::import_("treecast.errors").attr("_raise_native");
+        return make(families[static_cast<int>(failure.family)], failure.limit, failure.code, failure.message, failure.hint,
+                    nb::bytes(query.data(), query.size()), failure.position, failure.length, failure.line);
+    });
+}
+
+void raise(const Failure& failure, std::string_view query) {
+    nb::object error = to_python(failure, query);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    throw nb::python_error();
+}
+
+}  // namespace treecast
+
+NB_MODULE(_native, m) {
+    using namespace treecast;
+    nb::set_leak_warnings(false);        // results that others hold to the end of the process are no leak
+    m.doc() = "The hot loops of treecast. Use the treecast package; names here change without notice.";
+    nb::register_exception_translator(
+        [](const std::exception_ptr& thrown, void*) {
+            try {
+                std::rethrow_exception(thrown);
+            } catch (const Failure& failure) {
+                nb::object error = to_python(failure);
+                PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+            } catch (const Interrupted&) {
+                if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);       // it is: what the signal's handler raised
+            }
+        },
+        nullptr);
+    m.def("simd_best", [] { return static_cast<int>(simd_best()); }, "0: scalar, 1: AVX2.");
+    m.def("simd_level", [] { return static_cast<int>(simd_level()); });
+    m.def("simd_force", &simd_force, nb::arg("level"), "For tests: 0 scalar, 1 AVX2, -1 automatic.");
+    bind_document(m);
+    bind_query(m);
+    bind_index(m);
+    bind_explain(m);
+    bind_records(m);
+    bind_xtrie(m);
+    bind_render(m);
+    bind_deliver(m);
+    bind_restructure(m);
+    bind_transformation(m);
+}

@@ -1,0 +1,40 @@
+// Shared by the binding files, the only ones that know Python.
+#pragma once
+
+#include "base/failure.hpp"
+#include "bindings/bindings_gil.hpp"
+#include "document/reader.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <memory>
+#include <string_view>
+
+namespace treecast {
+
+namespace nb = nanobind;
+
+// Entity texts in the form that any number of Readers share.
+struct EntityTexts {
+    std::shared_ptr<const Entities> texts;
+};
+
+// The Python exception object for a Failure; `query` is the text that it is about, if any.
+nb::object to_python(const Failure& failure, std::string_view query = {});
+// Sets that exception and throws nb::python_error, so a binding may simply `raise(failure, text)`.
+[[noreturn]] void raise(const Failure& failure, std::string_view query = {});
+
+void bind_document(nb::module_& m);   // bindings_document.cpp
+void bind_query(nb::module_& m);      // bindings_query.cpp
+void bind_index(nb::module_& m);      // bindings_index.cpp
+void bind_explain(nb::module_& m);    // bindings_explain.cpp
+void bind_records(nb::module_& m);    // bindings_records.cpp
+void bind_xtrie(nb::module_& m);      // bindings_xtrie.cpp
+void bind_render(nb::module_& m);     // bindings_render.cpp
+void bind_deliver(nb::module_& m);    // bindings_deliver.cpp
+void bind_restructure(nb::module_& m);   // bindings_restructure.cpp
+void bind_transformation(nb::module_& m);   // bindings_transformation.cpp
+
+}  // namespace treecast

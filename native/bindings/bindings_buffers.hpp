@@ -1,0 +1,90 @@
+// Documents that Python hands over.
+#pragma once
+
+#include "bindings/bindings.hpp"
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace treecast {
+
+// Bytes-like objects, held while native code reads them without the GIL.
+//
+// A document is read more than once, and what was found in it the first time is relied on later. So bytes that another thread
+// may change meanwhile (a bytearray, a map of a file, an array of numpy, whether lent as read-only or not) are copied, and the object
+// is let go at once. What cannot change is not copied: bytes, views of bytes, and the buffers of Arrow, which by its rules never
+// change; arrow_views() of src/treecast/document.py lends these as read-only.
+class Buffers {
+public:
+    explicit Buffers(nb::sequence documents) {
+        // A tuple of its own: the sequence may be changed while buffers are asked for.
+        given_ = nb::steal(PySequence_Tuple(documents.ptr()));
+        if (!given_.is_valid()) throw nb::python_error();
+        Py_ssize_t count = PyTuple_GET_SIZE(given_.ptr());
+        views_.reserve(static_cast<size_t>(count));
+        for (Py_ssize_t i = 0; i < count; ++i) add(PyTuple_GET_ITEM(given_.ptr(), i));
+    }
+    explicit Buffers(nb::handle document) : given_(nb::borrow(document)) { add(document.ptr()); }
+    Buffers(const Buffers&) = delete;
+    Buffers& operator=(const Buffers&) = delete;
+
+    std::span<const std::string_view> views() const { return views_; }
+    size_t copied() const { return copies_.size(); }
+
+private:
+    // An exported buffer, given back at the end.
+    class Export {
+    public:
+        explicit Export(PyObject* document) {
+            if (PyObject_GetBuffer(document, &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+        }
+        Export(Export&& other) noexcept : buffer_(std::exchange(other.buffer_, {})) {}
+        Export& operator=(Export&&) = delete;
+        ~Export() {
+            if (buffer_.obj) PyBuffer_Release(&buffer_);
+        }
+        std::string_view view() const { return {static_cast<const char*>(buffer_.buf), static_cast<size_t>(buffer_.len)}; }
+        bool never_changes() const {
+            PyObject* owner = buffer_.obj;
+            if (PyMemoryView_Check(owner)) owner = PyMemoryView_GET_BASE(owner);
+            if (!owner) return false;                    // memory that no object owns
+            return PyBytes_Check(owner) || (buffer_.readonly && !std::strcmp(Py_TYPE(owner)->tp_name, "pyarrow.lib.Buffer"));
+        }
+
+    private:
+        Py_buffer buffer_{};
+    };
+
+    void add(PyObject* document) {
+        if (PyBytes_Check(document)) {                   // held by given_
+            views_.emplace_back(PyBytes_AS_STRING(document), static_cast<size_t>(PyBytes_GET_SIZE(document)));
+            return;
+        }
+        if (PyUnicode_Check(document)) {
+            PyErr_SetString(PyExc_TypeError, "a document is bytes, not str: encode it (text.encode()), so that its encoding is certain");
+            throw nb::python_error();
+        }
+        Export given(document);
+        std::string_view bytes = given.view();
+        if (given.never_changes()) {
+            if (exports_.empty()) exports_.reserve(views_.capacity() - views_.size());
+            exports_.push_back(std::move(given));
+        } else {
+            copies_.push_back(std::make_unique_for_overwrite<char[]>(bytes.size()));
+            std::memcpy(copies_.back().get(), bytes.data(), bytes.size());
+            bytes = {copies_.back().get(), bytes.size()};
+        }
+        views_.push_back(bytes);
+    }
+
+    nb::object given_;
+    std::vector<std::string_view> views_;
+    std::vector<Export> exports_;
+    std::vector<std::unique_ptr<char[]>> copies_;
+};
+
+}  // namespace treecast

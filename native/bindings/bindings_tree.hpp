@@ -1,0 +1,92 @@
+// What the bindings of src/treecast/query/ share: namespaces in, syntax trees out as tuples.
+#pragma once
+
+#include "bindings/bindings.hpp"
+#include "query/query.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace treecast {
+
+// Prefixes and URIs as bytes: lone surrogates are refused where they stand.
+inline Bindings to_bindings(const std::vector<std::pair<nb::bytes, nb::bytes>>& namespaces) {
+    Bindings bindings;
+    for (const auto& [prefix, uri] : namespaces)
+        bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
+    return bindings;
+}
+
+inline nb::object text_object(std::string_view text) { return nb::str(text.data(), text.size()); }
+
+inline const char* axis_name(Axis axis) {
+    static const char* const names[] = {"child", "descendant", "descendant-or-self", "self", "attribute"};
+    return names[static_cast<int>(axis)];
+}
+
+inline const char* kind_name(StepKind kind) {
+    static const char* const names[] = {"element", "attribute", "text"};
+    return names[static_cast<int>(kind)];
+}
+
+// The tuples that src/treecast/query/tree.py turns into its classes; field orders are the same there.
+class TreeMaker {
+public:
+    explicit TreeMaker(const Query& query) : query_(query) {}
+
+    nb::tuple paths(uint32_t first) const {
+        nb::list made;
+        query_.each_path(first, [&](uint32_t, const PathEntry& path) {
+            nb::list steps;
+            query_.each_step(path.first, [&](uint32_t, const Step& step) { steps.append(one_step(step)); });
+            made.append(nb::make_tuple(path.absolute, nb::tuple(steps),
+                                       path.variable == no_entry ? nb::none() : nb::object(nb::int_(path.variable))));
+        });
+        return nb::tuple(made);
+    }
+
+    // (axis, gap, kind, uri or None, local or None, predicates)
+    nb::tuple one_step(const Step& step) const {
+        bool has_uri = step.test == Test::name || step.test == Test::any_namespace;
+        bool has_local = step.test == Test::name || step.test == Test::any_local;
+        return nb::make_tuple(axis_name(step.axis), step.gap, kind_name(step.kind),
+                              has_uri ? text_object(query_.uri(step)) : nb::none(),
+                              has_local ? text_object(query_.view(step.local)) : nb::none(), exprs(step.predicates));
+    }
+
+    nb::tuple exprs(uint32_t first) const {
+        nb::list made;
+        query_.each_expr(first, [&](uint32_t, const Expr& expr) { made.append(one_expr(expr)); });
+        return nb::tuple(made);
+    }
+
+    nb::tuple one_expr(const Expr& expr) const {
+        static const char* const relations[] = {"=", "!=", "<", "<=", ">", ">="};
+        const char* relation = relations[static_cast<int>(expr.relation)];
+        switch (expr.kind) {
+            case ExprKind::conjunction: return nb::make_tuple("and", exprs(expr.first));
+            case ExprKind::disjunction: return nb::make_tuple("or", exprs(expr.first));
+            case ExprKind::negation: return nb::make_tuple("not", one_expr(query_.expr(expr.first)));
+            case ExprKind::exists: return nb::make_tuple("exists", paths(expr.first));
+            case ExprKind::compare: return nb::make_tuple("compare", paths(expr.first), relation, value(expr.value));
+            case ExprKind::contains: return nb::make_tuple("contains", paths(expr.first), value(expr.value));
+            case ExprKind::starts_with: return nb::make_tuple("starts-with", paths(expr.first), value(expr.value));
+            case ExprKind::position: return nb::make_tuple("position", relation, value(expr.value));
+            case ExprKind::position_last: return nb::make_tuple("position-last", relation);
+            case ExprKind::last: return nb::make_tuple("last", relation, value(expr.value));
+        }
+        return nb::make_tuple();
+    }
+
+    nb::object value(uint32_t index) const {
+        const Value& value = query_.value(index);
+        if (value.is_number) return nb::cast(value.number);
+        return text_object(query_.view(value.text));
+    }
+
+private:
+    const Query& query_;
+};
+
+}  // namespace treecast

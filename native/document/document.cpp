@@ -1,0 +1,138 @@
+#include "document/document.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace treecast {
+
+std::string_view StringArena::keep(std::string_view text) {
+    if (text.size() > room_) {
+        size_t block = std::max<size_t>(text.size(), 4096);
+        blocks_.push_back(std::make_unique<char[]>(block));
+        free_ = blocks_.back().get();
+        room_ = block;
+        bytes_ += block;
+    }
+    if (!text.empty()) std::memcpy(free_, text.data(), text.size());
+    std::string_view kept(free_, text.size());
+    free_ += text.size();
+    room_ -= text.size();
+    return kept;
+}
+
+void StringArena::reset() {
+    blocks_.clear();
+    free_ = nullptr;
+    room_ = bytes_ = 0;
+}
+
+namespace {
+
+uint64_t next_generation() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+}  // namespace
+
+NameTable::NameTable() : generation_(next_generation()) { intern_uri(""); }
+
+uint32_t NameTable::intern_uri(std::string_view uri) {
+    uint64_t hash = hash_bytes(uri);
+    uint32_t id = uri_slots_.find(hash, [&](uint32_t other) { return uris_[other] == uri; });
+    if (id != IdSlots::empty) return id;
+    id = static_cast<uint32_t>(uris_.size());
+    uris_.push_back(strings_.keep(uri));
+    uri_slots_.add(hash, id, [&](uint32_t earlier) { return hash_bytes(uris_[earlier]); });
+    return id;
+}
+
+uint32_t NameTable::intern(uint32_t uri_id, std::string_view local) {
+    uint64_t hash = hash_bytes(local, uri_id + 1);
+    uint32_t id = slots_.find(
+        hash, [&](uint32_t other) { return entries_[other].uri == uri_id && entries_[other].local == local; });
+    if (id != IdSlots::empty) return id;
+    id = static_cast<uint32_t>(entries_.size());
+    entries_.push_back({uri_id, strings_.keep(local)});
+    slots_.add(hash, id, [&](uint32_t earlier) { return hash_bytes(entries_[earlier].local, entries_[earlier].uri + 1); });
+    return id;
+}
+
+uint32_t NameTable::find_uri(std::string_view uri) const {
+    return uri_slots_.find(hash_bytes(uri), [&](uint32_t other) { return uris_[other] == uri; });
+}
+
+uint32_t NameTable::find(std::string_view uri, std::string_view local) const {
+    uint32_t uri_id = find_uri(uri);
+    if (uri_id == none) return none;
+    return slots_.find(hash_bytes(local, uri_id + 1), [&](uint32_t other) {
+        return entries_[other].uri == uri_id && entries_[other].local == local;
+    });
+}
+
+size_t NameTable::bytes() const {
+    return strings_.bytes() + entries_.capacity() * sizeof(Entry) + uris_.capacity() * sizeof(std::string_view) +
+           (uri_slots_.mask() + slots_.mask() + 2) * sizeof(uint32_t);
+}
+
+void NameTable::reset() {
+    std::vector<Entry>().swap(entries_);
+    std::vector<std::string_view>().swap(uris_);
+    strings_.reset();
+    uri_slots_.reset();
+    slots_.reset();
+    intern_uri("");
+    generation_ = next_generation();
+}
+
+namespace {
+
+template <class Action>
+void each_column(Document& d, Action action) {
+    action(d.name), action(d.parent), action(d.size), action(d.start), action(d.content), action(d.end);
+    action(d.depth), action(d.attribute_begin), action(d.text_begin), action(d.text_end);
+    action(d.attribute_name), action(d.attribute_value), action(d.text_parent), action(d.text);
+    action(d.declarations), action(d.references);
+}
+
+constexpr size_t mark_bytes = 1024;
+
+// Code units of the original that a run of UTF-8 came from: one per character, two beyond U+FFFF in UTF-16.
+uint32_t units(std::string_view utf8, bool utf16) {
+    uint32_t count = 0;
+    for (unsigned char byte : utf8) count += ((byte & 0xC0) != 0x80) + (utf16 && byte >= 0xF0);
+    return count;
+}
+
+}  // namespace
+
+void Document::clear() {
+    each_column(*this, [](auto& column) { column.clear(); });
+    source = original = {};
+    encoding = Encoding::utf8;
+    decoded.clear();
+    offset_marks_.clear();
+}
+
+void Document::release() {
+    clear();
+    each_column(*this, [](auto& column) { column.release(); });
+    std::string().swap(decoded);
+    std::vector<uint32_t>().swap(offset_marks_);
+}
+
+uint64_t Document::transcoded_offset(uint32_t source_offset) const {
+    bool utf16 = encoding == Encoding::utf16_le || encoding == Encoding::utf16_be;
+    if (offset_marks_.empty()) {
+        uint32_t total = 0;
+        for (size_t at = 0; at <= source.size(); at += mark_bytes) {
+            offset_marks_.push_back(total);
+            total += units(source.substr(at, mark_bytes), utf16);
+        }
+    }
+    size_t mark = source_offset / mark_bytes;
+    uint32_t count = offset_marks_[mark] + units(source.substr(mark * mark_bytes, source_offset % mark_bytes), utf16);
+    return static_cast<uint64_t>(count) * (utf16 ? 2 : 1);
+}
+
+}  // namespace treecast

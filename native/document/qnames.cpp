@@ -1,0 +1,65 @@
+#include "document/qnames.hpp"
+
+#include <algorithm>
+
+namespace treecast {
+
+namespace {
+constexpr size_t block_entries = 64;
+constexpr size_t slots_min = 256;
+}  // namespace
+
+const unsigned char name_masks[64] = {
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+
+QNames::QNames() : slots_(slots_min, nullptr) {}
+
+uint64_t QNames::hash(std::string_view name) {
+    if (name.size() >= short_name_bytes) return hash_bytes(name);
+    char padded[short_name_bytes] = {};
+    std::copy(name.begin(), name.end(), padded);
+    return hash_short_name(hash_seeds(), padded, static_cast<uint32_t>(name.size()));
+}
+
+void QNames::place(QName* entry) {
+    size_t at = hash(entry->text()) & slot_mask();
+    while (slots_[at]) at = (at + 1) & slot_mask();
+    slots_[at] = entry;
+}
+
+QName* QNames::find(std::string_view name) const {
+    for (size_t at = hash(name) & slot_mask();; at = (at + 1) & slot_mask())
+        if (!slots_[at] || slots_[at]->text() == name) return slots_[at];
+}
+
+QName& QNames::add(std::string_view name) {
+    if ((size_ + 1) * 4 > slots_.size()) {
+        std::vector<QName*> old(slots_.size() * 2, nullptr);
+        old.swap(slots_);
+        for (QName* entry : old)
+            if (entry) place(entry);
+    }
+    if (size_ % block_entries == 0) blocks_.push_back(std::make_unique<QName[]>(block_entries));
+    QName& entry = blocks_.back()[size_++ % block_entries];
+    std::memset(static_cast<void*>(&entry), 0, sizeof entry);
+    entry.length = static_cast<uint32_t>(name.size());
+    if (name.size() < short_name_bytes) {
+        std::copy(name.begin(), name.end(), entry.bytes);
+    } else {
+        const char* far = long_names_.keep(name).data();
+        std::memset(entry.bytes, 0xFF, 8);
+        std::memcpy(entry.bytes + 8, &far, sizeof far);
+    }
+    place(&entry);
+    return entry;
+}
+
+void QNames::reset() {
+    std::vector<QName*>(slots_min, nullptr).swap(slots_);
+    blocks_.clear();
+    long_names_.reset();
+    size_ = 0;
+}
+
+}  // namespace treecast

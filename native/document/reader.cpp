@@ -1,0 +1,212 @@
+#include "document/reader.hpp"
+
+#include "base/cpu.hpp"
+#include "base/interrupt.hpp"
+#include "document/encoding.hpp"
+#include "document/reader_state.hpp"
+#include "document/survey.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+namespace treecast {
+
+namespace {
+
+uint64_t line_of(std::string_view text) {
+    uint64_t line = 1;
+    for (size_t i = 0; i < text.size(); ++i)
+        line += text[i] == '\n' || (text[i] == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'));
+    return line;
+}
+
+Failure bad_character(std::string_view source, size_t offset) {
+    Decoded c = decode_utf8(source.data() + offset, source.data() + source.size());
+    if (!c.length) {
+        Failure failure(Family::document, "TC204", "these bytes are not UTF-8", offset);
+        failure.hint = "declare the encoding that the document is in, or convert it to UTF-8";
+        return failure;
+    }
+    static const char* const digits = "0123456789ABCDEF";
+    std::string number;
+    for (int shift = 12; shift >= 0; shift -= 4) number += digits[c.character >> shift & 15];
+    return Failure(Family::document, "TC203", "the character U+" + number + " is not allowed in XML", offset);
+}
+
+}  // namespace
+
+void check_limits(const Limits& limits) {
+    auto demand = [](bool fits, const char* what) {
+        if (!fits) throw std::invalid_argument(what);
+    };
+    demand(limits.document_bytes_max > 0 && limits.document_bytes_max <= document_bytes_most,
+           "document_bytes_max must be from 1 to 4293918720");
+    demand(limits.depth_max > 0 && limits.depth_max <= depth_most, "depth_max must be from 1 to 65535");
+    demand(limits.name_bytes_max > 0 && limits.name_bytes_max <= (1u << 24), "name_bytes_max must be from 1 to 16777216");
+}
+
+void check_entities(const Entities& entities) {
+    for (const auto& [name, text] : entities) {
+        const char *at = name.data(), *end = at + name.size();
+        bool fits = at < end && is_name_start(decode_utf8(at, end).character);
+        while (fits && at < end) {
+            Decoded c = decode_utf8(at, end);
+            fits = c.length && is_name_char(c.character);
+            at += c.length;
+        }
+        if (!fits) throw std::invalid_argument("not an entity name: " + name.substr(0, 40));
+        for (at = text.data(), end = at + text.size(); at < end;) {
+            Decoded c = decode_utf8(at, end);
+            if (!c.length || !is_xml_char(c.character))
+                throw std::invalid_argument("the text of the entity " + name.substr(0, 40) + " has a character that XML does not allow");
+            at += c.length;
+        }
+    }
+}
+
+Failure document_too_long(const Limits& limits) {
+    Failure failure(Family::document, "TC301",
+                    "the document is longer than " + std::to_string(limits.document_bytes_max) +
+                        " bytes, the limit document_bytes_max", limits.document_bytes_max);
+    failure.limit = true;
+    failure.hint = "raise it with treecast.Limits(document_bytes_max=…)";
+    return failure;
+}
+
+struct Reader::Impl : ReaderState {
+    using ReaderState::ReaderState;
+    std::optional<Failure> trouble;    // the first bad character, if any; `end` is there
+    bool in_prolog = true;
+
+    void read(std::string_view bytes) {
+        try {
+            trouble.reset();
+            in_prolog = true;
+            document.source = document.original = bytes;
+            take(bytes);
+            try {
+                parse();
+            } catch (const Failure& failure) {
+                if (!trouble || failure.code != "TC209") throw;
+            }
+            if (trouble) throw *trouble;
+        } catch (Failure& failure) {
+            size_t dtd = in_prolog ? find_dtd(document.source) : std::string_view::npos;
+            if (dtd != std::string_view::npos) failure = brings_dtd(dtd);
+            failure.line = line_of(document.source.substr(0, failure.position));
+            failure.position = document.original_offset(static_cast<uint32_t>(failure.position));
+            document.clear();
+            throw;
+        } catch (...) {
+            document.clear();
+            throw;
+        }
+    }
+
+    // Finds the encoding, transcodes where needed, and fills the buffer.
+    void take(std::string_view bytes) {
+        bool marked = false;
+        Encoding encoding = sniff_encoding(bytes, marked);
+        if (encoding == Encoding::utf8) {
+            size_t skipped = marked ? bom_bytes : 0;
+            XmlDeclaration found;
+            try {
+                found = parse_xml_declaration(bytes.substr(skipped));
+                encoding = declared_encoding(found, encoding, marked);
+            } catch (Failure& failure) {
+                failure.position += skipped;
+                throw;
+            }
+            if (encoding != Encoding::utf8) transcode_all(bytes, encoding);
+        } else {
+            transcode_all(bytes, encoding);
+            size_t skipped = marked ? bom_bytes : 0;
+            XmlDeclaration found;
+            try {
+                found = parse_xml_declaration(std::string_view(transcoded).substr(skipped));
+                declared_encoding(found, encoding, marked);
+            } catch (Failure& failure) {
+                failure.position += skipped;
+                throw;
+            }
+        }
+        fill_buffer();
+    }
+
+    void transcode_all(std::string_view bytes, Encoding encoding) {
+        transcoded.clear();
+        size_t taken = transcode(bytes, encoding, transcoded);
+        if (transcoded.size() > document_bytes_most) {
+            Failure failure = document_too_long(limits);
+            failure.position = 0;
+            throw failure;
+        }
+        document.source = transcoded;
+        document.encoding = encoding;
+        if (taken < bytes.size()) {
+            trouble.emplace(Family::document, "TC204", std::string("these bytes are not ") + encoding_label(encoding),
+                            transcoded.size());
+            trouble->hint = "declare the encoding that the document is in, or convert it to UTF-8";
+        }
+    }
+
+    void fill_buffer() {
+        std::string_view source = document.source;
+        if (buffer.capacity() < source.size() + text_padding) {
+            buffer.clear();
+            buffer.reserve(source.size() + source.size() / 4 + text_padding);
+        }
+        Survey seen = survey(source, buffer.data());
+        if (seen.good < source.size()) {
+            trouble = bad_character(source, seen.good);
+            std::fill_n(buffer.data() + seen.good, std::min<size_t>(source.size() - seen.good, text_padding), '\0');
+        }
+        base = buffer.data();
+        end = base + seen.good;
+        reserve_columns(seen.tags + 1);
+    }
+
+    void reserve_columns(size_t tags) {
+        Document& d = document;
+        for (auto* column : {&d.name, &d.parent, &d.size, &d.start, &d.content, &d.end, &d.attribute_begin, &d.text_begin,
+                             &d.text_end, &d.text_parent})
+            column->reserve(tags);
+        d.depth.reserve(tags);
+        d.text.reserve(tags);
+        open.reserve(std::min<size_t>(tags, limits.depth_max) + 1);
+    }
+
+    void parse() {
+        const char* root = prolog();
+        in_prolog = false;
+#if TREECAST_X86
+        epilog(simd_level() == Simd::avx2 ? level_avx2::read_content(*this, root) : level_scalar::read_content(*this, root));
+#else
+        epilog(level_scalar::read_content(*this, root));
+#endif
+    }
+};
+
+Reader::Reader(Limits limits, std::shared_ptr<const Entities> entities) {
+    check_limits(limits);
+    if (entities) check_entities(*entities);
+    impl_ = std::make_unique<Impl>(limits, std::move(entities));
+}
+
+Reader::~Reader() = default;
+Reader::Reader(Reader&&) noexcept = default;
+Reader& Reader::operator=(Reader&&) noexcept = default;
+
+const Document& Reader::read(std::string_view bytes) {
+    Interrupt::check(bytes.size());
+    impl_->begin_document();
+    if (bytes.size() > impl_->limits.document_bytes_max) throw document_too_long(impl_->limits);
+    impl_->read(bytes);
+    return impl_->document;
+}
+
+const NameTable& Reader::names() const { return impl_->names; }
+const Limits& Reader::limits() const { return impl_->limits; }
+
+}  // namespace treecast

@@ -1,0 +1,316 @@
+// Document + Query -> does it match, and what does it select: directly, one query at a time, exactly as XPath 1.0 says.
+//
+// Use it to judge a query that no shared machine has judged, to find what a query selects, and to explain an answer. It is no
+// way to match many queries: each costs what its own path touches of the document.
+//
+// How it works. Three ways through a path, all driven by the steps of the query, none recursive over the document:
+//
+//   reaches()   (evaluate_path.cpp) whether a path leads from an element to something that passes a goal: depth first, one
+//               cursor per step on a stack, so it stops at the first success.
+//   walk()      (evaluate_select.cpp) everything that a path leads to: a set per step, in document order.
+//   fits()      (evaluate_ordered.cpp) ordered patterns: witnesses whose start tags increase, chosen greedily.
+//
+// A step with positions on the descendant axis numbers what lies below each context anew, and ancestors have much below them in
+// common. Its condition depends on the position only by its comparisons with it: between two places where one of them
+// changes, an element passes or not wherever it is counted from. So there are verdicts and runs for each combination of their
+// truths (evaluate_positions.cpp).
+//
+// The paths and conditions of a transformation start at variables, and are asked for again and again while these change
+// (evaluate_variables.cpp). Predicates never mention them, so the verdicts on (step, element) are kept all the while.
+//
+// Depth first alone would be exponential in nested `//`, because ancestors see the same descendants. So where the same
+// element may come to the same step from several contexts (prepare() decides; plain paths never need it), the verdict on
+// (step, element) is kept: two bits. The verdicts live in a table of blocks of 64 elements whose keys hold a stamp, so a new query
+// forgets them at no cost; past its largest size blocks displace each other, which costs time and never truth. And for each
+// such step one run of elements that are known to fail is kept and skipped, so ancestors in document order do not rescan what
+// their descendants share. String values are not built for each ancestor either (string_values.hpp). Together a query costs
+// mostly what it touches once; where that fails, spend() ends it: whoever asks has said how many steps it may take.
+//
+// Names are compared as numbers: a test is resolved to an id of the document's NameTable when its step is first reached.
+//
+//   TC340  a query that needs more steps on this document than work_per_item_max allows: it is undecided
+#pragma once
+
+#include "base/failure.hpp"
+#include "base/seeded_hash.hpp"
+#include "document/document.hpp"
+#include "document/string_values.hpp"
+#include "query/query.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace treecast {
+
+// Thrown where an answer would take more steps than it may.
+struct OutOfWork : Failure {
+    explicit OutOfWork(uint64_t steps);
+};
+
+// The steps that deciding one query may take: so many for each element, attribute, text and 64 bytes of the document, and for as many
+// items again as a small document may need.
+uint64_t work_max(const Document& document, uint64_t per_item);
+
+// Judges queries on one document at a time; keeps scratch between calls. Not thread-safe; one per thread.
+class Evaluator {
+public:
+    // An element, attribute or text: its index into the columns of that kind.
+    struct Item {
+        StepKind kind = StepKind::element;
+        uint32_t index = none;          // of kind element, `none` is the document itself
+        bool operator==(const Item&) const = default;
+    };
+
+    // Before the first query of a document; cheap. The document must not change while queries are judged.
+    void begin(const Document& document);
+
+    // Whether the document satisfies the query; an ordered one must have passed check_ordered.
+    bool satisfies(const Query& query, bool ordered);
+
+    // What the main path selects, in document order, each item once.
+    void select(const Query& query, bool ordered, std::vector<Item>& out);
+
+    // The same of any paths and conditions in a query, wherever they start: enter() the query, prepare what will be asked for,
+    // then ask, with the items that its variables stand for, by number.
+    using Variables = std::span<const Item>;
+    void enter(const Query& query);
+    void prepare(uint32_t paths) { prepare_entry(paths, false); }
+    void prepare_condition(uint32_t expr) { prepare_entry(expr, true); }
+    void select(uint32_t paths, Variables variables, std::vector<Item>& out);          // refills `out`
+    bool first(uint32_t paths, Variables variables, Item& out);                        // in document order
+    bool holds(uint32_t expr, Variables variables);
+    std::string_view string_value(Item item) { return text_of(item); }                 // lives until the next call
+    std::pair<uint64_t, uint32_t> order(Item item) const;                              // grows in document order
+
+    // Steps so far, what answers have cost: items looked at, whether they passed or not, cursors set up, and 32 bytes of text as one
+    // more.
+    uint64_t looked_at = 0;
+    // From now on answers may take so many steps together; past them OutOfWork is thrown, and the Evaluator is to be opened or
+    // entered anew.
+    void allow(uint64_t steps) {
+        allowed_ = steps;
+        looked_max_ = steps > ~looked_at ? ~0ull : looked_at + steps;
+        pause_at_ = looked_max_ < poll_at_ ? looked_max_ : poll_at_;
+    }
+    uint64_t left() const { return looked_max_ - looked_at; }
+    // The one place where work is counted.
+    void spend(uint64_t steps) {
+        looked_at += steps;
+        if (looked_at > pause_at_) [[unlikely]] pause();
+    }
+
+private:
+    friend class Explainer;
+    void pause();                       // sees whether that was too much, or the call was interrupted
+
+    // -- what is known of the query's entries; filled by prepare() and, the names, on first use
+    struct StepPlan {
+        uint32_t name = none;           // of the test: name id, URI id or local id; see resolve()
+        uint32_t slot = none;           // of the verdicts, where elements may come here more than once
+        bool resolved = false;
+        uint8_t atoms = 0;              // comparisons with positions that tell the slots of a numbered step apart; 0: it is none
+        std::array<uint32_t, 3> atom{};
+    };
+    struct ExprPlan {
+        uint32_t slot = none;
+        bool positional = false;
+    };
+    enum class Verdict : uint8_t { unknown, no, yes };
+    struct Range {
+        uint32_t begin = 0, end = 0;
+        bool empty() const { return begin >= end; }
+    };
+
+    void open(const Query& query, bool ordered);
+    void prepare_entry(uint32_t entry, bool condition);
+    void settle(Variables variables);
+    void prepare_paths(uint32_t first, bool nested, bool goal, bool whole);
+    void prepare_steps(const PathEntry& path, bool nested, bool goal, bool whole);
+    void number_step(const Step& step, StepPlan& plan);
+    bool prepare_expr(uint32_t index, bool nested, bool kept);
+    void keep_parts(uint32_t index);
+    bool names_occur(uint32_t first_step);
+    void resolve(const Step& step, StepPlan& plan);
+    uint32_t local_id(uint32_t name);
+    uint32_t find_local(std::string_view local);
+    StepPlan& plan(uint32_t step) {
+        StepPlan& found = step_plans_[step];
+        if (!found.resolved) resolve(query_->step(step), found);
+        return found;
+    }
+    bool passes(const Step& step, const StepPlan& plan, uint32_t name) {
+        switch (step.test) {
+            case Test::any: return true;
+            case Test::name: return name == plan.name;
+            case Test::any_namespace: return names_->uri_id(name) == plan.name;
+            case Test::any_local: return local_id(name) == plan.name;
+        }
+        return false;
+    }
+
+    // -- the document
+    void build_name_index();
+    Range named(uint32_t name, uint32_t begin, uint32_t end);   // positions in by_name_ of the elements in [begin, end)
+    uint32_t below(uint32_t element) const { return element == none ? 0 : element + 1; }
+    uint32_t end_of(uint32_t element) const {
+        return static_cast<uint32_t>(element == none ? document_->elements() : element + document_->size[element]);
+    }
+    Range texts_of(uint32_t element) const;
+    StringValues::Texts value_texts(Item item) const {          // of an element or a text
+        if (item.kind == StepKind::text) return {item.index, item.index + 1};
+        Range texts = texts_of(item.index);
+        return {texts.begin, texts.end};
+    }
+    Range attributes_of(uint32_t element) const;                // of the element itself
+    Range attributes_within(uint32_t element) const;            // and of those below it
+    uint32_t next_child_text(uint32_t element, uint32_t from);
+    uint32_t owner(uint32_t attribute) const;
+
+    // -- conditions
+    bool check(uint32_t expr, Item item, uint32_t position, uint32_t last);
+    bool check_part(uint32_t expr, Item item, uint32_t position, uint32_t last) {
+        return expr_plans_[expr].slot == none ? check(expr, item, position, last) : check_kept(expr, item);
+    }
+    bool check_kept(uint32_t expr, Item item);
+    bool check_predicates(const Step& step, Item item);
+    bool check_paths(uint32_t expr, Item item);
+    bool check_first(const Expr& expr, Item item);
+    bool check_text(const Expr& expr, Item item);
+    bool check_empty(const Expr& expr) const { return query_->value(expr.value).text.size == 0; }
+    bool check_position(const Expr& expr, uint32_t position, uint32_t last) const;
+    bool compare(const Expr& expr, Item item);
+    bool text_equals(Item item, std::string_view text);
+    std::string_view text_of(Item item);
+    double number_of(Item item);
+
+    // -- one step at a time, depth first
+    enum class Way : uint8_t { one, children, range, listed, child_texts, groups, numbered };
+    enum class Next : uint8_t { candidate, success, done };
+    // What is asked of a path: any item, so that a verdict is an answer; the first one, so that only failures are; or all, where
+    // verdicts are neither used nor kept.
+    enum class Want : uint8_t { any, first, all };
+    struct Cursor {
+        uint32_t step = 0, context = none;
+        uint32_t at = 0, end = 0;       // what is left of the axis; positions in by_name_ where listed
+        uint32_t candidate = none;
+        uint32_t started = 0, limit = 0;        // where the axis began and ends, for the run of failures
+        uint32_t group = none;          // groups: the context that the survivors were numbered for
+        uint32_t survivors = 0, survivor = 0;   // groups: where they lie, and the next one
+        uint32_t slot = none;           // of the verdicts on candidates; of `numbered`, in this stretch
+        uint32_t first = 0, stretch_end = 0;    // numbered: where it counts from, and where a comparison changes
+        Way way = Way::one;
+        Want want = Want::any;
+        bool reached = false;           // first_of_all(): something, from one candidate or another
+        bool by_name = false;           // numbered: places in by_name_
+        bool document_waits = false;    // groups: the document itself comes first
+        bool open_group = false;        // groups: `group` has been gathered
+    };
+    bool reaches(uint32_t first_step, uint32_t context, uint32_t goal, Item* found = nullptr);
+    void push_cursor(uint32_t step, uint32_t context, Want want, uint32_t from = 0);
+    void aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint32_t from);
+    void aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan, Range range);
+    void aim_groups(Cursor& cursor, const Step& step);
+    Next advance(uint32_t cursor);
+    Next advance_group(uint32_t cursor);
+    void aim_numbered(Cursor& cursor, const Step& step, const StepPlan& plan);
+    void begin_stretch(Cursor& cursor);
+    bool advance_numbered(Cursor& cursor);
+    bool passes_numbered(const Cursor& cursor, const Step& step, Item item);
+    uint32_t element_at(const Cursor& cursor, uint32_t at) const { return cursor.by_name ? by_name_[at] : at; }
+    bool holds_at(const Cursor& cursor, const Step& step, Item item);
+    // Where the verdicts on a cursor's candidates lie; those of a step that works in groups are on the groups.
+    static uint32_t candidate_slot(const Cursor& cursor, const Step& step) {
+        return cursor.way != Way::groups && step.kind == StepKind::element ? cursor.slot : none;
+    }
+    bool first_of_all(uint32_t first_step, uint32_t context, Item& found);
+    void leave_cursor(uint32_t base, bool reached);
+    bool skip_failures(Cursor& cursor);
+    void pop_cursor();
+    void fail_cursor(uint32_t base);
+    bool succeed(uint32_t base);
+    void note_failures(const Cursor& cursor, uint32_t end);
+    void gather(uint32_t step, uint32_t context);
+    void gather_axis(const Step& step, const StepPlan& plan, uint32_t context, uint32_t most);
+    void sift(size_t base, uint32_t predicate, StepKind kind);
+
+    // -- verdicts
+    Verdict verdict(uint32_t slot, uint32_t element);
+    void keep(uint32_t slot, uint32_t element, bool value);
+    void size_table();
+
+    // -- sets
+    struct Reached {
+        StepKind kind = StepKind::element;
+        std::vector<uint32_t> items;    // ascending
+        std::vector<uint32_t> bounds;   // ordered: what the next step's witness must come after
+    };
+    void walk(uint32_t first_step, Reached& set);               // from the set to what the steps lead to
+    void walk_step(uint32_t step, const Reached& contexts, Reached& out);
+    void collect(uint32_t step, const Reached& contexts, std::vector<uint32_t>& out);
+    Reached start_at(uint32_t context) const { return {StepKind::element, {context}, {context}}; }
+    void walk(uint32_t first_step, Reached& set, Reached& next);
+    void select_path(const PathEntry& path, std::vector<Item>& out);
+    void descend(uint32_t first_step, uint32_t context, std::vector<Item>& out);
+    Item first_item(const PathEntry& path, Item item);
+    bool find_first(const PathEntry& path, Item item, Item& found);
+    // Where a path starts that is asked for at an item.
+    Item start_of(const PathEntry& path, Item item) const {
+        if (path.absolute) return {};
+        return path.variable == no_entry ? item : variables_[path.variable];
+    }
+    bool in_document_order(const PathEntry& path) const;
+
+    // -- ordered patterns
+    bool fits(uint32_t step, uint32_t element, uint32_t goal);
+    bool fits_branches(uint32_t step, uint32_t element, uint32_t& bound);
+    bool fits_condition(uint32_t expr, uint32_t element, uint32_t& bound);
+    uint32_t first_witness(uint32_t step, uint32_t context, uint32_t after, uint32_t goal);
+    uint32_t witness_of_first(const Expr& expr, uint32_t element, uint32_t after);
+    bool continues(uint32_t step, uint32_t element, uint32_t after, uint32_t goal);
+
+    const Document* document_ = nullptr;
+    const Query* query_ = nullptr;
+    bool ordered_ = false;
+    Variables variables_;
+    bool settled_ = false;                      // the verdicts' table fits what was prepared
+    std::vector<StepPlan> step_plans_;
+    std::vector<ExprPlan> expr_plans_;
+    std::vector<Verdict> path_verdicts_;        // by PathEntry: absolute paths in predicates have one answer
+
+    // ids of local names, for *:a; they live as long as the ids of the NameTable
+    const NameTable* names_ = nullptr;
+    uint64_t generation_ = 0;
+    TextViewMap<uint32_t> locals_;
+    std::vector<uint32_t> local_of_name_;
+
+    // elements by name, built when first needed
+    struct NameRange { uint32_t stamp = 0, begin = 0, end = 0; };
+    bool index_built_ = false;
+    uint32_t index_stamp_ = 0;
+    std::vector<NameRange> name_ranges_;
+    std::vector<uint32_t> by_name_, names_present_;
+
+    struct Block { uint64_t key = 0, known = 0, value = 0; };
+    struct Run { uint32_t begin = 0, end = 0; };
+    std::vector<Block> blocks_;
+    std::vector<Run> runs_;                     // by slot: elements that are known to fail
+    uint64_t stamp_ = 0, blocks_per_slot_ = 0;
+    uint32_t slots_ = 0;
+
+    Reached reached_, reached_next_;            // of select(): its memory is kept
+    std::vector<Cursor> cursors_;
+    std::vector<uint32_t> survivors_;           // a stack: of positional steps, what is left after their predicates
+    StringValues values_;
+    std::string buffer_;
+    uint64_t allowed_ = ~0ull, looked_max_ = ~0ull;
+    static constexpr uint64_t looks_per_poll = 1u << 14;
+    uint64_t poll_at_ = looks_per_poll;         // when to see whether the call was interrupted
+    uint64_t pause_at_ = looks_per_poll;        // when to stop for that, or because it was too much
+};
+
+}  // namespace treecast

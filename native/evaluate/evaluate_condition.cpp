@@ -1,0 +1,146 @@
+// What stands in brackets, on one item: truth, comparison, string and number values.
+#include "evaluate/evaluate.hpp"
+#include "document/number.hpp"
+#include "query/relation.hpp"
+
+namespace treecast {
+
+bool Evaluator::check_predicates(const Step& step, Item item) {
+    for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next)
+        if (!check_kept(expr, item)) return false;
+    return true;
+}
+
+bool Evaluator::check_kept(uint32_t expr, Item item) {
+    uint32_t slot = expr_plans_[expr].slot;
+    if (slot == none) return check(expr, item, 1, 1);
+    Verdict known = verdict(slot, item.index);
+    if (known != Verdict::unknown) return known == Verdict::yes;
+    bool value = check(expr, item, 1, 1);
+    keep(slot, item.index, value);
+    return value;
+}
+
+bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t last) {
+    const Expr& expr = query_->expr(index);
+    switch (expr.kind) {
+        case ExprKind::conjunction:
+            for (uint32_t operand = expr.first; operand != no_entry; operand = query_->expr(operand).next)
+                if (!check_part(operand, item, position, last)) return false;
+            return true;
+        case ExprKind::disjunction:
+            for (uint32_t operand = expr.first; operand != no_entry; operand = query_->expr(operand).next)
+                if (check_part(operand, item, position, last)) return true;
+            return false;
+        case ExprKind::negation: return !check_part(expr.first, item, position, last);
+        case ExprKind::exists:
+        case ExprKind::compare: return check_paths(index, item);
+        case ExprKind::contains:
+        case ExprKind::starts_with: return check_first(expr, item);
+        case ExprKind::position:
+        case ExprKind::position_last:
+        case ExprKind::last: return check_position(expr, position, last);
+    }
+    return false;
+}
+
+bool Evaluator::check_position(const Expr& expr, uint32_t position, uint32_t last) const {
+    if (expr.kind == ExprKind::position_last) return related(expr.relation, position, last);
+    return related<double>(expr.relation, expr.kind == ExprKind::last ? last : position, query_->value(expr.value).number);
+}
+
+// exists, compare: whether one of the paths leads to something that passes.
+bool Evaluator::check_paths(uint32_t index, Item item) {
+    const Expr& expr = query_->expr(index);
+    uint32_t goal = expr.kind == ExprKind::compare ? index : no_entry;
+    for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
+        const PathEntry& path = query_->path(at);
+        Item from = start_of(path, item);
+        if (path.first == no_entry) {
+            if (goal == no_entry || compare(expr, from)) return true;
+        } else if (path.absolute) {
+            if (path_verdicts_[at] == Verdict::unknown)
+                path_verdicts_[at] = reaches(path.first, none, goal) ? Verdict::yes : Verdict::no;
+            if (path_verdicts_[at] == Verdict::yes) return true;
+        } else if (from.kind == StepKind::element && reaches(path.first, from.index, goal)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// contains, starts-with: of the first item, in document order; of no item, the empty string.
+bool Evaluator::check_first(const Expr& expr, Item item) {
+    const PathEntry& path = query_->path(expr.first);
+    if (path.absolute && path_verdicts_[expr.first] != Verdict::unknown) return path_verdicts_[expr.first] == Verdict::yes;
+    Item first;
+    bool value = find_first(path, item, first) ? check_text(expr, first) : check_empty(expr);
+    if (path.absolute) path_verdicts_[expr.first] = value ? Verdict::yes : Verdict::no;
+    return value;
+}
+
+bool Evaluator::check_text(const Expr& expr, Item item) {
+    const Document& d = *document_;
+    std::string_view wanted = query_->view(query_->value(expr.value).text);
+    bool contains = expr.kind == ExprKind::contains, value;
+    if (item.kind == StepKind::attribute) {
+        std::string_view text = d.value(d.attribute_value[item.index]);
+        value = contains ? values_.contains(text, wanted, expr.value) : text.starts_with(wanted);
+    } else {
+        StringValues::Texts texts = value_texts(item);
+        value = contains ? values_.contains(texts, wanted, expr.value) : values_.starts_with(texts, wanted);
+    }
+    spend(values_.take_work());
+    return value;
+}
+
+bool Evaluator::compare(const Expr& expr, Item item) {
+    const Value& value = query_->value(expr.value);
+    bool equality = expr.relation == Relation::eq || expr.relation == Relation::ne;
+    if (equality && !value.is_number)
+        return text_equals(item, query_->view(value.text)) == (expr.relation == Relation::eq);
+    // Against a literal, an order is one of numbers too.
+    spend(value.is_number ? 0 : value.text.size / 32);
+    double right = value.is_number ? value.number : to_number(query_->view(value.text));
+    return related(expr.relation, number_of(item), right);
+}
+
+bool Evaluator::text_equals(Item item, std::string_view text) {
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) {
+        std::string_view value = d.value(d.attribute_value[item.index]);
+        if (value.size() == text.size()) spend(text.size() / 32);
+        return value == text;
+    }
+    bool value = values_.equals(value_texts(item), text);
+    spend(values_.take_work());
+    return value;
+}
+
+// The view lives until the next call.
+std::string_view Evaluator::text_of(Item item) {
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]);
+    if (item.kind == StepKind::text) return d.value(d.text[item.index]);
+    Range texts = texts_of(item.index);
+    if (texts.empty()) return {};
+    if (texts.end - texts.begin == 1) return d.value(d.text[texts.begin]);
+    buffer_.clear();
+    for (uint32_t at = texts.begin; at < texts.end; ++at) buffer_ += d.value(d.text[at]);
+    spend(texts.end - texts.begin + buffer_.size() / 32);
+    return buffer_;
+}
+
+double Evaluator::number_of(Item item) {
+    const Document& d = *document_;
+    if (item.kind == StepKind::attribute) {
+        std::string_view text = d.value(d.attribute_value[item.index]);
+        spend(text.size() / 32);
+        return to_number(text);
+    }
+    double value = values_.number(value_texts(item));
+    spend(values_.take_work());
+    return value;
+}
+
+}  // namespace treecast

@@ -1,0 +1,147 @@
+// Items -> places. The columns keep where elements are; attributes and texts are found again in the source of their element,
+// which has been read once and is known to be well-formed.
+#include "evaluate/explain.hpp"
+
+#include "document/characters.hpp"
+
+#include <algorithm>
+
+namespace treecast {
+
+namespace {
+
+uint64_t characters(std::string_view utf8) {
+    return static_cast<uint64_t>(std::count_if(utf8.begin(), utf8.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+Places::Places(const Document& document) : document_(document) {
+    std::string_view source = document.source;
+    line_starts_.push_back(source.starts_with("\xEF\xBB\xBF") ? 3 : 0);
+    for (size_t i = 0; i < source.size(); ++i)
+        if (source[i] == '\n' || (source[i] == '\r' && (i + 1 == source.size() || source[i + 1] != '\n')))
+            line_starts_.push_back(static_cast<uint32_t>(i + 1));
+}
+
+Place Places::find(Evaluator::Item item, std::string value) const {
+    const Document& d = document_;
+    Place place;
+    place.kind = item.kind;
+    place.value = std::move(value);
+    uint32_t start = 0, end = 0, tag_end = 0;
+    if (item.kind == StepKind::element) {
+        place.path = path_of(item.index);
+        place.uri = d.names->uri(d.name[item.index]);
+        start = d.start[item.index];
+        end = d.end[item.index];
+        tag_end = d.content[item.index];
+    } else if (item.kind == StepKind::attribute) {
+        const uint32_t* begins = d.attribute_begin.data();
+        uint32_t owner = static_cast<uint32_t>(std::upper_bound(begins, begins + d.elements(), item.index) - begins - 1);
+        std::string_view name;
+        std::tie(start, end) = attribute_range(owner, item.index - d.attribute_begin[owner], name);
+        tag_end = end;
+        place.path = path_of(owner) + "/@" + std::string(name);
+        place.uri = d.names->uri(d.attribute_name[item.index]);
+    } else {
+        uint32_t parent = d.text_parent[item.index], number = 0, count = 0;
+        for (uint32_t text = d.text_begin[parent]; text < d.text_end[parent]; ++text) {
+            if (d.text_parent[text] != parent) continue;
+            number += text < item.index;
+            ++count;
+        }
+        std::tie(start, end) = text_range(parent, number, count);
+        tag_end = end;
+        place.path = path_of(parent) + "/text()[" + std::to_string(number + 1) + "]";
+    }
+    std::tie(place.line, place.column) = line_of(start);
+    std::tie(place.tag_line, place.tag_column) = line_of(tag_end);
+    place.start = d.original_offset(start);
+    place.end = d.original_offset(end);
+    return place;
+}
+
+std::string Places::path_of(uint32_t element) const {
+    const Document& d = document_;
+    std::vector<uint32_t> line;
+    for (uint32_t at = element; at != none; at = d.parent[at]) line.push_back(at);
+    std::string path;
+    for (auto at = line.rbegin(); at != line.rend(); ++at) {
+        uint32_t parent = d.parent[*at], number = 1;
+        for (uint32_t sibling = parent == none ? *at : parent + 1; sibling < *at; sibling += d.size[sibling])
+            number += d.name[sibling] == d.name[*at];
+        ((((path += '/') += name_of(*at)) += '[') += std::to_string(number)) += ']';
+    }
+    return path;
+}
+
+// As the document writes it, with its prefix.
+std::string_view Places::name_of(uint32_t element) const {
+    std::string_view source = document_.source;
+    size_t begin = document_.start[element] + 1, end = begin;
+    while (!is_space(source[end]) && source[end] != '/' && source[end] != '>') ++end;
+    return source.substr(begin, end - begin);
+}
+
+std::pair<uint64_t, uint64_t> Places::line_of(uint32_t offset) const {
+    auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+    if (after == line_starts_.begin()) return {1, 1};
+    uint32_t start = *(after - 1);
+    return {static_cast<uint64_t>(after - line_starts_.begin()), 1 + characters(document_.source.substr(start, offset - start))};
+}
+
+// Of the attribute with this number among those that are no namespace declarations: name, equals sign and value.
+std::pair<uint32_t, uint32_t> Places::attribute_range(uint32_t element, uint32_t number, std::string_view& name) const {
+    std::string_view source = document_.source;
+    uint32_t at = document_.start[element] + 1 + static_cast<uint32_t>(name_of(element).size());
+    while (true) {
+        while (is_space(source[at])) ++at;
+        uint32_t begin = at;
+        while (!is_space(source[at]) && source[at] != '=') ++at;
+        name = source.substr(begin, at - begin);
+        while (source[at] != '"' && source[at] != '\'') ++at;
+        at = static_cast<uint32_t>(source.find(source[at], at + 1)) + 1;
+        if (name == "xmlns" || name.starts_with("xmlns:")) continue;
+        if (number-- == 0) return {begin, at};
+    }
+}
+
+// Of a text: a run of characters, references and CDATA sections between other markup. Where the runs do not agree with the
+// texts (an entity may stand for nothing), the whole content of the element.
+std::pair<uint32_t, uint32_t> Places::text_range(uint32_t element, uint32_t number, uint32_t count) const {
+    const Document& d = document_;
+    std::string_view source = d.source;
+    std::vector<std::pair<uint32_t, uint32_t>> runs;
+    uint32_t child = element + 1, at = d.content[element], begin = at;
+    uint32_t end = static_cast<uint32_t>(source.rfind("</", d.end[element] - 1));
+    bool some = false;
+    auto close = [&](uint32_t next) {
+        if (some) runs.emplace_back(begin, at);
+        some = false;
+        begin = at = next;
+    };
+    while (at < end) {
+        if (source[at] != '<') {
+            some = true;
+            ++at;
+        } else if (source.substr(at).starts_with("<![CDATA[")) {
+            uint32_t last = static_cast<uint32_t>(source.find("]]>", at));
+            some = some || last > at + 9;
+            at = last + 3;
+        } else if (source.substr(at).starts_with("<!--")) {
+            close(static_cast<uint32_t>(source.find("-->", at + 4)) + 3);
+        } else if (source[at + 1] == '?') {
+            close(static_cast<uint32_t>(source.find("?>", at)) + 2);
+        } else {
+            uint32_t next = d.end[child];
+            child += d.size[child];
+            close(next);
+        }
+    }
+    close(end);
+    if (runs.size() != count) return {d.content[element], end};
+    return runs[number];
+}
+
+}  // namespace treecast

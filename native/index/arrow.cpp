@@ -1,0 +1,142 @@
+#include "index/arrow.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace treecast {
+
+namespace {
+
+constexpr int64_t flag_nullable = 2;
+
+// Schemas and arrays are small trees; each part owns its children and frees them, as the interface asks.
+struct SchemaPart {
+    ArrowSchema* children[2] = {nullptr, nullptr};
+    ArrowSchema* dictionary = nullptr;
+};
+
+template <class T>
+void release_child(T* child) {
+    if (!child) return;
+    if (child->release) child->release(child);
+    delete child;
+}
+
+void release_schema(ArrowSchema* schema) {
+    auto* part = static_cast<SchemaPart*>(schema->private_data);
+    for (ArrowSchema* child : part->children) release_child(child);
+    release_child(part->dictionary);
+    delete part;
+    schema->release = nullptr;
+}
+
+SchemaPart* fill_schema(ArrowSchema* schema, const char* format, const char* name) {
+    auto* part = new SchemaPart;
+    *schema = {format, name, nullptr, flag_nullable, 0, part->children, nullptr, release_schema, part};
+    return part;
+}
+
+void matches_schema(ArrowSchema* out) {
+    SchemaPart* top = fill_schema(out, "+s", "");
+    out->n_children = 2;
+    out->flags = 0;
+    fill_schema(top->children[0] = new ArrowSchema{}, "l", "document");
+    SchemaPart* subscription = fill_schema(top->children[1] = new ArrowSchema{}, "i", "subscription");
+    fill_schema(subscription->dictionary = new ArrowSchema{}, "u", "");
+    top->children[1]->dictionary = subscription->dictionary;
+}
+
+struct ArrayPart {
+    const void* buffers[3] = {nullptr, nullptr, nullptr};
+    ArrowArray* children[2] = {nullptr, nullptr};
+    ArrowArray* dictionary = nullptr;
+    OutputMemory owned;                             // freed with the part
+    std::shared_ptr<const View> view;               // kept alive by the part
+};
+
+void release_array(ArrowArray* array) {
+    auto* part = static_cast<ArrayPart*>(array->private_data);
+    for (ArrowArray* child : part->children) release_child(child);
+    release_child(part->dictionary);
+    part->owned.free();
+    delete part;
+    array->release = nullptr;
+}
+
+ArrayPart* fill_array(ArrowArray* array, size_t length, int buffers) {
+    auto* part = new ArrayPart;
+    *array = {static_cast<int64_t>(length), 0, 0, buffers, 0, part->buffers, part->children, nullptr, release_array, part};
+    return part;
+}
+
+void export_chunk(Chunk& chunk, const std::shared_ptr<const View>& view, int64_t first, ArrowArray* out) {
+    static const int32_t no_ids[1] = {0};
+    size_t length = chunk.slots.size();
+    Output<int64_t> documents;
+    int64_t* at = documents.room(std::max<size_t>(1, length));
+    for (size_t d = 0; d < chunk.counts.size(); ++d) {
+        std::fill(at, at + chunk.counts[d], first + static_cast<int64_t>(chunk.first + d));
+        at += chunk.counts[d];
+    }
+    chunk.slots.room(1);                            // never a null buffer
+    ArrayPart* top = fill_array(out, length, 1);
+    out->n_children = 2;
+    ArrayPart* column = fill_array(top->children[0] = new ArrowArray{}, length, 2);
+    column->buffers[1] = documents.data();
+    column->owned = documents.release();
+    column = fill_array(top->children[1] = new ArrowArray{}, length, 2);
+    column->buffers[1] = chunk.slots.data();
+    column->owned = chunk.slots.release();
+    ArrayPart* ids = fill_array(column->dictionary = new ArrowArray{}, view->slots, 3);
+    ids->view = view;
+    ids->buffers[1] = view->slots ? view->id_ends.get() : no_ids;
+    ids->buffers[2] = view->slots ? view->id_bytes.get() : static_cast<const void*>(no_ids);
+    top->children[1]->dictionary = column->dictionary;
+}
+
+struct Stream {
+    Batch batch;
+    int64_t first;
+    size_t next = 0;
+};
+
+// What was begun of a schema or an array goes again where there is no memory for the rest.
+template <class T, class Fill>
+int fill_or_clear(T* out, Fill&& fill) {
+    std::memset(static_cast<void*>(out), 0, sizeof *out);
+    try {
+        fill();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        if (out->release) out->release(out);
+        return ENOMEM;
+    }
+}
+
+int next_batch(ArrowArrayStream* stream, ArrowArray* out) {
+    auto* state = static_cast<Stream*>(stream->private_data);
+    if (state->next == state->batch.chunks.size()) {
+        std::memset(out, 0, sizeof *out);           // the end
+        return 0;
+    }
+    return fill_or_clear(out, [&] { export_chunk(state->batch.chunks[state->next++], state->batch.view, state->first, out); });
+}
+
+}  // namespace
+
+void export_matches(Batch&& batch, int64_t first, ArrowArrayStream* out) {
+    out->private_data = new Stream{std::move(batch), first};
+    out->get_schema = [](ArrowArrayStream*, ArrowSchema* schema) {
+        return fill_or_clear(schema, [&] { matches_schema(schema); });
+    };
+    out->get_next = next_batch;
+    out->get_last_error = [](ArrowArrayStream*) -> const char* { return "out of memory"; };
+    out->release = [](ArrowArrayStream* stream) {
+        delete static_cast<Stream*>(stream->private_data);
+        stream->release = nullptr;
+    };
+}
+
+}  // namespace treecast

@@ -1,0 +1,282 @@
+#include "index/index.hpp"
+
+#include "base/interrupt.hpp"
+#include "index/index_lease.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+namespace treecast {
+
+namespace {
+
+constexpr size_t pool_max = 64, chunk_documents_max = 512;
+
+class Stopwatch {
+public:
+    explicit Stopwatch(bool running) {
+        if (running) begin_ = std::chrono::steady_clock::now();
+    }
+    int64_t nanoseconds() const {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin_).count();
+    }
+
+private:
+    std::chrono::steady_clock::time_point begin_;
+};
+
+// Threads that are waited for; the call that waits may be ended meanwhile.
+class Workers {
+public:
+    Workers() = default;
+    Workers(const Workers&) = delete;
+    ~Workers() {
+        for (std::thread& thread : threads_)
+            if (thread.joinable()) thread.join();
+    }
+    template <class F>
+    void start(F work) {
+        std::lock_guard lock(mutex_);
+        threads_.emplace_back([this, work] {
+            work();
+            std::lock_guard done(mutex_);
+            --busy_;
+            idle_.notify_one();
+        });
+        ++busy_;
+    }
+    // Whether the call was to end, of which the threads have been told.
+    bool join() {
+        bool asked = false;
+        std::unique_lock lock(mutex_);
+        while (!idle_.wait_for(lock, Interrupt::ask_every, [this] { return busy_ == 0; })) {
+            lock.unlock();
+            asked = Interrupt::ask() || asked;
+            lock.lock();
+        }
+        return asked;
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable idle_;
+    size_t busy_ = 0;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+namespace {
+
+// Whether the ids of one more document fit, which are at most all that there are. An id has up to 1 KiB, so as long as there is
+// much room none has to be looked at.
+class IdRoom {
+public:
+    IdRoom(const View& view, uint64_t bytes_max)
+        : view_(view), bytes_max_(bytes_max), document_bytes_(static_cast<uint64_t>(view.slots ? view.id_ends[view.slots] : 0)) {}
+    // `chunks`: the answers so far.
+    bool fits(std::span<const Chunk> chunks) {
+        if (bytes_max_ == ~0ull) return true;
+        uint64_t uncounted = 0;
+        for (size_t c = chunk_; c < chunks.size(); ++c) uncounted += chunks[c].slots.size() - (c == chunk_ ? at_ : 0);
+        if (within(bytes_ + uncounted * id_bytes_max)) return true;
+        for (;; ++chunk_, at_ = 0) {
+            const Output<int32_t>& slots = chunks[chunk_].slots;
+            for (; at_ < slots.size(); ++at_) bytes_ += view_.id(slots.data()[at_]).size();
+            if (chunk_ + 1 == chunks.size()) return within(bytes_);
+        }
+    }
+
+private:
+    bool within(uint64_t bytes) const { return bytes + document_bytes_ <= bytes_max_; }
+    static constexpr uint64_t id_bytes_max = 1024;
+    const View& view_;
+    const uint64_t bytes_max_, document_bytes_;
+    uint64_t bytes_ = 0;                    // of the answers that have been counted,
+    size_t chunk_ = 0, at_ = 0;             // which are those before this one
+};
+
+}  // namespace
+
+size_t Batch::matches() const {
+    size_t total = 0;
+    for (const Chunk& chunk : chunks) total += chunk.slots.size();
+    return total;
+}
+
+// The memory limit holds for all Matchers together: each gets an equal part.
+std::unique_ptr<Matcher> Index::borrow() {
+    std::lock_guard lock(pool_mutex_);
+    if (forks_ != forks_survived()) lent_ = 0;          // those that had them are in another process
+    forks_ = forks_survived();
+    std::unique_ptr<Matcher> matcher;
+    pool_.reserve(pool_max);                // giving back must not fail
+    if (pool_.empty()) {
+        matcher = std::make_unique<Matcher>(limits_, entities_);
+    } else {
+        matcher = std::move(pool_.back());
+        pool_.pop_back();
+    }
+    ++lent_;
+    matcher->set_cache_bytes_max(cache_bytes_max_ / (lent_ + pool_.size()));
+    return matcher;
+}
+
+void Index::give_back(std::unique_ptr<Matcher> matcher) noexcept {
+    std::lock_guard lock(pool_mutex_);
+    --lent_;
+    if (matcher && pool_.size() < pool_max) pool_.push_back(std::move(matcher));
+}
+
+uint64_t Index::cache_bytes() const {
+    std::lock_guard lock(pool_mutex_);
+    uint64_t total = 0;
+    for (const auto& matcher : pool_) total += matcher->cache_bytes();
+    return total;
+}
+
+uint64_t Index::looked_at() const {
+    std::lock_guard lock(pool_mutex_);
+    uint64_t total = 0;
+    for (const auto& matcher : pool_) total += matcher->looked_at();
+    return total;
+}
+
+void Index::drop_caches() {
+    drop_spare_outputs();
+    std::lock_guard lock(pool_mutex_);
+    pool_.clear();
+}
+
+void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {
+    if (view.order) {
+        std::sort(slots, slots + count, [&](int32_t a, int32_t b) { return view.order_of(a) < view.order_of(b); });
+    } else if (count * 32 < view.slots) {
+        std::sort(slots, slots + count);
+    } else {
+        scratch.assign(view.slots / 64 + 1, 0);
+        for (size_t i = 0; i < count; ++i) scratch[slots[i] >> 6] |= 1ull << (slots[i] & 63);
+        for (size_t word = 0; word < scratch.size(); ++word)
+            for (uint64_t rest = scratch[word]; rest; rest &= rest - 1)
+                *slots++ = static_cast<int32_t>(word * 64 + std::countr_zero(rest));
+    }
+}
+
+namespace {
+
+// What the last match() of a Matcher left undecided, in the order of addition.
+void add_undecided(const View& view, const Matcher& matcher, size_t document, std::vector<UndecidedMatch>& out) {
+    if (matcher.undecided().empty()) return;
+    auto begin = static_cast<std::ptrdiff_t>(out.size());
+    for (const Matcher::Undecided& one : matcher.undecided()) out.push_back({document, static_cast<int32_t>(one.slot), one.failure});
+    std::sort(out.begin() + begin, out.end(), [&](const UndecidedMatch& a, const UndecidedMatch& b) {
+        return view.order_of(static_cast<uint32_t>(a.slot)) < view.order_of(static_cast<uint32_t>(b.slot));
+    });
+}
+
+}  // namespace
+
+std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided) {
+    auto reading = store_.read();
+    std::shared_ptr<const View> view = store_.view();
+    Lease matcher(*this);
+    matcher->adopt(*view);
+    try {
+        matcher->match(*view, document, out);
+    } catch (const Failure&) {
+        matcher.keep();
+        throw;
+    }
+    matcher.keep();
+    add_undecided(*view, *matcher, 0, undecided);
+    std::vector<uint64_t> scratch;
+    sort_slots(*view, out.data(), out.size(), scratch);
+    return view;
+}
+
+Batch Index::match_many(std::span<const std::string_view> documents, const BatchOptions& options) {
+    Batch batch;
+    auto reading = store_.read();      // for all threads
+    batch.view = store_.view();
+    size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));
+    IdRoom room(*batch.view, threads == 1 ? options.id_bytes_max : ~0ull);
+    size_t begun = documents.size();   // fewer where there was no more room
+    bool stoppable = options.matches_max != ~0ull;
+    size_t per_chunk = threads == 1 && !stoppable ? documents.size()
+                                                  : std::clamp<size_t>(documents.size() / (threads * 8), 1, chunk_documents_max);
+    size_t chunks = per_chunk ? (documents.size() + per_chunk - 1) / per_chunk : 0;
+    batch.chunks.resize(chunks);
+    std::atomic<size_t> next{0}, failed{~size_t(0)};
+    std::atomic<uint64_t> matches{0};
+    std::vector<std::exception_ptr> thrown(threads);
+    Interrupt* interrupt = Interrupt::running();
+    auto work = [&](size_t thread) {
+        try {
+            std::optional<Interrupt> shared;
+            if (thread) shared.emplace(interrupt);
+            Lease matcher(*this);
+            matcher->adopt(*batch.view);
+            for (;;) {
+                if (matches.load(std::memory_order_relaxed) >= options.matches_max) return matcher.keep();
+                size_t c = next.fetch_add(1);
+                if (c >= chunks || c > failed.load()) return matcher.keep();
+                Chunk& chunk = batch.chunks[c];
+                chunk.first = c * per_chunk;
+                for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
+                    Interrupt::check(1000);
+                    if (threads == 1 && d && !room.fits(std::span(batch.chunks).first(c + 1))) {
+                        begun = d;
+                        return matcher.keep();
+                    }
+                    size_t before = chunk.slots.size();
+                    Stopwatch stopwatch(options.timed);
+                    try {
+                        matcher->match(*batch.view, documents[d], chunk.slots);
+                        add_undecided(*batch.view, *matcher, d, chunk.undecided);
+                    } catch (const Failure& failure) {
+                        chunk.rejected.push_back({d, failure});
+                        if (!options.report) {
+                            size_t least = failed.load();
+                            while (c < least && !failed.compare_exchange_weak(least, c)) {}
+                            break;
+                        }
+                    }
+                    chunk.counts.push_back(static_cast<uint32_t>(chunk.slots.size() - before));
+                    if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
+                }
+                matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
+            }
+        } catch (...) {
+            thrown[thread] = std::current_exception();
+            failed.store(0);
+        }
+    };
+    Workers workers;
+    try {
+        for (size_t t = 1; t < threads; ++t) workers.start([&, t] { work(t); });
+    } catch (const std::system_error&) {
+        // No more threads to be had: those that exist do the work.
+    } catch (const std::bad_alloc&) {
+        // Nor memory for one.
+    }
+    work(0);
+    if (workers.join()) throw Interrupted();
+    for (const std::exception_ptr& exception : thrown)
+        if (exception) std::rethrow_exception(exception);
+    if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};
+    size_t done = std::min(next.load(), chunks);
+    batch.chunks.resize(done);
+    batch.documents = std::min(begun, done * per_chunk);
+    return batch;
+}
+
+}  // namespace treecast

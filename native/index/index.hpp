@@ -1,0 +1,118 @@
+// The index as native code sees it: a Store, and Matchers lent to whoever matches.
+#pragma once
+
+#include "index/matcher.hpp"
+#include "index/store.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+struct Rejected {                      // a document that was not accepted
+    size_t document;
+    Failure failure;
+};
+
+struct BatchFailure {                  // thrown by match_many: the first document that was not accepted
+    Rejected rejected;
+};
+
+struct UndecidedMatch {                // a subscription whose limit of work ended before its answer
+    size_t document;
+    int32_t slot;
+    Failure failure;
+};
+
+struct Chunk {                         // the matches of some neighbouring documents
+    size_t first = 0;                  // number of its first document
+    std::vector<uint32_t> counts;      // matches by document
+    std::vector<int64_t> nanoseconds;  // spent on each document; empty unless asked for
+    Output<int32_t> slots;
+    std::vector<Rejected> rejected;
+    std::vector<UndecidedMatch> undecided;
+};
+
+struct Batch {
+    std::shared_ptr<const View> view;
+    std::vector<Chunk> chunks;
+    size_t documents = 0;              // done; fewer than given only where matches_max stopped it
+    size_t matches() const;
+};
+
+struct BatchOptions {
+    size_t threads = 1;
+    bool report = false;               // collect rejected documents instead of throwing the first
+    uint64_t matches_max = ~0ull;      // begin no further documents after so many matches
+    bool timed = false;                // measure each document
+    uint64_t id_bytes_max = ~0ull;     // begin no further document whose ids may not fit; where there is one thread
+};
+
+// What subscribers get of some documents. Equal payloads of one document are there once.
+struct DeliveryBatch {
+    std::shared_ptr<const View> view;
+    size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
+    std::vector<int32_t> ends{0};          // deliveries up to each document
+    std::vector<int32_t> slots;            // by delivery, in the order of addition within a document
+    std::vector<int64_t> payloads;         // by delivery: the number of its payload; -1 - n where refusals[n] says why there is none
+    std::vector<int64_t> payload_ends{0};
+    Bytes bytes;                           // of the payloads, one after the other
+    std::vector<int32_t> id_ends{0};       // by delivery, if asked for
+    std::string ids;
+    std::vector<Failure> refusals;
+    std::vector<std::string> refusal_texts;    // the first subscription that each is about
+    std::vector<Rejected> rejected;
+    std::vector<int64_t> nanoseconds;      // spent on each document
+};
+
+struct DeliveryOptions {
+    bool report = false;                   // collect rejected documents instead of throwing the first
+    bool ids = false;                      // those of the deliveries too, as a column
+    uint64_t bytes_max = ~0ull;            // begin no further document after so many bytes, counted once for each delivery
+    RenderLimits limits;
+    bool share = true;
+};
+
+class Index {
+public:
+    // `engine` names a published engine; without one it is the machines of the Store.
+    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max, std::string engine = "",
+          const HashSeeds& seeds = hash_seeds())
+        : store_(std::move(engine), seeds), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
+
+    Store& store() { return store_; }
+    // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to; those that
+    // are undecided likewise.
+    std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
+    Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
+    DeliveryBatch render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
+    uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
+    uint64_t looked_at() const;        // see TreeRun; the same Matchers
+    void drop_caches();
+
+private:
+    class Lease;
+    std::unique_ptr<Matcher> borrow();
+    void give_back(std::unique_ptr<Matcher> matcher) noexcept;     // null: it is not to be used again
+
+    Store store_;
+    Limits limits_;
+    std::shared_ptr<const Entities> entities_;
+    uint64_t cache_bytes_max_;
+    mutable MomentaryMutex pool_mutex_;
+    std::vector<std::unique_ptr<Matcher>> pool_;
+    size_t lent_ = 0;
+    uint64_t forks_ = forks_survived();          // when a Matcher was lent last
+    std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
+};
+
+// In the order of addition.
+void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch);
+
+}  // namespace treecast

@@ -1,0 +1,26 @@
+// A Matcher lent by an Index, given back at the end of the block. Private to the files of Index. A Matcher that ran out of memory
+// may be anything, so keep() has to be called once all went well, or only what is meant to be refused was thrown.
+#pragma once
+
+#include "index/index.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace treecast {
+
+class Index::Lease {
+public:
+    explicit Lease(Index& index) : index_(index), matcher_(index.borrow()) {}
+    ~Lease() { index_.give_back(kept_ ? std::move(matcher_) : nullptr); }
+    Matcher* operator->() { return matcher_.get(); }
+    Matcher& operator*() const { return *matcher_; }
+    void keep() { kept_ = true; }
+
+private:
+    Index& index_;
+    std::unique_ptr<Matcher> matcher_;
+    bool kept_ = false;
+};
+
+}  // namespace treecast

@@ -1,0 +1,225 @@
+#include "index/snapshot.hpp"
+
+#include "base/failure.hpp"
+#include "base/interrupt.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace treecast {
+
+namespace {
+
+constexpr char magic[8] = {'T', 'R', 'E', 'E', 'C', 'A', 'S', 'T'};
+constexpr uint32_t order_mark = 0x01020304;
+constexpr uint64_t sections_max = 1 << 16, alignment = 64;
+constexpr size_t piece_bytes = 16u << 20;          // read or written at once
+constexpr uint64_t nanoseconds_per_piece = 10'000'000;
+
+struct Header {
+    char magic[8];
+    uint32_t version, order;
+    uint64_t file_bytes, sections;
+    uint64_t sections_sum, header_sum;     // of everything after the table; of header and table with this field 0
+};
+
+uint64_t aligned(uint64_t offset) { return (offset + alignment - 1) & ~(alignment - 1); }
+
+[[noreturn]] void refuse(const char* code, std::string message, std::string hint) {
+    Failure failure(Family::snapshot, code, std::move(message));
+    failure.hint = std::move(hint);
+    throw failure;
+}
+
+[[noreturn]] void system_failure(const std::string& path) {
+    throw std::system_error(errno, std::generic_category(), path);
+}
+
+class File {
+public:
+    File(const std::string& path, int flags) : number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+        if (number_ < 0) system_failure(path);
+    }
+    ~File() {
+        if (number_ >= 0) close(number_);
+    }
+    File(const File&) = delete;
+    int number() const { return number_; }
+    void write(const char* data, size_t bytes, const std::string& path) {
+        while (bytes) {
+            Interrupt::check(nanoseconds_per_piece);
+            ssize_t written = ::write(number_, data, std::min<size_t>(bytes, piece_bytes));
+            if (written < 0) {
+                if (errno == EINTR) continue;
+                system_failure(path);
+            }
+            data += written;
+            bytes -= written;
+        }
+    }
+
+private:
+    int number_;
+};
+
+// Removes the unfinished file if something goes wrong.
+class Unfinished {
+public:
+    explicit Unfinished(std::string path) : path_(std::move(path)) {}
+    ~Unfinished() {
+        if (!path_.empty()) unlink(path_.c_str());
+    }
+    void finished() { path_.clear(); }
+
+private:
+    std::string path_;
+};
+
+}  // namespace
+
+// Eight lanes of xor and multiply, each a bijection of its state, so that any change of one word changes the sum.
+uint64_t checksum(const void* data, size_t bytes, uint64_t seed) {
+    constexpr uint64_t prime = 0x9E3779B97F4A7C15ull;
+    uint64_t lanes[8];
+    for (int i = 0; i < 8; ++i) lanes[i] = seed + prime * (i + 1);
+    const char* at = static_cast<const char*>(data);
+    size_t rest = bytes;
+    while (rest >= 64) {
+        size_t piece = std::min<size_t>(rest - rest % 64, 1u << 20);
+        for (const char* end = at + piece; at < end; at += 64) {
+            uint64_t words[8];
+            std::memcpy(words, at, 64);
+            for (int i = 0; i < 8; ++i) lanes[i] = std::rotl((lanes[i] ^ words[i]) * prime, 29);
+        }
+        rest -= piece;
+        Interrupt::check(piece / 4);
+    }
+    uint64_t words[8] = {};
+    if (rest) std::memcpy(words, at, rest);       // an empty section has no address
+    uint64_t sum = bytes * prime;
+    for (int i = 0; i < 8; ++i) {
+        lanes[i] = std::rotl((lanes[i] ^ words[i]) * prime, 29);
+        sum = std::rotl((sum ^ lanes[i]) * prime, 31);
+    }
+    return sum;
+}
+
+void SnapshotWriter::write(const std::string& path) {
+    std::vector<std::string_view> sections{values_};
+    sections.insert(sections.end(), sections_.begin(), sections_.end());
+    std::vector<uint64_t> table;
+    uint64_t data_begin = aligned(sizeof(Header) + sections.size() * 16), offset = data_begin;
+    for (std::string_view section : sections) {
+        table.push_back(offset);
+        table.push_back(section.size());
+        offset = aligned(offset + section.size());
+    }
+    Header header{};
+    std::memcpy(header.magic, magic, sizeof magic);
+    header.version = snapshot_version;
+    header.order = order_mark;
+    header.file_bytes = offset;
+    header.sections = sections.size();
+    header.sections_sum = data_begin;
+    for (std::string_view section : sections) header.sections_sum = checksum(section.data(), section.size(), header.sections_sum);
+    header.header_sum = checksum(table.data(), table.size() * 8, checksum(&header, sizeof header));
+
+    // Others may save to the same place, in this process too.
+    static std::atomic<uint64_t> saves{0};
+    std::string beside = path + "." + std::to_string(getpid()) + "." + std::to_string(++saves) + ".unfinished";
+    {
+        File file(beside, O_WRONLY | O_CREAT | O_TRUNC);
+        Unfinished unfinished(beside);
+        uint64_t written = 0;
+        const char padding[alignment] = {};
+        auto put = [&](const void* data, size_t bytes) {
+            file.write(static_cast<const char*>(data), bytes, beside);
+            written += bytes;
+        };
+        put(&header, sizeof header);
+        put(table.data(), table.size() * 8);
+        for (std::string_view section : sections) {
+            put(padding, aligned(written) - written);
+            put(section.data(), section.size());
+        }
+        put(padding, aligned(written) - written);
+        if (fsync(file.number()) != 0) system_failure(beside);
+        if (rename(beside.c_str(), path.c_str()) != 0) system_failure(path);
+        unfinished.finished();
+    }
+    size_t slash = path.rfind('/');
+    File directory(slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash), O_RDONLY | O_DIRECTORY);
+    fsync(directory.number());      // some file systems cannot; the file itself is safe
+}
+
+void SnapshotReader::damaged() {
+    refuse("TC503", "this saved index is damaged: what it holds differs from its checksum", "save it again, or restore it from a copy");
+}
+
+SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
+    File file(path, O_RDONLY | O_NONBLOCK);     // a pipe is refused, not waited for
+    struct stat facts;
+    if (fstat(file.number(), &facts) != 0) system_failure(path);
+    if (S_ISDIR(facts.st_mode)) {
+        errno = EISDIR;
+        system_failure(path);
+    }
+    uint64_t bytes = facts.st_size;
+    Header header;
+    const char* foreign = "this is no saved index of treecast";
+    const char* cut = "this saved index is cut off";
+    if (bytes < sizeof header || !S_ISREG(facts.st_mode)) refuse("TC501", foreign, "give a file that Index.save() wrote");
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number(), 0);
+    if (memory == MAP_FAILED) system_failure(path);
+    file_ = std::shared_ptr<char[]>(static_cast<char*>(memory), [bytes](char* data) { munmap(data, bytes); });
+#ifdef MADV_POPULATE_READ
+    // MAP_POPULATE would write to the pages, and so copy them: they are to stay shared.
+    for (uint64_t at = 0; verify && at < bytes; at += piece_bytes) {
+        Interrupt::check(nanoseconds_per_piece);
+        madvise(static_cast<char*>(memory) + at, std::min<uint64_t>(piece_bytes, bytes - at), MADV_POPULATE_READ);
+    }
+#endif
+    std::memcpy(&header, memory, sizeof header);
+    if (std::memcmp(header.magic, magic, sizeof magic) != 0) refuse("TC501", foreign, "give a file that Index.save() wrote");
+    if (header.order != order_mark) refuse("TC501", "this index was saved on a machine of another byte order", "save it on a little-endian machine");
+    if (header.sections == 0 || header.sections > sections_max) damaged();
+    uint64_t table_end = sizeof header + header.sections * sizeof(Section);
+    if (header.file_bytes != bytes || table_end > bytes)
+        refuse("TC502", std::string(cut) + ", or longer than it says: " + std::to_string(bytes) + " bytes instead of " + std::to_string(header.file_bytes),
+               "copy it again, whole");
+    sections_.resize(header.sections);
+    std::memcpy(sections_.data(), file_.get() + sizeof header, header.sections * sizeof(Section));
+    uint64_t expected = header.header_sum;
+    header.header_sum = 0;
+    if (checksum(sections_.data(), sections_.size() * sizeof(Section), checksum(&header, sizeof header)) != expected) damaged();
+    for (const Section& section : sections_)
+        if (section.offset % alignment || section.offset < table_end || section.offset > bytes || section.bytes > bytes - section.offset) damaged();
+    if (verify) {
+        uint64_t sum = aligned(table_end);
+        for (const Section& section : sections_) sum = checksum(file_.get() + section.offset, section.bytes, sum);
+        if (sum != header.sections_sum) damaged();
+    }
+    version_ = header.version;
+}
+
+std::pair<char*, size_t> SnapshotReader::next(size_t element) {
+    if (next_section_ >= sections_.size() || sections_[next_section_].bytes % element) damaged();
+    const Section& section = sections_[next_section_++];
+    return {file_.get() + section.offset, section.bytes};
+}
+
+void SnapshotReader::take_value(void* value, size_t bytes) {
+    if (next_value_ + bytes > sections_[0].bytes) damaged();
+    std::memcpy(value, file_.get() + sections_[0].offset + next_value_, bytes);
+    next_value_ += bytes;
+}
+
+}  // namespace treecast

@@ -1,0 +1,82 @@
+// A saved index: one flat, mapped, checksummed file. Little-endian; the arrays of the index, as they are in memory.
+//
+//     header        magic, format version, byte order, file size, number of sections, two checksums
+//     section table offset and size of each section
+//     sections      each at a multiple of 64 bytes
+//
+// Section 0 holds the plain values. Sections 1 to 9 hold what was asked for, and keep their place and form in every format
+// version, so that an index can be rebuilt from them: about, settings, ends and bytes of ids, ends and bytes of query texts,
+// settings by slot, deaths, order. All other sections may change with the version.
+//
+// The checksums guard against accidents, not attackers. Header and table are always verified, the sections on request.
+//
+//   TC501  not a saved index, or made on another kind of machine
+//   TC502  cut off, or longer than it says
+//   TC503  damaged: a checksum differs
+#pragma once
+
+#include "base/array.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+constexpr uint32_t snapshot_version = 2;
+
+uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
+
+// Takes the parts of an index in order, then writes the file beside its place, syncs it and renames it.
+class SnapshotWriter {
+public:
+    template <class T>
+    void operator()(Array<T>& array) {
+        sections_.emplace_back(reinterpret_cast<const char*>(array.data()), array.size() * sizeof(T));
+    }
+    template <class T>
+        requires std::is_trivially_copyable_v<T>
+    void operator()(T& value) {
+        values_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    void write(const std::string& path);            // throws std::system_error
+
+private:
+    std::vector<std::string_view> sections_;
+    std::string values_;
+};
+
+// A mapped file whose parts are given out in the order in which they were written.
+class SnapshotReader {
+public:
+    SnapshotReader(const std::string& path, bool verify);      // throws Failure, std::system_error
+    bool current() const { return version_ == snapshot_version; }
+
+    template <class T>
+    void operator()(Array<T>& array) {
+        auto [data, bytes] = next(sizeof(T));
+        array.map(std::shared_ptr<T[]>(file_, reinterpret_cast<T*>(data)), bytes / sizeof(T));
+    }
+    template <class T>
+        requires std::is_trivially_copyable_v<T>
+    void operator()(T& value) {
+        take_value(&value, sizeof value);
+    }
+    static void damaged();                          // throws TC503
+
+private:
+    struct Section {
+        uint64_t offset, bytes;
+    };
+    std::pair<char*, size_t> next(size_t element);
+    void take_value(void* value, size_t bytes);
+
+    std::shared_ptr<char[]> file_;
+    std::vector<Section> sections_;
+    size_t next_section_ = 1, next_value_ = 0;
+    uint32_t version_ = 0;
+};
+
+}  // namespace treecast

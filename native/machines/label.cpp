@@ -1,0 +1,89 @@
+#include "machines/label.hpp"
+
+#include <mutex>
+#include <shared_mutex>
+
+namespace treecast {
+
+LabelTable::LabelTable() : entries_(label_first) {
+    entries_[label_element_any] = {StepKind::element, Test::any, "", ""};
+    entries_[label_attribute_any] = {StepKind::attribute, Test::any, "", ""};
+    entries_[label_text] = {StepKind::text, Test::any, "", ""};
+}
+
+uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local) {
+    uint64_t salt = static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
+    return hash_bytes(local, uri.empty() ? salt : hash_bytes(uri, salt));
+}
+
+uint32_t LabelTable::intern(const PathStep& step) {
+    if (step.kind == StepKind::text) return label_text;
+    if (step.test == Test::any) return step.kind == StepKind::element ? label_element_any : label_attribute_any;
+    std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
+    std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
+    // There is one writer, and only a writer changes the table: it may look without a lock.
+    if (uint32_t known = find(step.kind, step.test, uri, local); known != none) return known;
+    std::unique_lock lock(mutex_);
+    uint32_t id = static_cast<uint32_t>(entries_.size());
+    slots_.reserve(1, [&](uint32_t earlier) { return hash(entries_[earlier]); });
+    entries_.push_back({step.kind, step.test, std::string(uri), std::string(local)});
+    slots_.add(hash(entries_.back()), id, [](uint32_t) { return 0; });      // there is room
+    text_bytes_ += uri.size() + local.size();
+    ++changes_;
+    return id;
+}
+
+void LabelTable::cut(uint32_t size) noexcept {
+    if (entries_.size() == size) return;
+    std::unique_lock lock(mutex_);
+    for (; entries_.size() > size; entries_.pop_back()) {
+        const Entry& last = entries_.back();
+        slots_.remove(hash(last), static_cast<uint32_t>(entries_.size() - 1), [&](uint32_t other) { return hash(entries_[other]); });
+        text_bytes_ -= last.uri.size() + last.local.size();
+    }
+    ++changes_;
+}
+
+uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local) const {
+    uint32_t found = slots_.find(hash(kind, test, uri, local), [&](uint32_t id) {
+        const Entry& entry = entries_[id];
+        return entry.kind == kind && entry.test == test && entry.local == local && entry.uri == uri;
+    });
+    return found == IdSlots::empty ? none : found;
+}
+
+NameLabels LabelTable::resolve(std::string_view uri, std::string_view local) const {
+    std::shared_lock lock(mutex_);
+    NameLabels labels;
+    for (StepKind kind : {StepKind::element, StepKind::attribute}) {
+        uint32_t* out = kind == StepKind::element ? labels.element : labels.attribute;
+        out[0] = find(kind, Test::name, uri, local);
+        out[1] = find(kind, Test::any_namespace, uri, "");
+        out[2] = find(kind, Test::any_local, "", local);
+    }
+    labels.resolved_at = changes_;
+    return labels;
+}
+
+uint32_t LabelTable::size() const {
+    std::shared_lock lock(mutex_);
+    return static_cast<uint32_t>(entries_.size());
+}
+
+uint32_t LabelTable::changes() const {
+    std::shared_lock lock(mutex_);
+    return changes_;
+}
+
+uint64_t LabelTable::bytes() const {
+    std::shared_lock lock(mutex_);
+    return entries_.size() * (sizeof(Entry) + 8) + text_bytes_;
+}
+
+PathStep LabelTable::step_of(uint32_t label) const {
+    std::shared_lock lock(mutex_);
+    const Entry& entry = entries_[label];
+    return {false, entry.kind, entry.test, entry.uri, entry.local};
+}
+
+}  // namespace treecast

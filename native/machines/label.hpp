@@ -1,0 +1,52 @@
+// Labels: the alphabet of the machines. A label is one node test of a step: a name, `*`, `q:*`, `*:a`, for elements and for
+// attributes, or text(). A name in a document fires at most four of them.
+#pragma once
+
+#include "base/fork.hpp"
+#include "base/seeded_hash.hpp"
+#include "document/document.hpp"
+#include "query/path.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+namespace treecast {
+
+// Fixed labels; named ones follow. The order matters: `//` sorts first, so its states form the first block of a machine.
+enum : uint32_t { label_descend = 0, label_root = 1, label_element_any = 2, label_attribute_any = 3, label_text = 4, label_first = 5 };
+
+// The named labels that one expanded name fires, besides `*` and `@*`; `none` where no query has such a label.
+struct NameLabels {
+    uint32_t element[3] = {none, none, none};
+    uint32_t attribute[3] = {none, none, none};
+    uint32_t resolved_at = 0;   // changes of the table until this was looked up: after another it may be different
+};
+
+// Append-only but for cut(). One writer (under the store's lock) and any number of readers.
+class LabelTable {
+public:
+    LabelTable();
+    uint32_t intern(const PathStep& step);                 // the label of a step's test
+    NameLabels resolve(std::string_view uri, std::string_view local) const;
+    void cut(uint32_t size) noexcept;                      // forgets the labels that were added last; no machine has them
+    uint32_t size() const;
+    uint32_t changes() const;
+    uint64_t bytes() const;
+    PathStep step_of(uint32_t label) const;                // the test again; views live as long as the table
+
+private:
+    struct Entry { StepKind kind; Test test; std::string uri, local; };
+    static uint64_t hash(const Entry& entry) { return hash(entry.kind, entry.test, entry.uri, entry.local); }
+    static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local);
+    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local) const;    // none where there is none
+
+    mutable MomentarySharedMutex mutex_;
+    IdSlots slots_;
+    std::deque<Entry> entries_;   // a deque: views into its strings stay valid
+    uint64_t text_bytes_ = 0;
+    uint32_t changes_ = 1;
+};
+
+}  // namespace treecast

@@ -1,0 +1,338 @@
+#include "machines/lazy.hpp"
+
+#include "base/interrupt.hpp"
+#include "base/seeded_hash.hpp"
+
+#include <algorithm>
+
+namespace treecast {
+
+namespace {
+
+constexpr uint32_t dead = 1;
+constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
+constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
+
+// Queries and documents decide together which sets there are, so their hashes are seeded like those of names.
+uint32_t hash_set(WordsView words) {
+    const HashSeeds& seeds = hash_seeds();
+    uint64_t hash = words.size ^ seeds.c;
+    for (uint32_t i = 0; i < words.size; ++i) hash = hash_words(seeds, hash + words.index[i], words.mask[i]);
+    return static_cast<uint32_t>(hash ^ hash >> 32);
+}
+
+uint32_t hash_pair(uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_words(hash_seeds(), a, b)); }
+
+}  // namespace
+
+SetPool::SetPool() : sets_(1), table_(64, 0) {}
+
+uint32_t SetPool::intern(WordsView words) {
+    if (words.size == 0) return 0;
+    if (2 * sets_.size() >= table_.size()) {
+        table_.assign(table_.size() * 2, 0);
+        for (uint32_t s = 1; s < sets_.size(); ++s) {
+            size_t at = sets_[s].hash & (table_.size() - 1);
+            while (table_[at]) at = (at + 1) & (table_.size() - 1);
+            table_[at] = s;
+        }
+    }
+    uint32_t hash = hash_set(words);
+    size_t at = hash & (table_.size() - 1);
+    while (uint32_t s = table_[at]) {
+        const Set& set = sets_[s];
+        if (set.hash == hash && set.size == words.size &&
+            std::memcmp(set.index, words.index, words.size * sizeof(uint32_t)) == 0 &&
+            std::memcmp(set.mask, words.mask, words.size * sizeof(uint64_t)) == 0)
+            return s;
+        at = (at + 1) & (table_.size() - 1);
+    }
+    uint32_t* index = indexes_.take(words.size);
+    uint64_t* mask = masks_.take(words.size);
+    std::memcpy(index, words.index, words.size * sizeof(uint32_t));
+    std::memcpy(mask, words.mask, words.size * sizeof(uint64_t));
+    sets_.push_back({index, mask, words.size, hash, 0});
+    return table_[at] = static_cast<uint32_t>(sets_.size() - 1);
+}
+
+uint64_t SetPool::bytes() const {
+    return sets_.capacity() * sizeof(Set) + table_.capacity() * 4 + indexes_.bytes() + masks_.bytes();
+}
+
+Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)) {
+    resolve({}, none, true);                    // symbol 0: fires nothing
+    if (machine_->has_text()) text_symbol_ = resolve({}, label_text, false);
+    reset();
+}
+
+uint64_t Lazy::bytes() const {
+    return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_table_.capacity() * 4;
+}
+
+void Lazy::forget_names() {
+    element_symbols_.clear();
+    attribute_symbols_.clear();
+}
+
+// The symbol that fires `any` and the named labels, as far as the machine has them. Attributes that fire nothing have none.
+uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool element) {
+    std::array<uint32_t, 5> key{};
+    auto fire = [&](uint32_t label) {
+        uint32_t local = label == none ? none : machine_->local(label);
+        if (local == none) return;
+        uint32_t at = ++key[0];
+        for (; at > 1 && key[at - 1] > local; --at) key[at] = key[at - 1];
+        key[at] = local;
+    };
+    fire(any);
+    for (uint32_t label : labels) fire(label);
+    if (key[0] == 0 && !element) return none;
+    auto [found, added] = symbol_ids_.try_emplace(key, static_cast<uint32_t>(symbols_.size()));
+    if (added) symbols_.push_back(key);
+    return found->second;
+}
+
+void Lazy::reset() {
+    pool_ = std::make_unique<SetPool>();
+    rows_ = std::make_unique<Arena<uint64_t>>();
+    states_.assign(1, State{});
+    state_table_.assign(64, 0);
+    intern_state(0, 0);                         // number 1: dead
+    machine_->start(fresh_, descend_);
+    start_ = intern_state(pool_->intern(descend_.view()), pool_->intern(fresh_.view()));
+    full_ = false;
+    steps_ = misses_ = 0;
+}
+
+uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
+    if (2 * states_.size() >= state_table_.size()) {
+        state_table_.assign(state_table_.size() * 2, 0);
+        for (uint32_t s = 1; s < states_.size(); ++s) {
+            size_t at = hash_pair(states_[s].descend, states_[s].fresh) & (state_table_.size() - 1);
+            while (state_table_[at]) at = (at + 1) & (state_table_.size() - 1);
+            state_table_[at] = s;
+        }
+    }
+    size_t at = hash_pair(descend, fresh) & (state_table_.size() - 1);
+    while (uint32_t s = state_table_[at]) {
+        if (states_[s].descend == descend && states_[s].fresh == fresh) return s;
+        at = (at + 1) & (state_table_.size() - 1);
+    }
+    State state;
+    state.descend = descend;
+    state.fresh = fresh;
+    states_.push_back(state);
+    return state_table_[at] = static_cast<uint32_t>(states_.size() - 1);
+}
+
+void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {
+    State& s = states_[state];
+    if (symbol >= s.width) {
+        uint32_t width = std::max<uint32_t>({symbol + 1, s.width * 2, std::min<uint32_t>(symbols_.size(), 64)});
+        uint64_t* row = rows_->take(width);
+        std::copy(s.row, s.row + s.width, row);
+        std::fill(row + s.width, row + width, 0);
+        s.row = row;
+        s.width = width;
+    }
+    s.row[symbol] = value;
+}
+
+uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
+    if (full_ || bytes() > bytes_max_) {
+        full_ = true;
+        return 0;
+    }
+    ++misses_;
+    Interrupt::check(nanoseconds_per_step);
+    uint32_t descend = states_[state].descend;
+    machine_->step(pool_->view(descend), pool_->view(states_[state].fresh), symbol_labels(symbol), fresh_, accept_,
+                   descend_, scratch_);
+    if (!descend_.empty()) {
+        subtract(descend_, pool_->view(descend));
+        if (!descend_.empty()) {
+            unite(pool_->view(descend), descend_.view(), united_);
+            descend = pool_->intern(united_.view());
+        }
+    }
+    uint32_t target = intern_state(descend, pool_->intern(fresh_.view()));
+    uint64_t value = uint64_t(target) << 32 | pool_->intern(accept_.view());
+    set_entry(state, symbol, value);
+    return value;
+}
+
+void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out) {
+    ++document_;
+    if (bytes_max_ == 0) return run_plain(document, 0, has_text, names, out);
+    if (plain_left_) {
+        if (--plain_left_ == 0) tidy();
+        return run_plain(document, 0, has_text, names, out);
+    }
+    if (full_) {
+        // Still missing every fifth step although the cache is full: it costs more than it saves.
+        if (misses_ * 5 > steps_) {
+            plain_length_ = std::clamp(plain_length_ * 2, plain_documents_min, plain_documents_max);
+            plain_left_ = plain_length_;
+            return run_plain(document, 0, has_text, names, out);
+        }
+        plain_length_ = 0;
+        tidy();
+    }
+    size_t done = run_cached(document, has_text, names, out);
+    if (done < document.elements()) run_plain(document, done, has_text, names, out);
+}
+
+// Returns the first element that was not done: all are, unless the cache is full.
+size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names,
+                        AcceptBits& out) {
+    size_t count = document.elements();
+    if (state_of_.size() < count) state_of_.resize(count + count / 2);
+    visit(start_);
+    bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
+    for (size_t i = 0; i < count; ++i) {
+        uint32_t state = i ? state_of_[document.parent[i]] : start_;
+        uint32_t symbol = element_symbol(document.name[i], names);
+        ++steps_;
+        uint64_t found = entry(state, symbol);
+        if (!found && !(found = miss(state, symbol))) return i;
+        uint32_t target = static_cast<uint32_t>(found >> 32);
+        state_of_[i] = target;
+        accept(static_cast<uint32_t>(found), out);
+        if (target == dead) {
+            i += document.size[i] - 1;
+            continue;
+        }
+        visit(target);
+        if (attributes)
+            for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
+                uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
+                if (attribute == none) continue;
+                found = entry(target, attribute);
+                if (!found && !(found = miss(target, attribute))) return i;
+                accept(static_cast<uint32_t>(found), out);
+            }
+        if (texts && has_text[i]) {
+            found = entry(target, text_symbol_);
+            if (!found && !(found = miss(target, text_symbol_))) return i;
+            accept(static_cast<uint32_t>(found), out);
+        }
+    }
+    return count;
+}
+
+void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& out) {
+    if (frame.symbol == symbol && frame.above == above.serial) return;   // as its elder sibling: nothing new
+    frame.symbol = symbol;
+    frame.above = above.serial;
+    frame.serial = ++frame_serial_;
+    if (above.state) {
+        if (uint64_t found = entry(above.state, symbol)) {
+            frame.state = static_cast<uint32_t>(found >> 32);
+            frame.descend = pool_->view(states_[frame.state].descend);
+            frame.fresh = pool_->view(states_[frame.state].fresh);
+            frame.dead = frame.state == dead;
+            accept(static_cast<uint32_t>(found), out);
+            return;
+        }
+    }
+    Interrupt::check(nanoseconds_per_step);
+    machine_->step(above.descend, above.fresh, symbol_labels(symbol), frame.own_fresh, accept_, descend_, scratch_);
+    out.add(accept_.view());
+    frame.state = 0;
+    frame.fresh = frame.own_fresh.view();
+    frame.descend = above.descend;
+    if (!descend_.empty()) {
+        subtract(descend_, above.descend);
+        if (!descend_.empty()) {
+            unite(above.descend, descend_.view(), frame.own_descend);
+            frame.descend = frame.own_descend.view();
+        }
+    }
+    frame.dead = frame.fresh.size == 0 && frame.descend.size == 0;
+}
+
+void Lazy::peek(const Frame& frame, uint32_t symbol, AcceptBits& out) {
+    if (frame.state)
+        if (uint64_t found = entry(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
+    machine_->step(frame.descend, frame.fresh, symbol_labels(symbol), fresh_, accept_, descend_, scratch_);
+    out.add(accept_.view());
+}
+
+void Lazy::run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
+                     AcceptBits& out) {
+    if (frames_.size() < 2) frames_.resize(16);
+    auto adopt = [&](Frame& frame, uint32_t state) {
+        frame.state = state;
+        frame.descend = pool_->view(states_[state].descend);
+        frame.fresh = pool_->view(states_[state].fresh);
+        frame.dead = state == dead;
+        frame.symbol = none;
+        frame.serial = ++frame_serial_;
+    };
+    adopt(frames_[0], start_);
+    if (begin > 0 && begin < document.elements()) {
+        size_t depth = document.depth[begin];
+        if (frames_.size() < depth + 2) frames_.resize(depth + 16);
+        for (size_t at = document.parent[begin]; depth > 0; --depth, at = document.parent[at])
+            adopt(frames_[depth], state_of_[at]);
+    }
+    bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
+    for (size_t i = begin; i < document.elements(); ++i) {
+        size_t depth = document.depth[i];
+        if (frames_.size() < depth + 2) frames_.resize(2 * depth + 2);
+        Frame& frame = frames_[depth + 1];
+        enter(frames_[depth], frame, element_symbol(document.name[i], names), out);
+        if (frame.dead) {
+            i += document.size[i] - 1;
+            continue;
+        }
+        if (attributes)
+            for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
+                uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
+                if (attribute != none) peek(frame, attribute, out);
+            }
+        if (texts && has_text[i]) peek(frame, text_symbol_, out);
+    }
+}
+
+// Keeps the states that documents keep coming back to, in at most half of the memory.
+void Lazy::tidy() {
+    for (uint32_t visits = 2; ; visits *= 2) {
+        keep_visited(visits);
+        if (bytes() <= bytes_max_ / 2) break;
+        if (visits > 1u << 20) {
+            reset();
+            break;
+        }
+    }
+    for (State& state : states_) state.visits /= 2;
+    full_ = false;
+    steps_ = misses_ = 0;
+}
+
+void Lazy::keep_visited(uint32_t visits_min) {
+    std::unique_ptr<SetPool> old_pool = std::move(pool_);
+    std::unique_ptr<Arena<uint64_t>> old_rows = std::move(rows_);
+    std::vector<State> old_states = std::move(states_);
+    reset();
+    std::vector<uint32_t> kept(old_states.size(), 0);
+    for (uint32_t s = 1; s < old_states.size(); ++s) {
+        const State& state = old_states[s];
+        if (state.visits < visits_min && s != dead) continue;
+        kept[s] = intern_state(pool_->intern(old_pool->view(state.descend)), pool_->intern(old_pool->view(state.fresh)));
+        states_[kept[s]].visits = state.visits;
+        states_[kept[s]].document = 0;
+    }
+    for (uint32_t s = 1; s < old_states.size(); ++s) {
+        const State& state = old_states[s];
+        if (!kept[s]) continue;
+        for (uint32_t symbol = state.width; symbol-- > 0;) {   // the widest first: one row each
+            uint64_t value = state.row[symbol];
+            if (!value || !kept[value >> 32]) continue;
+            uint32_t answers = pool_->intern(old_pool->view(static_cast<uint32_t>(value)));
+            set_entry(kept[s], symbol, uint64_t(kept[value >> 32]) << 32 | answers);
+        }
+    }
+}
+
+}  // namespace treecast

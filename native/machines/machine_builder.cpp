@@ -1,0 +1,188 @@
+// Builds a Machine from its paths: trie, order by reversed path, blocks, records.
+#include "machines/machine.hpp"
+
+#include "base/interrupt.hpp"
+#include "base/seeded_hash.hpp"
+#include "machines/order.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace treecast {
+
+namespace {
+
+std::atomic<uint64_t> machine_serial{1};
+
+}  // namespace
+
+class MachineBuilder {
+public:
+    MachineBuilder(Machine& machine, std::span<const Labels> paths, std::vector<uint32_t>& accept_of)
+        : m_(machine), accept_of_(accept_of) {
+        grow_trie(paths);
+        order_states();
+        number_accepts();
+        fill_words();
+        fill_records();
+    }
+
+private:
+    // The trie. Entry 0 is the root; `path_` is the path that ends here, or none.
+    std::vector<uint32_t> parent_, label_, path_;
+    std::vector<uint8_t> inner_;            // has children
+    std::vector<uint32_t> table_;           // open addressing over (parent, label)
+    const HashSeeds seeds_ = hash_seeds();
+    std::vector<uint32_t> position_;        // of inner entries, in the machine
+    std::vector<Keyed> children_, leaves_;  // inner entries by position, without root; leaves by (label, parent position)
+    Machine& m_;
+    std::vector<uint32_t>& accept_of_;
+
+    uint64_t hash(uint32_t parent, uint32_t label) const { return hash_words(seeds_, parent, label); }
+
+    uint32_t add(uint32_t parent, uint32_t label) {
+        parent_.push_back(parent);
+        label_.push_back(label);
+        path_.push_back(none);
+        inner_.push_back(0);
+        return static_cast<uint32_t>(parent_.size() - 1);
+    }
+
+    void rehash(size_t slots) {
+        table_.assign(slots, 0);
+        for (uint32_t entry = 1; entry < parent_.size(); ++entry) {
+            size_t at = hash(parent_[entry], label_[entry]) & (slots - 1);
+            while (table_[at]) at = (at + 1) & (slots - 1);
+            table_[at] = entry;
+        }
+    }
+
+    uint32_t child(uint32_t parent, uint32_t label) {
+        if (2 * parent_.size() >= table_.size()) rehash(std::max<size_t>(256, table_.size() * 2));
+        size_t at = hash(parent, label) & (table_.size() - 1);
+        while (uint32_t entry = table_[at]) {
+            if (parent_[entry] == parent && label_[entry] == label) return entry;
+            at = (at + 1) & (table_.size() - 1);
+        }
+        inner_[parent] = 1;
+        return table_[at] = add(parent, label);
+    }
+
+    void grow_trie(std::span<const Labels> paths) {
+        add(none, label_root);
+        inner_[0] = 1;
+        InterruptTicks ticks(200);
+        for (uint32_t p = 0; p < paths.size(); ++p) {
+            uint32_t at = 0;
+            for (uint32_t label : paths[p]) at = child(at, label);
+            ticks.tick();
+            path_[at] = p;
+        }
+        std::vector<uint32_t>().swap(table_);
+    }
+
+    // Sorts inner entries by reversed path.
+    void order_states() {
+        std::vector<uint32_t> entries;
+        for (uint32_t e = 0; e < parent_.size(); ++e)
+            if (inner_[e]) entries.push_back(e);
+        entries = order_by_chains(entries, {label_.begin(), label_.end()}, parent_);
+        size_t count = entries.size();
+        uint32_t descends = 0;
+        for (uint32_t e : entries) descends += label_[e] == label_descend;
+        uint32_t pad = (64 - (descends & 63)) & 63;
+        position_.assign(parent_.size(), none);
+        for (uint32_t r = 0; r < count; ++r) {
+            uint32_t e = entries[r];
+            position_[e] = r < descends ? r : r + pad;
+            if (e) children_.push_back({position_[e], e});
+        }
+        m_.root_ = position_[0];
+        m_.states_ = static_cast<uint32_t>(count);
+        m_.word_table_.resize((count + pad + 63) / 64, {});
+    }
+
+    void number_accepts() {
+        accept_of_.assign(accept_of_.size(), none);
+        for (uint32_t e = 1; e < parent_.size(); ++e)
+            if (!inner_[e]) leaves_.push_back({uint64_t(label_[e]) << 32 | position_[parent_[e]], e});
+        radix_sort(leaves_);
+        uint32_t accept = 0;
+        for (const Keyed& leaf : leaves_) accept_of_[path_[leaf.value]] = accept++;
+        for (const Keyed& child : children_) {      // ascending positions
+            uint32_t e = child.value;
+            if (path_[e] == none) continue;
+            Machine::Word& word = m_.word_table_[position_[e] >> 6];
+            if (!word.accepting) word.accept = accept;
+            word.accepting |= 1ull << (position_[e] & 63);
+            accept_of_[path_[e]] = accept++;
+        }
+        m_.accepts_ = accept;
+    }
+
+    void fill_words() {
+        for (uint32_t e = 1; e < parent_.size(); ++e) {
+            uint32_t above = position_[parent_[e]];
+            if (label_[e] != label_descend) m_.word_table_[above >> 6].source |= 1ull << (above & 63);
+        }
+        for (const Keyed& child : children_) {
+            uint32_t e = child.value;
+            if (label_[e] != label_descend) continue;
+            uint32_t above = position_[parent_[e]];
+            Machine::Word& word = m_.word_table_[above >> 6];
+            if (!word.descend) word.target = position_[e];
+            word.descend |= 1ull << (above & 63);
+        }
+    }
+
+    // Both lists ascend by (label, parent position): children_ because positions do, leaves_ by their key.
+    void fill_records() {
+        size_t c = 0, l = 0;
+        InterruptTicks ticks(20);
+        while (c < children_.size() && label_[children_[c].value] == label_descend) ++c;
+        while (c < children_.size() || l < leaves_.size()) {
+            uint32_t label = none;
+            if (c < children_.size()) label = label_[children_[c].value];
+            if (l < leaves_.size()) label = std::min(label, label_[leaves_[l].value]);
+            m_.directories_.open();
+            for (;;) {
+                ticks.tick();
+                uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
+                                        ? position_[parent_[children_[c].value]] : none;
+                uint32_t leaf_at = l < leaves_.size() && label_[leaves_[l].value] == label
+                                       ? position_[parent_[leaves_[l].value]] : none;
+                uint32_t above = std::min(child_at, leaf_at);
+                if (above == none) break;
+                Machine::Record& record = m_.directories_.add(above >> 6);
+                uint64_t bit = 1ull << (above & 63);
+                if (child_at == above) {
+                    if (!record.inner) record.target = position_[children_[c].value];
+                    record.inner |= bit;
+                    ++c;
+                } else {
+                    if (!record.leaf) record.accept = accept_of_[path_[leaves_[l].value]];
+                    record.leaf |= bit;
+                    ++l;
+                }
+            }
+            m_.directories_.close(static_cast<uint32_t>(m_.word_table_.size()));
+            m_.labels_.push(label);
+        }
+        m_.directories_.shrink();
+    }
+};
+
+Machine::Machine() : serial_(machine_serial++) {}
+
+Machine::Machine(std::span<const Labels> paths, const LabelTable& table, std::vector<uint32_t>& accept_of)
+    : serial_(machine_serial++) {
+    accept_of.resize(paths.size());
+    MachineBuilder(*this, paths, accept_of);
+    for (uint32_t label : labels_) {
+        StepKind kind = table.step_of(label).kind;
+        has_text_ |= kind == StepKind::text;
+        has_attributes_ |= kind == StepKind::attribute;
+    }
+}
+
+}  // namespace treecast

@@ -1,0 +1,330 @@
+#include "machines/pattern.hpp"
+
+#include "document/number.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+namespace treecast {
+
+namespace {
+
+constexpr size_t alternatives_max = 64;
+
+// What one way of satisfying a predicate asks of the context element and of the document.
+struct Way {
+    std::vector<PathStep> tests;            // all must hold for its name
+    std::vector<std::string> here, document;
+    bool exact = true;
+    void add(const Way& other) {
+        tests.insert(tests.end(), other.tests.begin(), other.tests.end());
+        here.insert(here.end(), other.here.begin(), other.here.end());
+        document.insert(document.end(), other.document.begin(), other.document.end());
+        exact &= other.exact;
+    }
+};
+using Ways = std::vector<Way>;              // or; empty is false
+
+struct Target {                             // the final condition of a path: none is plain existence
+    std::optional<std::string> fact;        // a whole requirement
+};
+
+struct Reached {                            // a step from its context: how, and what holds there
+    enum class How : uint8_t { child, descend, self } how;
+    Way way;
+};
+
+Ways always(bool exact) {
+    Way way;
+    way.exact = exact;
+    return {way};
+}
+
+std::string number_bytes(double number) {
+    if (number == 0) number = 0;            // no negative zero
+    std::string bytes(sizeof number, '\0');
+    std::memcpy(bytes.data(), &number, sizeof number);
+    return bytes;
+}
+
+std::string fact_requirement(Fact fact, std::string_view value, bool negated) {
+    std::string out(1, static_cast<char>(static_cast<uint8_t>(Reach::fact) | (negated ? negated_bit : 0)));
+    out.push_back(static_cast<char>(fact));
+    put_varint(out, static_cast<uint32_t>(value.size()));
+    return out.append(value);
+}
+
+class Converter {
+public:
+    Converter(const Query& query, LabelTable& labels) : query_(query), labels_(labels) {}
+
+    Patterns convert() {
+        Patterns out;
+        query_.each_path(query_.branches(), [&](uint32_t, const PathEntry& path) {
+            for (Way& way : of_path(path, {})) {
+                out.exact &= way.exact;
+                out.patterns.push_back(entry(label_root, way.document));
+            }
+        });
+        std::sort(out.patterns.begin(), out.patterns.end());
+        out.patterns.erase(std::unique(out.patterns.begin(), out.patterns.end()), out.patterns.end());
+        return out;
+    }
+
+private:
+    static std::string entry(uint32_t label, std::vector<std::string> requirements) {
+        std::sort(requirements.begin(), requirements.end());
+        requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
+        std::string out;
+        put_varint(out, label);
+        put_varint(out, static_cast<uint32_t>(requirements.size()));
+        for (const std::string& requirement : requirements) out += requirement;
+        return out;
+    }
+
+    // The label for which all tests hold; none if there is no such.
+    uint32_t label_of(const std::vector<PathStep>& tests) {
+        PathStep meet = tests[0];
+        for (size_t i = 1; i < tests.size(); ++i) {
+            const PathStep& t = tests[i];
+            if (t.kind != meet.kind) return none;
+            bool uri = t.test == Test::name || t.test == Test::any_namespace, local = t.test == Test::name || t.test == Test::any_local;
+            bool had_uri = meet.test == Test::name || meet.test == Test::any_namespace;
+            bool had_local = meet.test == Test::name || meet.test == Test::any_local;
+            if ((uri && had_uri && t.uri != meet.uri) || (local && had_local && t.local != meet.local)) return none;
+            if (uri) meet.uri = t.uri;
+            if (local) meet.local = t.local;
+            uri |= had_uri;
+            local |= had_local;
+            meet.test = uri ? (local ? Test::name : Test::any_namespace) : (local ? Test::any_local : Test::any);
+        }
+        return labels_.intern(meet);
+    }
+
+    static Ways both(const Ways& a, const Ways& b) {
+        if (a.size() * b.size() > alternatives_max) {
+            // Too many: keep the half that has fewer, which still holds wherever the whole does.
+            Ways fewer = a.size() <= b.size() ? a : b;
+            for (Way& way : fewer) way.exact = false;
+            return fewer;
+        }
+        Ways out;
+        for (const Way& x : a)
+            for (const Way& y : b) {
+                out.push_back(x);
+                out.back().add(y);
+            }
+        return out;
+    }
+
+    static void either(Ways& a, Ways&& b) {
+        if (a.size() + b.size() > alternatives_max) {
+            a = always(false);
+            return;
+        }
+        std::move(b.begin(), b.end(), std::back_inserter(a));
+    }
+
+    // Where none of the ways holds. Exact only if each is a single requirement.
+    static Ways none_of(const Ways& ways) {
+        Way out;
+        for (const Way& way : ways) {
+            bool single = way.exact && way.tests.empty() && way.here.size() + way.document.size() == 1;
+            if (way.exact && way.tests.empty() && way.here.empty() && way.document.empty()) return {};
+            if (!single) {
+                out.exact = false;
+                continue;
+            }
+            bool here = way.here.size() == 1;
+            std::string requirement = here ? way.here[0] : way.document[0];
+            requirement[0] = static_cast<char>(requirement[0] ^ negated_bit);
+            (here ? out.here : out.document).push_back(std::move(requirement));
+        }
+        return {out};
+    }
+
+    Ways of_expr(const Expr& expr, bool negated) {
+        switch (expr.kind) {
+        case ExprKind::conjunction:
+        case ExprKind::disjunction: {
+            bool all = (expr.kind == ExprKind::conjunction) != negated;
+            Ways out = all ? always(true) : Ways{};
+            query_.each_expr(expr.first, [&](uint32_t, const Expr& operand) {
+                Ways ways = of_expr(operand, negated);
+                if (all) out = both(out, ways);
+                else either(out, std::move(ways));
+            });
+            return out;
+        }
+        case ExprKind::negation: return of_expr(query_.expr(expr.first), !negated);
+        case ExprKind::position:
+        case ExprKind::position_last:
+        case ExprKind::last: return always(false);
+        default: break;
+        }
+        Ways ways = of_condition(expr);
+        return negated ? none_of(ways) : ways;
+    }
+
+    Ways of_condition(const Expr& expr) {
+        Ways out;
+        if (expr.kind == ExprKind::contains || expr.kind == ExprKind::starts_with) {
+            const PathEntry& path = query_.path(expr.first);
+            std::string_view text = query_.view(query_.value(expr.value).text);
+            if (text.empty()) return always(true);
+            Fact fact = expr.kind == ExprKind::contains ? Fact::contains : Fact::starts_with;
+            out = of_path(path, {fact_requirement(fact, text, false)});
+            if (!at_most_one(path))
+                for (Way& way : out) way.exact = false;      // it is the first item that counts
+            return out;
+        }
+        Target target;
+        if (expr.kind == ExprKind::compare) {
+            std::optional<std::string> fact = comparison(expr.relation, query_.value(expr.value));
+            if (!fact) return {};
+            target.fact = std::move(fact);
+        }
+        query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { either(out, of_path(path, target)); });
+        return out;
+    }
+
+    std::optional<std::string> comparison(Relation relation, const Value& value) {
+        bool equality = relation == Relation::eq || relation == Relation::ne;
+        std::string_view text = query_.view(value.text);
+        if (equality && !value.is_number) return fact_requirement(Fact::equal_text, text, relation == Relation::ne);
+        double number = value.is_number ? value.number : to_number(text);
+        if (std::isnan(number)) return std::nullopt;
+        static const Fact facts[] = {Fact::equal_number, Fact::equal_number, Fact::less, Fact::less_equal, Fact::greater, Fact::greater_equal};
+        return fact_requirement(facts[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
+    }
+
+    // A path that selects one item at most: `.` or one named attribute of the context.
+    bool at_most_one(const PathEntry& path) const {
+        if (path.absolute) return false;
+        if (path.steps == 0) return true;
+        const Step& step = query_.step(path.first);
+        return path.steps == 1 && step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
+    }
+
+    Ways of_path(const PathEntry& path, const Target& target) {
+        if (path.first == no_entry) {
+            Way way;
+            if (target.fact) way.here.push_back(*target.fact);
+            return {way};
+        }
+        Ways out;
+        for (Reached& reached : of_step(path.first, target)) {
+            Way context;
+            attach(context, reached, out);
+        }
+        if (path.absolute) {
+            std::erase_if(out, [](const Way& way) { return !way.tests.empty(); });   // the document has no name
+            for (Way& way : out) {
+                std::move(way.here.begin(), way.here.end(), std::back_inserter(way.document));
+                way.here.clear();
+            }
+        }
+        return out;
+    }
+
+    // Adds to `out` the ways in which `context` has what was reached.
+    void attach(const Way& context, const Reached& reached, Ways& out) {
+        Way way = context;
+        if (reached.how == Reached::How::self) {
+            way.add(reached.way);
+        } else {
+            uint32_t label = label_of(reached.way.tests);
+            if (label == none) return;
+            Reach reach = reached.how == Reached::How::child ? Reach::child : Reach::descend;
+            std::string requirement(1, static_cast<char>(reach));
+            requirement += entry(label, reached.way.here);
+            way.here.push_back(std::move(requirement));
+            way.document.insert(way.document.end(), reached.way.document.begin(), reached.way.document.end());
+            way.exact &= reached.way.exact;
+        }
+        out.push_back(std::move(way));
+    }
+
+    std::vector<Reached> of_step(uint32_t index, const Target& target) {
+        const Step& step = query_.step(index);
+        Ways ways = always(true);
+        query_.each_expr(step.predicates, [&](uint32_t, const Expr& predicate) { ways = both(ways, of_expr(predicate, false)); });
+        for (Way& way : ways) way.tests.push_back(query_.path_step(step, false));
+        if (step.next == no_entry) {
+            if (target.fact)
+                for (Way& way : ways) way.here.push_back(*target.fact);
+        } else {
+            std::vector<Reached> next = of_step(step.next, target);
+            Ways out;
+            for (const Way& way : ways)
+                for (const Reached& reached : next) attach(way, reached, out);
+            if (out.size() > alternatives_max) {
+                // Too many: forget what follows, but for the names here.
+                for (Way& way : ways) way.exact = false;
+            } else {
+                ways = std::move(out);
+            }
+        }
+        using How = Reached::How;
+        std::vector<Reached> out;
+        bool self = step.axis == Axis::self || step.axis == Axis::descendant_or_self;
+        bool below = step.axis != Axis::self || step.gap;
+        for (Way& way : ways) {
+            if (self) out.push_back({How::self, way});
+            if (below) {
+                bool child = (step.axis == Axis::child || step.axis == Axis::attribute) && !step.gap;
+                out.push_back({child ? How::child : How::descend, way});
+            }
+        }
+        return out;
+    }
+
+    const Query& query_;
+    LabelTable& labels_;
+};
+
+void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
+    put_varint(out, label(take_varint(at)));
+    uint32_t count = take_varint(at);
+    std::vector<std::string> requirements(count);
+    for (std::string& requirement : requirements) {
+        uint8_t kind = static_cast<uint8_t>(*at++);
+        requirement.push_back(static_cast<char>(kind));
+        if ((kind & 3) == static_cast<uint8_t>(Reach::fact)) {
+            requirement.push_back(*at++);
+            uint32_t size = take_varint(at);
+            put_varint(requirement, size);
+            requirement.append(at, size);
+            at += size;
+        } else {
+            relabel_entry(at, label, requirement);
+        }
+    }
+    std::sort(requirements.begin(), requirements.end());
+    put_varint(out, count);
+    for (const std::string& requirement : requirements) out += requirement;
+}
+
+}  // namespace
+
+void put_varint(std::string& out, uint32_t value) {
+    for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+    out.push_back(static_cast<char>(value));
+}
+
+Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
+    Patterns patterns = Converter(query, labels).convert();
+    if (ordered) patterns.exact = false;
+    return patterns;
+}
+
+std::string relabel(std::string_view pattern, const std::function<uint32_t(uint32_t)>& label) {
+    std::string out;
+    const char* at = pattern.data();
+    relabel_entry(at, label, out);
+    return out;
+}
+
+}  // namespace treecast

@@ -1,0 +1,60 @@
+// Which literals occur in values that lie in each other: every byte is read once, however many elements have it in their value.
+//
+// Elements close inner ones first, so their values end one behind the other in the texts of the document. A Sweep reads these texts
+// on, through the automaton of Values, and remembers where each state that ends literals was met last, the latest first. A value
+// has in it what was met behind its beginning: a walk along that list to the first that ends before it. A state stands for its
+// shorter ends too, and of two states that have one in common the later one decides, so each is looked at once.
+#pragma once
+
+#include "document/document.hpp"
+#include "machines/values.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+// Of one group of conditions, for one document after the other. Places are counted in bytes of all texts of the document.
+class Sweep {
+public:
+    Sweep(const Values& values, uint32_t group);
+    // Forgets what came before: the next byte is at `place`.
+    void start(uint64_t place);
+    void read(const Values& values, std::string_view piece);
+
+    // Calls one(fact) for all that occur between `begin` and what was read last; each once.
+    template <class One>
+    void within(const Values& values, uint64_t begin, One&& one) {
+        if (++visit_ == 0) forget_visits();
+        for (uint32_t at = latest_; at != none && met_[at].end > begin; at = met_[at].older)
+            for (uint32_t state = met_[at].state; state; state = values.shorter(state)) {
+                uint32_t fact = values.fact_of(state);
+                Mark& mark = marks_[fact - first_fact_];
+                if (mark.visit == visit_) break;
+                mark.visit = visit_;
+                if (met_[at].end - begin >= values.text(fact).size()) values.each_fact(fact, one);
+            }
+    }
+
+private:
+    struct Met {
+        uint64_t end = 0;
+        uint32_t state = 0, fact = 0, newer = none, older = none;
+    };
+    struct Mark {                        // by fact, from first_fact_ on
+        uint32_t met = none, visit = 0;
+    };
+    void meet(uint32_t state, uint32_t fact);
+    void forget_visits();
+
+    uint64_t place_ = 0;
+    uint32_t root_, state_, first_fact_;
+    uint32_t latest_ = none, visit_ = 0;
+    std::array<uint32_t, 256> after_root_;      // by byte: most bytes lead from the root to it
+    std::vector<Met> met_;
+    std::vector<Mark> marks_;
+};
+
+}  // namespace treecast

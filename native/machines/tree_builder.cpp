@@ -1,0 +1,397 @@
+// Builds a TreeMachine: numbers, order, records.
+#include "base/interrupt.hpp"
+#include "base/seeded_hash.hpp"
+#include "machines/order.hpp"
+#include "machines/tree_entries.hpp"
+#include "machines/tree_machine.hpp"
+#include "machines/tree_plan.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <tuple>
+
+namespace treecast {
+
+std::atomic<uint64_t> tree_serial{1};
+
+namespace {
+
+std::vector<uint32_t> add_all(TreeEntries& entries, std::span<const std::string_view> patterns) {
+    std::vector<uint32_t> tops;
+    tops.reserve(patterns.size());
+    InterruptTicks ticks(500);
+    for (std::string_view pattern : patterns) {
+        tops.push_back(entries.add(pattern));
+        ticks.tick();
+    }
+    return tops;
+}
+
+double number_of(std::string_view bytes) {
+    double number;
+    std::memcpy(&number, bytes.data(), sizeof number);
+    return number;
+}
+
+}  // namespace
+
+class TreeBuilder {
+public:
+    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
+        : m_(machine), seeds_(seeds), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
+        number_facts();
+        number_bounds();
+        order_entries();
+        for (size_t i = 0; i < tops_.size(); ++i) accept_of[i] = m_.accept(position_[tops_[i]]);
+        m_.accepts_ = static_cast<uint32_t>(tops_.size());
+        fill_masks();
+        fill_lists();
+        fill_records();
+        fill_spans();
+        mark_labels();
+    }
+
+private:
+    using Requirement = TreePlan::Requirement;
+    using Kind = TreePlan::Kind;
+    using Nature = TreePlan::Nature;
+    struct Member {                 // of a context: an entry, or a context that is reached from it
+        uint32_t entry, context;    // one of them is none
+    };
+
+    static constexpr size_t listed_max = 64;                // PERF: bench/trees.py: contexts are many and small
+
+    TreeMachine& m_;
+    const HashSeeds seeds_;
+    TreeEntries entries_;
+    std::vector<uint32_t> tops_;
+    TreePlan plan_;
+    std::vector<uint32_t> fact_;                            // by condition: its number as a fact
+    std::map<std::tuple<Reach, uint32_t, GaugeKind>, uint32_t> gauges_;
+    std::vector<uint32_t> position_;
+    std::vector<std::vector<Member>> members_;              // by context
+
+    // Facts in the order that Values wants: by label, kind and value. What gauges decide is no fact.
+    void number_facts() {
+        const auto& conditions = entries_.conditions();
+        std::vector<uint32_t> order;
+        for (uint32_t i = 0; i < conditions.size(); ++i)
+            if (!is_order(conditions[i].fact)) order.push_back(i);
+        InterruptTicks ticks(20);
+        std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
+            ticks.tick();
+            const auto &a = conditions[x], &b = conditions[y];
+            return std::tie(a.label, a.fact, a.value) < std::tie(b.label, b.fact, b.value);
+        });
+        fact_.assign(conditions.size(), none);
+        std::vector<Values::Condition> sorted;
+        for (uint32_t i = 0; i < order.size(); ++i) {
+            fact_[order[i]] = i;
+            sorted.push_back(conditions[order[i]]);
+        }
+        m_.values_.build(sorted, seeds_);
+        m_.facts_ = static_cast<uint32_t>(sorted.size());
+    }
+
+    // The bound that a requirement of something with this label sets.
+    Bound bound(uint32_t label, const Requirement& r) {
+        bool own = r.reach == Reach::fact;
+        if (!own) label = entries_.label(r.target);
+        uint32_t condition = own ? r.target : entries_.requirements(r.target)[0].target;
+        const Values::Condition& c = entries_.conditions()[condition];
+        auto [gauge, added] = gauges_.try_emplace({r.reach, label, gauge_kind(c.fact)}, static_cast<uint32_t>(gauges_.size()));
+        if (is_order(c.fact)) return {gauge->second, 0, bound_height(c.fact, number_of(c.value))};
+        return {gauge->second, 1, uint64_t(fact_[condition]) + 1};
+    }
+
+    uint32_t bound_number(const Bound& bound) const {
+        return static_cast<uint32_t>(std::lower_bound(m_.bounds_.begin(), m_.bounds_.end(), bound, before) - m_.bounds_.begin());
+    }
+
+    static bool before(const Bound& a, const Bound& b) {
+        return std::tie(a.gauge, a.unequal, a.height) < std::tie(b.gauge, b.unequal, b.height);
+    }
+
+    void number_bounds() {
+        std::vector<Bound> bounds;
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            if (plan_.kind(e) == Kind::gauge) continue;
+            for (const Requirement& r : entries_.requirements(e))
+                if (plan_.nature(r) != Nature::bit) bounds.push_back(bound(entries_.label(e), r));
+        }
+        std::sort(bounds.begin(), bounds.end(), before);
+        bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+        m_.bounds_ = Array<Bound>(bounds);
+        m_.gauge_kinds_.assign(gauges_.size(), GaugeKind::most);
+        m_.gauges_.assign(plan_.labels(), {});
+        for (const auto& [about, gauge] : gauges_) {
+            auto [reach, label, kind] = about;
+            m_.gauge_kinds_[gauge] = kind;
+            TreeMachine::Gauges& gauges = m_.gauges_[context_of(label)];
+            gauges.of[static_cast<int>(reach)][static_cast<int>(kind)] = gauge;
+            gauges.kinds |= 1u << static_cast<int>(kind);
+        }
+    }
+
+    uint32_t context_of(uint32_t label) const {
+        auto end = plan_.contexts().begin() + plan_.labels();
+        auto found = std::lower_bound(plan_.contexts().begin(), end, label, [](const auto& c, uint32_t l) { return c.label < l; });
+        return static_cast<uint32_t>(found - plan_.contexts().begin());
+    }
+
+    // Contexts by label: the patterns themselves, below label_root, come first.
+    std::vector<uint32_t> rank_contexts() const {
+        const auto& contexts = plan_.contexts();
+        std::vector<uint32_t> order(contexts.size()), rank(contexts.size());
+        for (uint32_t c = 0; c < order.size(); ++c) order[c] = c;
+        std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return contexts[a].label < contexts[b].label; });
+        for (uint32_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
+        return rank;
+    }
+
+    // Entries of one group are to be neighbours, so that those that hold are handed over together: numbers them, in their keys, by
+    // where their pivot stands in an order that does not know of groups. False if there are no groups.
+    bool gather_groups(const std::vector<uint32_t>& sorted, std::vector<uint64_t>& key) const {
+        std::vector<uint32_t> place(entries_.size(), 0);
+        for (uint32_t i = 0; i < sorted.size(); ++i) place[sorted[i]] = i;
+        std::vector<Keyed> grouped;
+        for (uint32_t e : sorted) {
+            if (plan_.kind(e) != Kind::several) continue;
+            const Requirement& r = plan_.rest(e)[0];
+            grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::fact ? fact_[r.target] : place[r.target]), e});
+        }
+        radix_sort(grouped);
+        for (uint32_t i = 0; i < grouped.size(); ++i) {
+            uint64_t& k = key[grouped[i].value];
+            k = (k & ~0xFFFFFFFull) | i;
+        }
+        return !grouped.empty();
+    }
+
+    // Without values first; then by context, kind, and what is required.
+    void order_entries() {
+        std::vector<uint32_t> rank = rank_contexts(), next(entries_.size(), none), listed;
+        std::vector<uint64_t> key(entries_.size());
+        uint32_t plain = 0;
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            Kind kind = plan_.kind(e);
+            if (kind == Kind::gauge) continue;
+            listed.push_back(e);
+            plain += !plan_.is_valued(e);
+            uint64_t space = 0, rest = e;
+            if (kind == Kind::single) {
+                const Requirement& r = plan_.rest(e)[0];
+                space = static_cast<uint64_t>(r.reach);
+                rest = r.reach == Reach::fact ? fact_[r.target] : 0;
+                if (r.reach != Reach::fact) next[e] = r.target;
+            }
+            if (kind == Kind::run) rest = bound_number(bound(entries_.label(e), plan_.rest(e)[0]));
+            key[e] = uint64_t(plan_.is_valued(e)) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
+        }
+        std::vector<uint32_t> sorted = order_by_chains(listed, key, next);
+        if (gather_groups(sorted, key)) sorted = order_by_chains(listed, key, next);
+        m_.valued_begin_ = (plain + 63) / 64 * 64;
+        m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + listed.size() - plain);
+        position_.assign(entries_.size(), none);
+        members_.resize(plan_.contexts().size());
+        for (uint32_t i = 0; i < sorted.size(); ++i) {
+            uint32_t e = sorted[i];
+            position_[e] = i < plain ? i : i - plain + m_.valued_begin_;
+            if (!plan_.is_valued(e) && entries_.label(e) == label_root) ++m_.plain_accepts_;
+            members_[plan_.context(e)].push_back({e, none});
+        }
+        for (uint32_t c = plan_.labels(); c < members_.size(); ++c) members_[plan_.contexts()[c].above].push_back({none, c});
+    }
+
+    void fill_masks() {
+        m_.wanted_.assign((m_.entries_ + 63) / 64, {});
+        auto want = [&](const Requirement& r, bool key) {
+            if (r.reach == Reach::fact || position_[r.target] == none) return;
+            TreeMachine::Wanted& wanted = m_.wanted_[position_[r.target] >> 6];
+            uint64_t bit = 1ull << (position_[r.target] & 63);
+            (r.reach == Reach::child ? wanted.child : wanted.descend) |= bit;
+            if (key) wanted.keys |= bit;
+        };
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            for (const Requirement& r : entries_.requirements(e)) want(r, false);
+            if (plan_.kind(e) == Kind::single || plan_.kind(e) == Kind::several) want(plan_.rest(e)[0], true);
+        }
+        for (const TreePlan::Context& context : plan_.contexts())
+            if (context.above != none) want(context.reached, true);
+    }
+
+    uint32_t place_of(const Requirement& r) const { return r.reach == Reach::fact ? fact_[r.target] : position_[r.target]; }
+
+    void check(uint32_t label, const Requirement& r) {
+        if (plan_.nature(r) == Nature::bit)
+            m_.checks_.push({place_of(r), static_cast<uint8_t>(r.reach), r.negated});
+        else
+            m_.checks_.push({bound_number(bound(label, r)), TreeMachine::in_gauges, r.negated});
+    }
+
+    // The first `known` of what is left to an entry need no test any more.
+    TreeMachine::Candidate candidate(uint32_t e, size_t known) {
+        TreeMachine::Candidate c{position_[e], static_cast<uint32_t>(m_.checks_.size())};
+        for (const Requirement& r : plan_.rest(e).subspan(known)) check(entries_.label(e), r);
+        return c;
+    }
+
+    TreeMachine::Candidate entrance(uint32_t context) {
+        return {TreeMachine::context_bit | context, static_cast<uint32_t>(m_.checks_.size())};
+    }
+
+    // Labels, and what is tested wherever a context is reached.
+    void fill_lists() {
+        for (uint32_t c = 0; c < plan_.labels(); ++c) {
+            m_.labels_.push(plan_.contexts()[c].label);
+            m_.value_groups_.push(m_.values_.group_of(plan_.contexts()[c].label));
+        }
+        for (const std::vector<Member>& members : members_) {
+            m_.frees_.push(static_cast<uint32_t>(m_.free_.size()));
+            for (auto [e, c] : members) {
+                if (e != none && plan_.kind(e) == Kind::free) m_.free_.push(candidate(e, 0));
+                if (c == none || !plan_.contexts()[c].is_free) continue;
+                m_.free_.push(entrance(c));
+                check(plan_.contexts()[c].label, plan_.contexts()[c].reached);
+            }
+        }
+        m_.frees_.push(static_cast<uint32_t>(m_.free_.size()));
+        m_.free_.push({0, static_cast<uint32_t>(m_.checks_.size())});
+    }
+
+    void fill_records() {
+        struct Item { uint32_t required; Member member; };
+        InterruptTicks ticks(50);
+        uint32_t words[TreeMachine::spaces] = {(m_.facts_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
+        std::vector<Item> items[TreeMachine::spaces];
+        for (const std::vector<Member>& members : members_) {
+            for (const Member& member : members) {
+                auto [e, c] = member;
+                if (e != none ? plan_.kind(e) != Kind::single && plan_.kind(e) != Kind::several : plan_.contexts()[c].is_free) continue;
+                const Requirement& r = e != none ? plan_.rest(e)[0] : plan_.contexts()[c].reached;
+                items[static_cast<int>(r.reach)].push_back({place_of(r), member});
+            }
+            for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
+                // By requirement; the single entry of a requirement comes before those that have it as pivot.
+                std::stable_sort(items[space].begin(), items[space].end(), [](const Item& a, const Item& b) { return a.required < b.required; });
+                m_.directories_.open();
+                for (const Item& item : items[space]) {
+                    ticks.tick();
+                    add_record(m_.directories_.add(item.required >> 6), 1ull << (item.required & 63), item.member);
+                }
+                m_.directories_.close(words[space], listed_max);
+                items[space].clear();
+            }
+        }
+        m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
+        m_.directories_.shrink();
+        m_.groups_.shrink();
+    }
+
+    void add_record(TreeMachine::Record& record, uint64_t bit, Member member) {
+        if (member.entry != none && plan_.kind(member.entry) == Kind::single) {
+            if (!record.single) record.target = position_[member.entry];
+            record.single |= bit;
+            return;
+        }
+        if (!(record.pivot & bit)) {
+            if (!record.pivot) record.group = static_cast<uint32_t>(m_.groups_.size());
+            record.pivot |= bit;
+            m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
+        }
+        m_.candidates_.push(member.entry != none ? candidate(member.entry, 1) : entrance(member.context));
+    }
+
+    // What is found by bounds on gauges. Its candidates come after those of all groups.
+    void fill_spans() {
+        struct Item { uint32_t first, second; Spans::Pair pair; uint32_t entry; };
+        std::vector<Item> items;
+        for (uint32_t c = 0; c < members_.size(); ++c) {
+            m_.context_spans_.push(static_cast<uint32_t>(m_.spans_.all().size()));
+            items.clear();
+            for (auto [e, inner] : members_[c]) {
+                if (e == none || (plan_.kind(e) != Kind::run && plan_.kind(e) != Kind::bounded)) continue;
+                std::span<const Requirement> rest = plan_.rest(e);
+                Bound first = bound(entries_.label(e), rest[0]), second{.gauge = none};
+                if (rest.size() > 1 && plan_.is_bound(rest[1])) second = bound(entries_.label(e), rest[1]);
+                if (second.gauge < first.gauge) std::swap(first, second);
+                items.push_back({first.gauge, second.gauge, {first.height, second.height}, e});
+            }
+            // Runs before those that need tests, and in the order of their bounds, which is that of their positions.
+            auto about = [&](const Item& i) { return std::tuple(i.first, i.second, plan_.kind(i.entry)); };
+            std::sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
+                return std::tuple(about(a), a.pair.first, position_[a.entry]) < std::tuple(about(b), b.pair.first, position_[b.entry]);
+            });
+            for (size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+                std::vector<Spans::Pair> pairs;
+                bool run = plan_.kind(items[begin].entry) == Kind::run;
+                uint32_t target = run ? position_[items[begin].entry] : static_cast<uint32_t>(m_.candidates_.size());
+                for (; end < items.size() && about(items[end]) == about(items[begin]); ++end) {
+                    pairs.push_back(items[end].pair);
+                    if (!run) m_.candidates_.push(candidate(items[end].entry, items[end].second == none ? 1 : 2));
+                }
+                m_.spans_.add({items[begin].first, items[begin].second, target, run}, pairs);
+            }
+        }
+        m_.context_spans_.push(static_cast<uint32_t>(m_.spans_.all().size()));
+        mark_gauges();
+        m_.candidates_.push({0, static_cast<uint32_t>(m_.checks_.size())});
+        m_.candidates_.shrink();
+        m_.checks_.shrink();
+        m_.spans_.shrink();
+    }
+
+    void mark_gauges() {
+        std::vector<uint8_t> is_key(gauges_.size(), 0);
+        for (const Spans::Span& span : m_.spans_.all()) {
+            is_key[span.first] = 1;
+            if (span.second != none) is_key[span.second] = 1;
+        }
+        for (const auto& [about, gauge] : gauges_)
+            if (is_key[gauge]) m_.gauges_[context_of(std::get<uint32_t>(about))].keys = 1;
+    }
+
+    void mark_labels() {
+        m_.only_tested_.assign(plan_.labels(), 1);
+        for (uint32_t e = 0; e < entries_.size(); ++e) {
+            if (position_[e] == none) continue;
+            const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
+            if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) m_.only_tested_[context_of(entries_.label(e))] = 0;
+        }
+        for (uint32_t label = 0; label < plan_.labels(); ++label) {
+            const TreeMachine::Gauges& gauges = m_.gauges_[label];
+            auto below = gauges.of[TreeMachine::in_descend];
+            if (gauges.keys || std::any_of(below, below + gauge_kinds, [](uint32_t gauge) { return gauge != none; })) m_.only_tested_[label] = 0;
+        }
+    }
+};
+
+TreeMachine::TreeMachine() : serial_(tree_serial++) {}
+
+TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of,
+                         const HashSeeds& seeds)
+    : serial_(tree_serial++) {
+    accept_of.resize(patterns.size());
+    TreeBuilder(*this, patterns, accept_of, seeds);
+    for (uint32_t label : labels_) {
+        if (label < label_element_any) continue;
+        StepKind kind = table.step_of(label).kind;
+        has_text_ |= kind == StepKind::text;
+        has_attributes_ |= kind == StepKind::attribute;
+    }
+}
+
+uint32_t TreeMachine::local(uint32_t label) const {
+    auto found = std::lower_bound(labels_.begin(), labels_.end(), label);
+    return found != labels_.end() && *found == label ? static_cast<uint32_t>(found - labels_.begin()) : none;
+}
+
+uint64_t TreeMachine::bytes() const {
+    return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
+           checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
+           gauge_kinds_.bytes() + only_tested_.bytes() + context_spans_.bytes() + spans_.bytes();
+}
+
+}  // namespace treecast

@@ -1,0 +1,66 @@
+#include "machines/tree_entries.hpp"
+
+#include <algorithm>
+
+namespace treecast {
+
+uint32_t TreeEntries::add(std::string_view pattern) {
+    const char* at = pattern.data();
+    return read(at);
+}
+
+uint32_t TreeEntries::read(const char*& at) {
+    uint32_t label = take_varint(at), count = take_varint(at);
+    std::vector<Requirement> wanted(count);
+    for (Requirement& r : wanted) {
+        uint8_t kind = static_cast<uint8_t>(*at++);
+        r.reach = static_cast<Reach>(kind & 3);
+        r.negated = kind & negated_bit;
+        r.target = r.reach == Reach::fact ? read_fact(at, label) : read(at);
+    }
+    return intern(label, wanted);
+}
+
+uint32_t TreeEntries::read_fact(const char*& at, uint32_t label) {
+    Fact fact = static_cast<Fact>(*at++);
+    uint32_t size = take_varint(at);
+    std::string key(reinterpret_cast<const char*>(&label), sizeof label);
+    key.push_back(static_cast<char>(fact));
+    key.append(at, size);
+    auto [known, added] = condition_ids_.try_emplace(std::move(key), static_cast<uint32_t>(conditions_.size()));
+    if (added) conditions_.push_back({label, fact, {at, size}});
+    at += size;
+    return known->second;
+}
+
+uint64_t TreeEntries::hash(uint32_t label, std::span<const Requirement> requirements) const {
+    uint64_t hash = label ^ seeds_.c;
+    for (const Requirement& r : requirements) {
+        uint64_t kind = static_cast<uint64_t>(r.reach) * 2 + r.negated;
+        hash = hash_words(seeds_, hash, kind << 32 | r.target);
+    }
+    return hash_words(seeds_, hash, requirements.size());
+}
+
+uint32_t TreeEntries::intern(uint32_t label, std::span<const Requirement> wanted) {
+    if (2 * label_.size() >= table_.size()) {
+        table_.assign(std::max<size_t>(256, table_.size() * 2), 0);
+        for (uint32_t e = 0; e < label_.size(); ++e) {
+            size_t at = hash(label_[e], requirements(e)) & (table_.size() - 1);
+            while (table_[at]) at = (at + 1) & (table_.size() - 1);
+            table_[at] = e + 1;
+        }
+    }
+    size_t at = hash(label, wanted) & (table_.size() - 1);
+    for (; table_[at]; at = (at + 1) & (table_.size() - 1)) {
+        uint32_t e = table_[at] - 1;
+        if (label_[e] == label && std::ranges::equal(requirements(e), wanted)) return e;
+    }
+    table_[at] = static_cast<uint32_t>(label_.size() + 1);
+    label_.push_back(label);
+    requirements_.insert(requirements_.end(), wanted.begin(), wanted.end());
+    begin_.push_back(static_cast<uint32_t>(requirements_.size()));
+    return static_cast<uint32_t>(label_.size() - 1);
+}
+
+}  // namespace treecast

@@ -1,0 +1,122 @@
+// The shared machine for tree patterns: all patterns in one bottom-up automaton, laid out so that closing an element is
+// bit-parallel.
+//
+// Theory of operation. All entries of all patterns (pattern.hpp) are hash-consed into one DAG: an entry is (label, set of
+// requirements), and each distinct one is a bit. When an element closes, three sets of bits are known: `child`, the entries
+// that hold at its children (attributes and texts among them), `descend`, those that hold anywhere below, and `facts`, the
+// conditions that its own value meets. From these and its labels follow the entries that hold here.
+//   - An entry with a single requirement: entries are sorted by (label, kind of requirement, the required entry, recursively),
+//     so for one label and kind they stand in the order of what they require, and PEXT maps requirements to entries.
+//   - An entry with several: the one that is met most rarely is its pivot (tree_plan.hpp). A few entries with the same pivot are
+//     listed, and their other requirements tested one by one where it holds. Many get a *context* of their own, which is to
+//     them what a label is to others: it is entered where the pivot holds, and they are found by what else they require.
+//   - Order and inequality of values are read from gauges (gauges.hpp). Entries that nothing else tells apart are found by
+//     bounds on one gauge, or pairs of bounds on two.
+//   - An entry that requires nothing but absence and inequality is tested wherever its context is entered.
+// Entries that depend on values stand in a second half of their own, from a whole word on: most of them hold in no document,
+// and so they leave the words of the others dense. The patterns themselves are the entries with label_root, the first block of
+// each half.
+//
+// (XTrie and YFilter evaluate tree patterns by joining matches of their paths; here nothing is joined.)
+#pragma once
+
+#include "base/directory.hpp"
+#include "base/words.hpp"
+#include "machines/gauges.hpp"
+#include "machines/label.hpp"
+#include "machines/pattern.hpp"
+#include "machines/values.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+class TreeMachine {
+public:
+    enum Space : uint8_t { in_facts = 0, in_child = 1, in_descend = 2, spaces = 3, in_gauges = 3 };
+    struct Check {                      // a requirement to be tested
+        uint32_t id;                    // a bit of the space, or one of bounds_
+        uint8_t space;
+        bool negated;
+    };
+    static constexpr uint32_t context_bit = 0x80000000u;
+    struct Candidate {                  // an entry whose pivot holds, or with context_bit a context to enter
+        uint32_t position, checks;      // its checks end where the next one's begin
+    };
+    struct Gauges {                     // of a label: by space and kind; none where nobody reads such a gauge
+        uint32_t of[spaces][gauge_kinds] = {{none, none, none, none}, {none, none, none, none}, {none, none, none, none}};
+        uint32_t kinds = 0;             // a bit for each kind that somebody reads
+        uint32_t keys = 0;              // whether something is looked up by one of them; else they are only tested
+        bool has(GaugeKind kind) const { return kinds >> static_cast<int>(kind) & 1; }
+        bool numbers() const { return kinds & ~(1u << static_cast<int>(GaugeKind::text)); }    // whether values are read as numbers
+    };
+    struct Record {                     // 64 neighbouring requirements, for one label
+        uint64_t single = 0;            // are all that some entry requires
+        uint64_t pivot = 0;             // are the pivot of some entries
+        uint32_t target = 0;            // the first entry of `single`
+        uint32_t group = 0;             // the first group of `pivot`
+    };
+
+    // `patterns[i]` is accepted with the accept id accept_of[i] (filled in). Patterns must be distinct.
+    TreeMachine(std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of,
+                const HashSeeds& seeds);             // of the tables that are saved
+
+    TreeMachine();                                           // empty, to be filled by parts()
+
+    uint32_t accepts() const { return accepts_; }
+    uint32_t entries() const { return entries_; }            // with the gap before the second half
+    uint32_t facts() const { return facts_; }
+    bool has_text() const { return has_text_; }
+    bool has_attributes() const { return has_attributes_; }
+    uint64_t bytes() const;
+    uint64_t serial() const { return serial_; }
+    // All that a saved machine consists of, in a fixed order: `visit` takes arrays and plain values.
+    template <class Visit>
+    void parts(Visit&& visit) {
+        visit(labels_), directories_.arrays(visit), visit(groups_), visit(candidates_), visit(frees_), visit(free_);
+        visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
+        visit(accepts_), visit(entries_), visit(facts_), visit(has_text_), visit(has_attributes_);
+        visit(only_tested_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(context_spans_), spans_.parts(visit);
+    }
+    uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
+    const Values& values() const { return values_; }
+    uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
+    const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
+    bool is_only_tested(uint32_t local) const { return only_tested_[local]; }
+    struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
+        uint64_t child = 0, descend = 0;
+        uint64_t keys = 0;              // those that something is looked up by; the others are only tested
+    };
+    const Wanted& wanted(uint32_t word) const { return wanted_[word]; }
+    // Patterns stand at the beginning of both halves; their accept ids follow each other.
+    uint32_t accept(uint32_t position) const { return position < valued_begin_ ? position : position - valued_begin_ + plain_accepts_; }
+
+private:
+    friend class TreeBuilder;
+    friend class TreeRun;
+
+    Array<uint32_t> labels_;                  // sorted global labels; they are the first contexts
+    Directories<Record> directories_;               // by context * spaces + space
+    Array<uint32_t> groups_;                  // into candidates_; one more than there are groups
+    Array<Candidate> candidates_;             // one more at the end
+    Array<uint32_t> frees_;                   // by context, into free_; one more at the end
+    Array<Candidate> free_;                   // entries without a pivot
+    Array<Check> checks_;
+    Array<Wanted> wanted_;
+    Array<uint32_t> value_groups_;                  // by local label
+    Array<uint8_t> only_tested_;                    // by local label: what has it matters to its parent, and only in tests
+    Values values_;
+    Array<Bound> bounds_;                           // by gauge, then height
+    Array<Gauges> gauges_;                          // by local label
+    Array<GaugeKind> gauge_kinds_;                  // by gauge
+    Array<uint32_t> context_spans_;                 // by context, into spans_; one more at the end
+    Spans spans_;                                   // of a context by their first gauge
+    uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, facts_ = 0;
+    bool has_text_ = false, has_attributes_ = false;
+    uint64_t serial_ = 0;
+};
+
+}  // namespace treecast

@@ -1,0 +1,445 @@
+#include "machines/tree_run.hpp"
+
+#include "base/interrupt.hpp"
+#include "base/pext.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace treecast {
+
+namespace {
+constexpr uint32_t elements_per_check = 64, nanoseconds_per_element = 10'000;      // in a large machine
+}
+
+TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::move(machine)) {
+    child_bits_.resize(machine_->entries());
+    descend_bits_.resize(machine_->entries());
+    fact_bits_.resize(machine_->facts());
+    heights_.resize(machine_->gauge_kinds_.size());
+    uint32_t nothing[3] = {none, none, none};
+    text_labels_ = localize(nothing, label_text);
+    root_labels_ = localize(nothing, label_root);
+    if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
+}
+
+void TreeRun::forget_names() {
+    element_labels_.clear();
+    attribute_labels_.clear();
+}
+
+TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
+    Locals locals{.count = 0};
+    auto fire = [&](uint32_t label) {
+        uint32_t local = label == none ? none : machine_->local(label);
+        if (local == none) return;
+        locals.label[locals.count++] = local;
+        locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
+        locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
+        locals.late &= machine_->is_only_tested(local);
+    };
+    fire(any);
+    for (int i = 0; i < 3; ++i) fire(labels[i]);
+    return locals;
+}
+
+const TreeRun::Locals& TreeRun::element_labels(uint32_t name, NameResolver& names) {
+    if (name >= element_labels_.size()) element_labels_.resize(name + 1 + name / 2);
+    Locals& locals = element_labels_[name];
+    if (locals.count == none) locals = localize(names.labels(name).element, label_element_any);
+    return locals;
+}
+
+const TreeRun::Locals& TreeRun::attribute_labels(uint32_t name, NameResolver& names) {
+    if (name >= attribute_labels_.size()) attribute_labels_.resize(name + 1 + name / 2);
+    Locals& locals = attribute_labels_[name];
+    if (locals.count == none) locals = localize(names.labels(name).attribute, label_attribute_any);
+    return locals;
+}
+
+// Takes out the duplicates of a long list, so that it stays as long as what it says, however many children there are.
+void TreeRun::shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list) {
+    for (auto [word, mask] : pairs) bits.set(word, mask);
+    bits.list(list);
+    bits.clear(list.view());
+    pairs.clear();
+    for (uint32_t i = 0; i < list.size(); ++i) pairs.emplace_back(list.index(i), list.mask(i));
+    list.clear();
+    max = std::max<size_t>(1024, 4 * pairs.size());
+}
+
+// Neighbours mostly come one after the other: their bits are gathered before they are handed over.
+inline void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
+    auto put = [&](uint32_t word, uint64_t mask) {
+        if (word != gathered_word_) {
+            hand_over(into);
+            gathered_word_ = word;
+        }
+        gathered_ |= mask;
+    };
+    uint32_t word = position >> 6, shift = position & 63;
+    if (uint64_t low = bits << shift) put(word, low);
+    if (shift)
+        if (uint64_t high = bits >> (64 - shift)) put(word + 1, high);
+}
+
+inline void TreeRun::hand_over(Level& into) {
+    if (!gathered_) return;
+    const TreeMachine::Wanted& wanted = machine_->wanted(gathered_word_);
+    if (uint64_t bits = gathered_ & wanted.child) into.child.emplace_back(gathered_word_, bits);
+    if (uint64_t bits = gathered_ & wanted.descend) into.descend.emplace_back(gathered_word_, bits);
+    into.keys |= (gathered_ & wanted.keys) != 0;
+    gathered_ = 0;
+}
+
+template <class Emit>
+inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end,
+                                                         Emit&& emit_entry) {
+    const AcceptBits* const spaces[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    const TreeMachine::Check* const checks = machine_->checks_.data();
+    const Bound* const bounds = machine_->bounds_.data();
+    auto met = [&](const TreeMachine::Check& check) {
+        if (check.space != TreeMachine::in_gauges) return spaces[check.space]->test(check.id);
+        return bounds[check.id].met(heights_[bounds[check.id].gauge]);
+    };
+    looked_at_ += end - begin;
+    for (; begin != end; ++begin) {
+        const TreeMachine::Check *check = checks + begin[0].checks, *last = checks + begin[1].checks;
+        while (check != last && met(*check) != check->negated) ++check;
+        if (check != last) continue;
+        if (begin->position & TreeMachine::context_bit)
+            contexts_.push_back(begin->position & ~TreeMachine::context_bit);
+        else
+            emit_entry(begin->position, 1);
+    }
+}
+
+template <class Emit>
+void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
+    const TreeMachine& m = *machine_;
+    const Spans::Span* begin = m.spans_.all().data() + m.context_spans_[context];
+    const Spans::Span* end = m.spans_.all().data() + m.context_spans_[context + 1];
+    if (begin == end) return;
+    for (uint32_t gauge : raised_) {
+        auto span = std::lower_bound(begin, end, gauge, [](const Spans::Span& s, uint32_t g) { return s.first < g; });
+        for (; span != end && span->first == gauge; ++span) {
+            uint32_t count = m.spans_.met(*span, heights_[gauge]);
+            const TreeMachine::Candidate* candidates = m.candidates_.data() + span->target;
+            if (span->second != none)
+                m.spans_.each(*span, count, heights_[span->second], [&](uint32_t i) { test(candidates + i, candidates + i + 1, emit_entry); });
+            else if (!span->run)
+                test(candidates, candidates + count, emit_entry);
+            else
+                for (uint32_t i = 0; i < count; i += 64) emit_entry(span->target + i, count - i < 64 ? (1ull << (count - i)) - 1 : ~0ull);
+        }
+    }
+}
+
+template <class Bits, class Emit>
+void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
+    const TreeMachine& m = *machine_;
+    const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
+    const AcceptBits* bits[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
+    for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
+        if (lists[space]->empty()) continue;
+        auto cross = [&](const TreeMachine::Record& record, uint64_t mask) {
+            if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
+            for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
+                uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
+                test(&m.candidates_[m.groups_[group]], &m.candidates_[m.groups_[group + 1]], emit_entry);
+            }
+        };
+        m.directories_.template each_of<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), *bits[space], scratch_, cross);
+    }
+    if (!raised_.empty()) apply_spans(context, emit_entry);
+}
+
+// A context may lead to others: what they require is a part of what their entries require, so there is an end to it.
+template <class Bits, class Emit>
+void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
+    for (uint32_t label : labels) apply_context<Bits>(label, emit_entry);
+    for (size_t i = 0; i < contexts_.size(); ++i) apply_context<Bits>(contexts_[i], emit_entry);
+    contexts_.clear();
+}
+
+void TreeRun::raise(uint32_t gauge, uint64_t height) {
+    if (heights_[gauge] == 0) raised_.push_back(gauge);
+    heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
+}
+
+void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height) {
+    gauges.emplace_back(gauge, height);
+    if (gauges.size() <= max) return;
+    std::sort(gauges.begin(), gauges.end());
+    size_t kept = 0;
+    for (auto [g, h] : gauges) {
+        if (kept && gauges[kept - 1].first == g)
+            gauges[kept - 1].second = join_heights(machine_->gauge_kinds_[g], gauges[kept - 1].second, h);
+        else
+            gauges[kept++] = {g, h};
+    }
+    gauges.resize(kept);
+    max = std::max<size_t>(64, 4 * kept);
+}
+
+void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
+    const TreeMachine::Gauges& gauges = machine_->gauges(label);
+    into.keys |= gauges.keys != 0;
+    uint64_t heights[gauge_kinds] = {};
+    if (!std::isnan(number)) {
+        heights[static_cast<int>(GaugeKind::most)] = height_of(number);
+        heights[static_cast<int>(GaugeKind::least)] = ~height_of(number);
+    }
+    auto compare = [&](GaugeKind kind, uint32_t met) {
+        heights[static_cast<int>(kind)] = met == none ? height_various : uint64_t(met) + 1;
+    };
+    const Values& values = machine_->values();
+    uint32_t group = machine_->value_group(label);
+    if (gauges.has(GaugeKind::text)) compare(GaugeKind::text, values.equal_text(group, value));
+    if (gauges.has(GaugeKind::number)) compare(GaugeKind::number, values.equal_number(group, number));
+    for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
+        if (!heights[kind]) continue;
+        if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
+        if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
+            note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
+        if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
+            note_gauge(into.descend_gauges, into.descend_gauges_max, descend, heights[kind]);
+    }
+}
+
+bool TreeRun::set_fact(uint32_t fact) {
+    bool known = fact_bits_.test(fact);
+    fact_bits_.set(fact >> 6, 1ull << (fact & 63));
+    has_facts_ = true;
+    return known;
+}
+
+void TreeRun::list_facts() {
+    if (has_facts_) fact_bits_.list(fact_list_);
+    has_facts_ = false;
+}
+
+void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
+    auto set = [this](uint32_t fact) { return set_fact(fact); };
+    for (uint32_t label : labels) {
+        const TreeMachine::Gauges& gauges = machine_->gauges(label);
+        if (gauges.kinds) gauge(label, value, gauges.numbers() ? to_number(value) : std::nan(""), into);
+        if (uint32_t group = machine_->value_group(label)) machine_->values().collect(group, value, set);
+    }
+    list_facts();
+}
+
+// Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
+void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
+    if (!labels.valued) return;
+    bool numbers = false, whole = false;
+    uint64_t bytes_max = 0;
+    for (uint32_t label : labels) {
+        numbers |= machine_->gauges(label).numbers();
+        uint32_t group = machine_->value_group(label);
+        if (!group) continue;
+        Values::Need need = machine_->values().need(group);
+        numbers |= need.numbers;
+        whole = whole || (need.whole && !is_swept(group, document, element));
+        bytes_max = std::max(bytes_max, need.bytes_max);
+    }
+    std::string_view value = value_beginning(document, element, whole ? none : bytes_max);
+    double number = std::nan("");
+    if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
+    for (uint32_t label : labels) {
+        if (machine_->gauges(label).kinds) gauge(label, value, number, into);
+        if (uint32_t group = machine_->value_group(label)) find_group_facts(group, document, element, value, number);
+    }
+    list_facts();
+}
+
+void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
+    const Values& values = machine_->values();
+    auto set = [this](uint32_t fact) { return set_fact(fact); };
+    values.collect_texts(group, value, set);
+    values.collect_number(group, number, set);
+    if (!values.need(group).whole) return;
+    if (nests_[group].swept) {
+        sweep(group, document, element);
+    } else {
+        nests_[group].bytes += value.size();
+        values.collect_substrings(group, value, set);
+    }
+}
+
+// The string value as far as `bytes_max`, and then at least a byte more.
+std::string_view TreeRun::value_beginning(const Document& document, uint32_t element, uint64_t bytes_max) {
+    uint32_t begin = document.text_begin[element], end = document.text_end[element];
+    if (begin == end) return {};
+    if (end - begin == 1) return document.value(document.text[begin]);
+    value_.clear();
+    for (uint32_t t = begin; t < end && value_.size() <= bytes_max; ++t)
+        value_ += document.value(document.text[t]).substr(0, bytes_max + 1);
+    return value_;
+}
+
+// Whether the substrings of a group's values are found in one go from now on: once a good part of the document has been read for
+// them, because then the elements are large or in each other. See substrings.hpp.
+bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t element) {
+    Nest& nest = nests_[group];
+    if (nest.run != run_) {
+        nest.run = run_;
+        nest.bytes = 0;
+        nest.swept = false;
+    }
+    if (nest.swept) return true;
+    uint64_t bytes = document.end[element] - document.start[element];
+    if (nest.bytes + bytes <= swept_bytes_min + document.source.size() / 4) return false;
+    nest.swept = true;
+    if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
+    // From the outermost open element on whose value is still to come.
+    auto outermost = std::find_if(open_.begin(), open_.end(), [&](uint32_t open) { return may_be_in(group, document.name[open]); });
+    nest.next_text = document.text_begin[*outermost];
+    nest.sweep->start(string_values_.offset(nest.next_text));
+    return true;
+}
+
+// Also where the labels of the name are not known yet, which they are when such an element closes.
+bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
+    if (name >= element_labels_.size() || element_labels_[name].count == none) return true;
+    for (uint32_t label : element_labels_[name])
+        if (machine_->value_group(label) == group) return true;
+    return false;
+}
+
+void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
+    const Values& values = machine_->values();
+    uint32_t begin = document.text_begin[element], end = document.text_end[element];
+    if (begin == end) return;
+    Nest& nest = nests_[group];
+    for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
+    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t fact) { return set_fact(fact); });
+}
+
+void TreeRun::load(Level& level) {
+    for (auto [word, mask] : level.child) child_bits_.set(word, mask);
+    for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);
+    child_bits_.list(child_list_);
+    descend_bits_.list(descend_list_);
+    for (auto [gauge, height] : level.child_gauges) raise(gauge, height);
+    for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
+}
+
+void TreeRun::unload() {
+    child_bits_.clear(child_list_.view());
+    descend_bits_.clear(descend_list_.view());
+    fact_bits_.clear(fact_list_.view());
+    child_list_.clear();
+    descend_list_.clear();
+    fact_list_.clear();
+    lower();
+}
+
+void TreeRun::lower() {
+    for (uint32_t gauge : raised_) heights_[gauge] = 0;
+    raised_.clear();
+}
+
+template <class Bits>
+void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
+    if (labels.count == 0) return;
+    if (labels.valued) find_facts(labels, value, into);
+    if (!labels.eager && fact_list_.empty() && raised_.empty()) return;
+    apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
+    hand_over(into);
+    fact_bits_.clear(fact_list_.view());
+    fact_list_.clear();
+    lower();
+}
+
+void TreeRun::pass(Level& level, Level& above) {
+    above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
+    for (auto [gauge, height] : level.descend_gauges) note_gauge(above.descend_gauges, above.descend_gauges_max, gauge, height);
+    if (!level.descend.empty() || !level.descend_gauges.empty()) above.keys |= level.keys;
+    level.clear();
+    if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
+}
+
+// Those whose time has come; answers with the number of the others.
+template <class Bits>
+uint32_t TreeRun::attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late) {
+    uint32_t others = 0;
+    for (size_t a = document.attribute_begin[element]; a < document.attribute_end(element); ++a) {
+        const Locals& labels = attribute_labels(document.attribute_name[a], names);
+        if (labels.count == 0) continue;
+        if (labels.late == late)
+            leaf<Bits>(labels, document.value(document.attribute_value[a]), into);
+        else
+            ++others;
+    }
+    return others;
+}
+
+template <class Bits>
+void TreeRun::texts(const Document& document, uint32_t until) {
+    for (; next_text_ < until; ++next_text_) {
+        Level& level = levels_[document.depth[document.text_parent[next_text_]] + 1];
+        leaf<Bits>(text_labels_, document.value(document.text[next_text_]), level);
+    }
+}
+
+template <class Bits>
+void TreeRun::close(const Document& document, uint32_t element, NameResolver& names) {
+    uint32_t depth = document.depth[element];
+    if (text_labels_.count) texts<Bits>(document, document.text_end[element]);
+    Level& level = levels_[depth + 1];
+    Level& above = levels_[depth];
+    const Locals& labels = element_labels(document.name[element], names);
+    if (machine_->has_attributes()) {
+        uint32_t left = attributes<Bits>(document, element, names, level, false);
+        if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
+    }
+    find_facts(labels, document, element, above);
+    // Nobody asks for such an element, or nothing can follow from what is known: what is below passes through.
+    if (labels.count == 0 || (!labels.eager && !level.keys && fact_list_.empty() && raised_.empty())) return pass(level, above);
+    load(level);
+    apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
+    hand_over(above);
+    for (uint32_t i = 0; i < descend_list_.size(); ++i) above.descend.emplace_back(descend_list_.index(i), descend_list_.mask(i));
+    above.keys |= level.keys && !descend_list_.empty();
+    level.descend.clear();              // it went up as a list, which is shorter
+    unload();
+    pass(level, above);
+    if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
+}
+
+template <class Bits>
+void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
+    next_text_ = 0;
+    open_.clear();
+    string_values_.begin(document);
+    ++run_;
+    for (Level& level : levels_) level.clear();
+    for (uint32_t i = 0; i < document.elements(); ++i) {
+        uint32_t depth = document.depth[i];
+        for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
+        if (levels_.size() < depth + 2) levels_.resize(depth + 2);
+        open_.push_back(i);
+        if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
+    }
+    for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
+    load(levels_[0]);
+    apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {
+        uint32_t accept = machine_->accept(position), word = accept >> 6, shift = accept & 63;
+        if (uint64_t low = bits << shift) out.set(word, low);
+        if (shift)
+            if (uint64_t high = bits >> (64 - shift)) out.set(word + 1, high);
+    });
+    unload();
+}
+
+void TreeRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
+#if TREECAST_X86
+    if (simd_level() == Simd::avx2) return run_with<HardBits>(document, names, out);
+#endif
+    run_with<SoftBits>(document, names, out);
+}
+
+}  // namespace treecast

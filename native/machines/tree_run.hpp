@@ -1,0 +1,125 @@
+// Matches documents on a TreeMachine, bottom-up. One TreeRun belongs to one thread at a time.
+#pragma once
+
+#include "base/accept_bits.hpp"
+#include "document/document.hpp"
+#include "document/string_values.hpp"
+#include "machines/lazy.hpp"
+#include "machines/substrings.hpp"
+#include "machines/tree_machine.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace treecast {
+
+class TreeRun {
+public:
+    explicit TreeRun(std::shared_ptr<const TreeMachine> machine);
+
+    const TreeMachine& machine() const { return *machine_; }
+    void forget_names();
+    // Adds the accept ids of all patterns that the document satisfies to `out`.
+    void run(const Document& document, NameResolver& names, AcceptBits& out);
+    // How many entries and contexts were looked at one by one so far, whether they held or not: for tests.
+    uint64_t looked_at() const { return looked_at_; }
+
+private:
+    struct Locals {                                         // the machine's numbers for the labels that a name fires
+        uint32_t count = none;                              // none: not looked up yet
+        std::array<uint32_t, 4> label{};
+        bool valued = false;                                // some condition or gauge concerns the value
+        bool eager = false;                                 // something is tested wherever it occurs
+        bool late = true;                                   // it matters only where something else was found before
+        const uint32_t* begin() const { return label.data(); }
+        const uint32_t* end() const { return label.data() + count; }
+    };
+    using Pairs = std::vector<std::pair<uint32_t, uint64_t>>;
+    struct Level {                                          // what holds at the children and below an open element
+        Pairs child, descend;                               // words of entries
+        Pairs child_gauges, descend_gauges;                 // and how high gauges stand
+        size_t child_max = 1024, descend_max = 1024;        // lengths at which duplicates are taken out
+        size_t child_gauges_max = 64, descend_gauges_max = 64;
+        bool keys = false;                                  // something may be looked up by what holds, or by a gauge
+        void clear() { child.clear(), descend.clear(), child_gauges.clear(), descend_gauges.clear(), keys = false; }
+    };
+
+    template <class Bits>
+    void run_with(const Document& document, NameResolver& names, AcceptBits& out);
+    template <class Bits>
+    void close(const Document& document, uint32_t element, NameResolver& names);
+    template <class Bits>
+    uint32_t attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late);
+    template <class Bits>
+    void texts(const Document& document, uint32_t until);
+    // The entries that hold for something with these labels, given the sets in child_list_, descend_list_ and fact_list_.
+    template <class Bits, class Emit>
+    void apply(const Locals& labels, Emit&& emit);
+    template <class Bits, class Emit>
+    void apply_context(uint32_t context, Emit&& emit);
+    template <class Emit>
+    void apply_spans(uint32_t context, Emit&& emit);
+    template <class Emit>
+    void test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit);
+    template <class Bits>
+    void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
+    void emit(Level& into, uint32_t position, uint64_t bits);
+    void hand_over(Level& into);                            // what emit() has gathered
+    void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
+    void load(Level& level);
+    void find_facts(const Locals& labels, std::string_view value, Level& into);
+    void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
+    void find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
+    bool is_swept(uint32_t group, const Document& document, uint32_t element);
+    bool may_be_in(uint32_t group, uint32_t name) const;
+    void sweep(uint32_t group, const Document& document, uint32_t element);
+    std::string_view value_beginning(const Document& document, uint32_t element, uint64_t bytes_max);
+    void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
+    // What the value says to the gauges of its own, and of its parent.
+    void gauge(uint32_t label, std::string_view value, double number, Level& into);
+    bool set_fact(uint32_t fact);                           // whether it was set before
+    void list_facts();
+    void raise(uint32_t gauge, uint64_t height);
+    void note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height);
+    void unload();
+    void lower();                                           // all gauges to 0
+    const Locals& element_labels(uint32_t name, NameResolver& names);
+    const Locals& attribute_labels(uint32_t name, NameResolver& names);
+    Locals localize(const uint32_t* labels, uint32_t any) const;
+
+    std::shared_ptr<const TreeMachine> machine_;
+    std::vector<Locals> element_labels_, attribute_labels_;  // by name
+    Locals text_labels_, root_labels_;
+    std::vector<Level> levels_;                             // by depth; 0 is the document
+    std::vector<uint32_t> open_;
+    uint32_t next_text_ = 0;
+    AcceptBits child_bits_, descend_bits_, fact_bits_;
+    Words child_list_, descend_list_, fact_list_;
+    bool has_facts_ = false;                                // set, and not listed yet
+    std::vector<uint64_t> heights_;                         // by gauge; 0 but for those in raised_
+    std::vector<uint32_t> raised_;
+    std::vector<uint32_t> contexts_;                        // still to be applied
+    std::vector<uint64_t> scratch_;
+    std::string value_;
+    uint32_t gathered_word_ = 0;
+    uint64_t gathered_ = 0;
+    uint64_t looked_at_ = 0;
+    StringValues string_values_;
+    // Groups of conditions with substrings: what has been read for them, this run.
+    static constexpr uint64_t swept_bytes_min = 4096;
+    struct Nest {
+        uint64_t run = 0, bytes = 0;
+        bool swept = false;
+        uint32_t next_text = 0;                             // for the Sweep to read
+        std::unique_ptr<Sweep> sweep;
+    };
+    std::vector<Nest> nests_;                               // by group; none where there are no automata
+    uint64_t run_ = 0;
+};
+
+}  // namespace treecast

@@ -1,0 +1,129 @@
+#include "machines/values.hpp"
+
+#include "base/interrupt.hpp"
+
+namespace treecast {
+
+namespace {
+constexpr uint64_t empty_place = ~0ull;
+}
+
+void Values::build(const std::vector<Condition>& conditions, const HashSeeds& seeds) {
+    seeds_ = seeds;
+    size_t size = 64;
+    while (size < 2 * conditions.size()) size *= 2;
+    if (!conditions.empty()) table_.assign(size, empty_place);
+    also_.assign(conditions.size(), none);
+    ends_.push(0);
+    for (uint32_t i = 0; i < conditions.size(); ++i) {
+        const Condition& c = conditions[i];
+        bytes_.append(c.value.data(), c.value.size());
+        ends_.push(static_cast<uint32_t>(bytes_.size()));
+        labels_.push(c.label);
+        facts_.push(c.fact);
+        if (groups_.empty() || groups_.back().label != c.label) groups_.push({.label = c.label});
+        Group& group = groups_.back();
+        int kind = static_cast<int>(c.fact);
+        if (!group.has(c.fact)) group.begin[kind] = i;
+        group.end[kind] = i + 1;
+        if (c.fact == Fact::equal_text || c.fact == Fact::equal_number || c.fact == Fact::starts_with) add_text(i);
+        if (c.fact == Fact::equal_text) group.text_bytes_max = std::max(group.text_bytes_max, static_cast<uint32_t>(c.value.size()));
+    }
+    for (Group& group : groups_) {
+        std::vector<uint32_t> sizes;
+        for (uint32_t i = group.begin[7]; i < group.end[7]; ++i) sizes.push_back(ends_[i + 1] - ends_[i]);
+        static_assert(static_cast<int>(Fact::starts_with) == 7);
+        std::sort(sizes.begin(), sizes.end());
+        sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+        group.prefixes = static_cast<uint32_t>(prefix_sizes_.size());
+        prefix_sizes_.append(sizes.data(), sizes.size());
+        group.prefixes_end = static_cast<uint32_t>(prefix_sizes_.size());
+        if (group.has(Fact::contains)) build_automaton(group);
+    }
+}
+
+void Values::add_text(uint32_t fact) {
+    size_t mask = table_.size() - 1;
+    uint64_t hash = hash_bytes(text(fact), uint64_t(labels_[fact]) << 3 | static_cast<int>(facts_[fact]), seeds_);
+    size_t at = hash & mask;
+    while (table_[at] != empty_place) at = (at + 1) & mask;
+    table_[at] = hash >> 32 << 32 | fact;
+}
+
+uint32_t Values::find(uint32_t label, Fact fact, std::string_view value) const {
+    size_t mask = table_.size() - 1;
+    uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(fact), seeds_);
+    for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
+        if ((table_[at] ^ hash) >> 32) continue;       // most values are nobody's: one look at the table tells
+        uint32_t i = static_cast<uint32_t>(table_[at]);
+        if (labels_[i] == label && facts_[i] == fact && text(i) == value) return i;
+    }
+    return none;
+}
+
+// Aho and Corasick: the texts as a trie; then, by depth, where to fall back to. The texts are sorted, so those that share a
+// beginning are neighbours, and going through the trie by depth numbers the children of a state one after the other.
+void Values::build_automaton(Group& group) {
+    auto add_state = [&](unsigned char byte) {
+        arrivals_.push(byte);
+        states_.push({});
+        return static_cast<uint32_t>(states_.size() - 1);
+    };
+    if (states_.empty()) add_state(0);
+    uint32_t root = group.automaton = add_state(0);
+    states_[root].fallback = root;
+    struct Run { uint32_t state, begin, end; };             // the texts that begin with what leads to the state
+    const int kind = static_cast<int>(Fact::contains);
+    auto end_texts = [&](Run run, uint32_t depth) {         // those that end at the state; the others are left
+        for (; run.begin < run.end && text(run.begin).size() == depth; ++run.begin) {
+            also_[run.begin] = states_[run.state].fact;
+            states_[run.state].fact = run.begin;
+        }
+        return run;
+    };
+    InterruptTicks ticks(200);
+    std::vector<Run> runs{end_texts({root, group.begin[kind], group.end[kind]}, 0)}, deeper;
+    for (uint32_t depth = 0; !runs.empty(); ++depth, std::swap(runs, deeper), deeper.clear())
+        for (Run run : runs) {
+            ticks.tick();
+            states_[run.state].first = static_cast<uint32_t>(states_.size());
+            while (run.begin < run.end) {
+                unsigned char byte = static_cast<unsigned char>(text(run.begin)[depth]);
+                uint32_t next = add_state(byte), begin = run.begin;
+                while (run.begin < run.end && static_cast<unsigned char>(text(run.begin)[depth]) == byte) ++run.begin;
+                deeper.push_back(end_texts({next, begin, run.begin}, depth + 1));
+                ++states_[run.state].children;
+                uint32_t fallback = run.state == root ? root : follow(root, states_[run.state].fallback, byte);
+                const State& shorter = states_[fallback];
+                states_[next].fallback = fallback;
+                states_[next].shorter = shorter.fact != none ? fallback : shorter.shorter;
+            }
+            // Most bytes are looked up at a root.
+            bool often = run.state == root && tables_.size() < 256 * root_tables_max;
+            if (often || states_[run.state].children > children_listed_max) add_table(states_[run.state]);
+        }
+}
+
+void Values::add_table(State& state) {
+    state.table = static_cast<uint32_t>(tables_.size() / 256);
+    tables_.resize(tables_.size() + 256, 0);
+    for (uint32_t c = state.first; c < state.first + state.children; ++c) tables_[state.table * 256 + arrivals_[c]] = c;
+}
+
+uint32_t Values::group_of(uint32_t label) const {
+    auto found = std::lower_bound(groups_.begin(), groups_.end(), label, [](const Group& g, uint32_t l) { return g.label < l; });
+    return found != groups_.end() && found->label == label ? static_cast<uint32_t>(found - groups_.begin() + 1) : 0;
+}
+
+Values::Need Values::need(uint32_t number) const {
+    const Group& group = groups_[number - 1];
+    uint32_t prefix = group.prefixes < group.prefixes_end ? prefix_sizes_[group.prefixes_end - 1] : 0;
+    return {std::max(group.text_bytes_max, prefix), group.has(Fact::equal_number), group.automaton != 0};
+}
+
+uint64_t Values::bytes() const {
+    return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + facts_.bytes() + table_.bytes() +
+           states_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
+}
+
+}  // namespace treecast

@@ -1,0 +1,177 @@
+// text -> Query: the path language of treecast, parsed, named, limited, printed. Grammar: docs/guide/language.md.
+//
+// A query that cannot be read is a Failure (Family::query) with one of these codes; tests/errors holds one of each:
+//
+//   TC101  not a query: something is missing, left over or misspelt
+//   TC102  an axis outside the language (.., parent::, preceding:: ...)
+//   TC103  a function or a kind of test outside the language (count(), node(), comment() ...)
+//   TC104  a relative path at the top level
+//   TC105  an expression outside the language: arithmetic, variables, parentheses round a path, comments, FLWR
+//   TC106  a comparison or condition that is not a path or a position against a literal or number
+//   TC107  a path that selects the document itself or everything in it (/, //., a/descendant-or-self::node())
+//   TC108  a step below an attribute or text()
+//   TC109  a prefix without a namespace, or a binding that cannot be
+//   TC110  not UTF-8, or a character that XML does not have
+//   TC112  or, not(), positions and other things that have no place in an ordered pattern
+//
+//   (TC14x belongs to the index, TC30x to documents.)
+//   TC321  text longer than query_limits.text_bytes_max
+//   TC322  brackets and parentheses nested deeper than depth_max
+//   TC323  more steps in one path than steps_max
+//   TC324  more entries (paths, steps, conditions, values) than entries_max
+//   TC325  more paths in one union than branches_max
+//   TC326  `descendant-or-self::` and `//self::` that stand for more paths than alternatives_max
+#pragma once
+
+#include "query/path.hpp"
+#include "query/token.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace treecast {
+
+// prefix -> URI; the prefix "" binds unprefixed element names.
+using Bindings = std::vector<std::pair<std::string, std::string>>;
+
+struct QueryLimits {
+    uint32_t text_bytes_max = 64u << 10;
+    uint32_t depth_max = 64;
+    uint32_t steps_max = 256;         // of one path
+    uint32_t entries_max = 8192;      // of the whole query
+    uint32_t branches_max = 256;      // of one union
+    uint32_t alternatives_max = 64;   // paths that the normal form has beyond those that were written
+};
+constexpr QueryLimits query_limits;
+
+// The syntax tree is four flat arrays whose entries name each other by index. Lists (the branches of a union, the steps
+// of a path, the predicates of a step, the operands of `and`) are chained by `next`; Query::each walks them.
+constexpr uint32_t no_entry = 0xFFFFFFFFu;
+
+enum class Axis : uint8_t { child, descendant, descendant_or_self, self, attribute };
+
+// A step as it is after reading: `.` and node() are gone, and where no predicate counts positions the axis has one
+// spelling (descendant::a, //a, //descendant::a are all gap + child; //self::a is descendant_or_self). With positions
+// they differ: gap + child numbers the a's of each parent, descendant numbers them all together.
+struct Step {
+    Axis axis = Axis::child;
+    bool gap = false;                 // written after `//`, that is after /descendant-or-self::node()/
+    StepKind kind = StepKind::element;
+    Test test = Test::any;
+    bool positional = false;          // one of its predicates uses position(), last() or [n]
+    uint32_t next = no_entry;         // the step after it
+    uint32_t predicates = no_entry;   // its first predicate, an Expr
+    Slice prefix, local;              // as written, in the query's text
+    Slice uri;                        // in the query's own store of URIs
+    Slice source;                     // the step in the text, without its predicates
+};
+
+// A path; without steps it is `.`, the context itself: an absolute one is the document. Only paths in predicates may be
+// relative, and those that start at a variable of a transformation (transformation.hpp), which are not absolute.
+struct PathEntry {
+    bool absolute = false;
+    uint32_t variable = no_entry;     // of a transformation: the number of the variable that it starts at
+    uint32_t first = no_entry;        // its first step
+    uint32_t steps = 0;
+    uint32_t next = no_entry;         // the next branch of the union
+    Slice source;
+};
+
+enum class Relation : uint8_t { eq, ne, lt, le, gt, ge };
+
+enum class ExprKind : uint8_t {
+    conjunction,     // and: the operands from `first` on
+    disjunction,     // or
+    negation,        // not(): the operand `first`
+    exists,          // the union of paths from `first` on is not empty
+    compare,         // the paths from `first` on, `relation`, `value`: the path always stands on the left
+    contains,        // contains(path, value): the first item of the path `first`
+    starts_with,
+    position,        // position() relation value
+    position_last,   // position() relation last()
+    last,            // last() relation value
+};
+
+struct Expr {
+    ExprKind kind = ExprKind::exists;
+    Relation relation = Relation::eq;
+    uint32_t first = no_entry;        // Expr of and, or, not; PathEntry of exists, compare, contains, starts_with
+    uint32_t value = no_entry;        // Value of compare, contains, starts_with, position, last
+    uint32_t next = no_entry;         // the next operand, or the next predicate of the step
+    Slice source;                     // of a predicate: with its brackets
+};
+
+struct Value {
+    bool is_number = false, negative = false;
+    double number = 0;                // with its sign
+    Slice text;                       // inside the quotes, or the digits as written without the sign
+};
+
+// Its arrays are reused: parse_query clears and refills the Query it is given. Copies are independent.
+class Query {
+public:
+    bool linear() const { return linear_; }         // no predicates: every branch is a plain path
+    // The normal form of a linear query: its distinct plain paths, `self::` merged into the step before and
+    // `descendant-or-self::` spelt out. None where the query can never match (/a/self::b, /@x). The views live as long
+    // as the Query is neither destroyed nor refilled. `out` is refilled; the vectors in it are reused.
+    void linear_paths(std::vector<Path>& out) const;
+    std::string text() const;                       // canonical: parses to an equal Query under the same bindings
+    std::string key() const;                        // canonical with expanded names: equal for equal queries
+    std::string_view written() const { return {text_.data(), text_size_}; }
+
+    // The Values that are literals written before byte `end`, in the order of the text; and these with other texts in them.
+    std::vector<uint32_t> literals_before(size_t end) const;
+    void fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts);
+
+    uint32_t branches() const { return branches_; } // the first PathEntry of the top-level union
+    const PathEntry& path(uint32_t index) const { return paths_[index]; }
+    const Step& step(uint32_t index) const { return steps_[index]; }
+    const Expr& expr(uint32_t index) const { return exprs_[index]; }
+    const Value& value(uint32_t index) const { return values_[index]; }
+    std::string_view view(Slice slice) const { return {text_.data() + slice.begin, slice.size}; }
+    std::string_view uri(const Step& step) const { return {uris_.data() + step.uri.begin, step.uri.size}; }
+    PathStep path_step(const Step& step, bool descendant) const;
+
+    // Call `visit(index, entry)` along a chain, from its first PathEntry, Step or Expr on.
+    template <class Visit> void each_path(uint32_t first, Visit&& visit) const { each(paths_, first, visit); }
+    template <class Visit> void each_step(uint32_t first, Visit&& visit) const { each(steps_, first, visit); }
+    template <class Visit> void each_of_all_steps(Visit&& visit) const { for (const Step& step : steps_) visit(step); }
+    template <class Visit> void each_expr(uint32_t first, Visit&& visit) const { each(exprs_, first, visit); }
+
+private:
+    friend class QueryParser;
+    friend class TransformationParser;
+    template <class T, class Visit>
+    static void each(const std::vector<T>& entries, uint32_t index, Visit&& visit) {
+        for (; index != no_entry; index = entries[index].next) visit(index, entries[index]);
+    }
+    void clear();
+    // linear_paths for unions and self:: steps; refuses more than alternatives_max, which parsing has tried already.
+    void expand(std::vector<Path>& out) const;
+
+    std::vector<char> text_;          // as written, with a NUL behind; vectors, so that views survive a move
+    std::vector<char> uris_;
+    std::vector<std::pair<size_t, Slice>> stored_;   // the bindings used -> where in uris_ their URI is
+    std::vector<PathEntry> paths_;
+    std::vector<Step> steps_;
+    std::vector<Expr> exprs_;
+    std::vector<Value> values_;
+    uint32_t text_size_ = 0;
+    uint32_t branches_ = no_entry;
+    bool linear_ = true;
+    bool alternatives_ = false;       // some step of a branch needs expand()
+};
+
+// Reads `text` into `out`. After a Failure `out` is empty or half full and must be refilled before it is used.
+void parse_query(std::string_view text, const Bindings& bindings, Query& out);
+
+// Refuses bindings that no query could use: prefixes that are not names or have no URI, `xml` bound to another URI.
+void check_bindings(const Bindings& bindings);
+
+// Throws a Failure (TC112) where a query is no ordered pattern: all its conditions must hold, and its branches go down.
+void check_ordered(const Query& query);
+
+}  // namespace treecast

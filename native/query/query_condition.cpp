@@ -1,0 +1,433 @@
+// What stands in brackets. XPath's expressions are read with XPath's precedence, and every operand says what it is;
+// only then is it decided whether the combination belongs to the language: a path against a literal or number, a
+// position against a number, and what `and`, `or` and `not()` make of those.
+#include "document/characters.hpp"
+#include "query/query_parser.hpp"
+
+namespace treecast {
+
+namespace {
+
+Relation mirrored(Relation relation) {
+    switch (relation) {
+        case Relation::lt: return Relation::gt;
+        case Relation::le: return Relation::ge;
+        case Relation::gt: return Relation::lt;
+        case Relation::ge: return Relation::le;
+        default: return relation;
+    }
+}
+
+}  // namespace
+
+// One or more predicates of a step, from the first '[' on.
+void QueryParser::read_predicates(uint32_t step) {
+    StepKind context = context_;
+    bool in_branch = in_branch_, bound = bound_;
+    context_ = query_.steps_[step].kind;
+    in_branch_ = bound_ = false;
+    uint32_t last = query_.steps_[step].predicates, end = scan_.at;
+    while (last != no_entry && query_.exprs_[last].next != no_entry) last = query_.exprs_[last].next;
+    do {
+        uint32_t begin = scan_.at;
+        Nesting nesting(*this, begin);
+        ++scan_.at;
+        scan_.skip_space();
+        if (scan_.peek() == ']') refuse("TC101", "the predicate is empty", {begin, scan_.at + 1 - begin}, "leave it out, or write a condition");
+        Operand operand = read_disjunction();
+        close(']');
+        end = scan_.at;
+        if (!merge_name_test(step, operand)) {
+            Operand predicate = as_predicate(operand);
+            if (predicate.positional && context_ == StepKind::attribute)
+                refuse("TC106", "attributes have no order, so they have no positions", since(begin),
+                       "test the attribute by name, or its value with '.'");
+            query_.exprs_[predicate.index].source = since(begin);
+            if (last == no_entry) query_.steps_[step].predicates = predicate.index;
+            else query_.exprs_[last].next = predicate.index;
+            last = predicate.index;
+            if (predicate.positional) query_.steps_[step].positional = true;
+        }
+        scan_.skip_space();
+    } while (scan_.peek() == '[');
+    scan_.at = end;
+    context_ = context;
+    in_branch_ = in_branch;
+    bound_ = bound;
+}
+
+QueryParser::Operand QueryParser::read_disjunction() {
+    return read_joined(ExprKind::disjunction, "or", [this] { return read_conjunction(); });
+}
+
+QueryParser::Operand QueryParser::read_conjunction() {
+    return read_joined(ExprKind::conjunction, "and", [this] { return read_comparison(); });
+}
+
+// Operands joined by one word; those of the same kind inside parentheses join the same list.
+template <class Read>
+QueryParser::Operand QueryParser::read_joined(ExprKind kind, std::string_view word, Read read) {
+    Operand first = read();
+    if (!read_word(word)) return first;
+    Expr joined;
+    joined.kind = kind;
+    bool positional = false;
+    uint32_t last = no_entry;
+    auto take = [&](const Operand& operand) {
+        Operand condition = as_condition(operand);
+        positional = positional || condition.positional;
+        uint32_t head = condition.index;
+        if (query_.exprs_[head].kind == kind) head = query_.exprs_[head].first;
+        if (last == no_entry) joined.first = head;
+        else query_.exprs_[last].next = head;
+        for (last = head; query_.exprs_[last].next != no_entry;) last = query_.exprs_[last].next;
+    };
+    take(first);
+    do take(read());
+    while (read_word(word));
+    return make_condition(joined, positional, since(first.source.begin));
+}
+
+// Consumes an operator that is spelt as a name, where it stands next.
+bool QueryParser::read_word(std::string_view word) {
+    uint32_t before = scan_.at;
+    scan_.skip_space();
+    if (scan_.view(scan_.name()) == word) return true;
+    scan_.at = before;
+    return false;
+}
+
+QueryParser::Operand QueryParser::read_comparison() {
+    Operand left = read_union();
+    check_arithmetic();
+    Relation relation, again;
+    if (!read_relation(relation)) return left;
+    Operand right = read_union();
+    check_arithmetic();
+    Operand made = compare(left, relation, right);
+    scan_.skip_space();
+    uint32_t at = scan_.at;
+    if (read_relation(again))
+        refuse("TC106", "a comparison cannot be compared again", since(at), "join two comparisons with 'and'");
+    return made;
+}
+
+bool QueryParser::read_relation(Relation& relation) {
+    uint32_t before = scan_.at;
+    scan_.skip_space();
+    uint32_t at = scan_.at;
+    char c = scan_.peek(), next = scan_.peek(1);
+    uint32_t size = c == '<' || c == '>' || c == '!' ? (next == '=' || (c == '<' && next == '>') ? 2 : 1) : 1;
+    if (c == '=') {
+        if (next == '=') refuse("TC101", "'==' is not an operator", {at, 2}, "write '='");
+        relation = Relation::eq;
+    } else if (c == '!') {
+        if (size == 1) refuse("TC101", "'!' is not an operator", {at, 1}, "write not(…), or '!=' to compare");
+        relation = Relation::ne;
+    } else if (c == '<') {
+        relation = next == '>' ? Relation::ne : size == 2 ? Relation::le : Relation::lt;
+    } else if (c == '>') {
+        relation = size == 2 ? Relation::ge : Relation::gt;
+    } else {
+        scan_.at = before;
+        return false;
+    }
+    scan_.at = at + size;
+    return true;
+}
+
+// Arithmetic binds closer than comparison, so it can only follow an operand directly.
+void QueryParser::check_arithmetic() {
+    uint32_t before = scan_.at;
+    scan_.skip_space();
+    Slice found{scan_.at, 1};
+    char c = scan_.peek();
+    if (c != '+' && c != '-' && c != '*') {
+        found = scan_.peek_name();
+        std::string_view word = scan_.view(found);
+        if (word != "div" && word != "mod") {
+            scan_.at = before;
+            return;
+        }
+    }
+    refuse("TC105", "arithmetic is not part of the language", found, "compute the number and write it down");
+}
+
+QueryParser::Operand QueryParser::read_union() {
+    Operand left = read_operand();
+    uint32_t last = left.index, branches = 1;
+    while (true) {
+        uint32_t before = scan_.at;
+        scan_.skip_space();
+        if (scan_.peek() != '|' || scan_.peek(1) == '|') {
+            scan_.at = before;
+            return left;
+        }
+        ++scan_.at;
+        Operand right = read_operand();
+        if (left.is != Is::paths || right.is != Is::paths)
+            refuse("TC106", "'|' joins paths", left.is != Is::paths ? left.source : right.source,
+                   "join conditions with 'or'");
+        auto to_end = [&] {
+            for (; query_.paths_[last].next != no_entry; ++branches) last = query_.paths_[last].next;
+        };
+        to_end();
+        query_.paths_[last].next = right.index;
+        to_end();
+        left.source = since(left.source.begin);
+        if (branches > query_limits.branches_max)
+            refuse_limit("TC325", "paths in one union", "branches_max", query_limits.branches_max, right.source);
+    }
+}
+
+QueryParser::Operand QueryParser::read_operand() {
+    scan_.skip_space();
+    uint32_t begin = scan_.at;
+    char c = scan_.peek();
+    if (c == '(') return read_parenthesis();
+    if (is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)))) return read_number();
+    if (c == '$') {
+        Operand held;
+        if (read_held(held)) return held;
+    }
+    if (c == '"' || c == '\'') {
+        Value value;
+        if (!scan_.literal(value.text))
+            refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin},
+                   std::string("end it with ") + c);
+        if (scan_.peek() == c)
+            refuse("TC101", "a quote cannot be doubled in this literal", {scan_.at - 1, 2},
+                   "write it between quotes of the other kind");
+        check_literal(value.text);
+        Slice source = since(begin);
+        return {Is::literal, false, Relation::eq, append(query_.values_, value, source), source};
+    }
+    Slice name = scan_.peek_name();
+    if (name.size) {
+        scan_.at = name.end();
+        scan_.skip_space();
+        std::string_view word = scan_.view(name);
+        bool kind_test = word == "text" || word == "node" || word == "comment" || word == "processing-instruction";
+        if (scan_.peek() == '(' && !kind_test) return read_call(name);
+        scan_.at = begin;
+    }
+    return bound_ ? read_bound_path() : read_inner_path();
+}
+
+// A path inside a predicate. After $msg a leading slash starts at the step (as ONYX means it, section 2.1), elsewhere
+// at the document (as XPath says).
+QueryParser::Operand QueryParser::read_inner_path() {
+    uint32_t begin = scan_.at;
+    bool absolute = false, gap = false;
+    if (scan_.peek() == '$') {
+        absolute = read_variable();
+        if (scan_.peek() != '/') refuse_everything(since(begin));
+    }
+    if (scan_.peek() == '/') {
+        absolute = absolute || !message_;
+        ++scan_.at;
+        gap = scan_.peek() == '/';
+        if (gap) ++scan_.at;
+        scan_.skip_space();
+        char c = scan_.peek();
+        if (c != '.' && c != '@' && c != '*' && !scan_.peek_name().size && !gap) refuse_everything(since(begin));
+    }
+    uint32_t path = read_path(absolute, gap, begin);
+    return {Is::paths, false, Relation::eq, path, query_.paths_[path].source};
+}
+
+QueryParser::Operand QueryParser::read_parenthesis() {
+    uint32_t begin = scan_.at;
+    if (scan_.peek(1) == ':') refuse_comment(begin);
+    Nesting nesting(*this, begin);
+    ++scan_.at;
+    Operand inside = read_disjunction();
+    scan_.skip_space();
+    if (scan_.peek() == ',')
+        refuse_here("')'", bound_ ? "join paths with '|', and comparisons with 'or'" : "join comparisons with 'or'");
+    close(')');
+    uint32_t end = scan_.at;
+    scan_.skip_space();
+    if (scan_.peek() == '[' || scan_.peek() == '/')
+        refuse("TC105", "nothing can follow a path in parentheses", {begin, scan_.at + 1 - begin},
+               scan_.peek() == '/' ? "write (a | b)/c as a/c | b/c" : "write (a | b)[c] as a[c] | b[c]");
+    scan_.at = end;
+    inside.source = since(begin);
+    return inside;
+}
+
+QueryParser::Operand QueryParser::read_number() {
+    uint32_t begin = scan_.at;
+    Value value;
+    value.is_number = true;
+    while (scan_.peek() == '-') {
+        value.negative = !value.negative;
+        ++scan_.at;
+        scan_.skip_space();
+    }
+    value.text = scan_.number();
+    if (!value.text.size)
+        refuse("TC105", "arithmetic is not part of the language", {begin, 1}, "'-' stands before numbers only");
+    Slice rest = scan_.peek_name();
+    if (rest.size && (scan_.peek() == 'e' || scan_.peek() == 'E'))
+        refuse("TC101", "XPath numbers have no exponent", since(begin), "write all the digits");
+    double size = number_value(scan_.view(value.text));
+    value.number = value.negative ? -size : size;
+    Slice source = since(begin);
+    return {Is::number, false, Relation::eq, append(query_.values_, value, source), source};
+}
+
+// A function call whose name has been read; the parenthesis is next.
+QueryParser::Operand QueryParser::read_call(Slice name) {
+    std::string_view function = scan_.view(name);
+    if (function == "contains") return read_contains(name, ExprKind::contains);
+    if (function == "starts-with") return read_contains(name, ExprKind::starts_with);
+    if (bound_ && function == "count") return read_value(name, Is::count);
+    if (bound_ && function == "string") return read_value(name, Is::string);
+    bool negation = function == "not", local_name = function == "local-name";
+    if (!negation && !local_name && function != "position" && function != "last") refuse_function(name);
+    Nesting nesting(*this, scan_.at);
+    ++scan_.at;
+    if (negation) {
+        Expr expr;
+        expr.kind = ExprKind::negation;
+        Operand inside = as_condition(read_disjunction());
+        expr.first = inside.index;
+        close(')');
+        return make_condition(expr, inside.positional, since(name.begin));
+    }
+    scan_.skip_space();
+    if (local_name && scan_.peek() == '.' && scan_.peek(1) != '.') ++scan_.at;
+    if (local_name) {
+        scan_.skip_space();
+        if (scan_.peek() != ')')
+            refuse("TC103", "local-name() takes no path", since(name.begin), "write path[local-name()='x']");
+    }
+    close(')');
+    Is is = local_name ? Is::local_name : function == "last" ? Is::last : Is::position;
+    return {is, false, Relation::eq, no_entry, since(name.begin)};
+}
+
+QueryParser::Operand QueryParser::read_contains(Slice name, ExprKind kind) {
+    Nesting nesting(*this, scan_.at);
+    ++scan_.at;
+    Operand path = read_union();
+    if (path.is == Is::string) path.is = Is::paths;      // of the first item, either way
+    if (path.is != Is::paths || query_.paths_[path.index].next != no_entry)
+        refuse("TC106", "the first argument of " + shown(name) + "() is one path", path.source,
+               "as in " + shown(name) + "(@a, \"x\")");
+    scan_.skip_space();
+    if (scan_.peek() != ',') refuse_here("','", shown(name) + "(@a, \"x\")");
+    ++scan_.at;
+    Operand text = read_union();
+    if (text.is != Is::literal)
+        refuse("TC106", "the second argument of " + shown(name) + "() is a literal", text.source,
+               text.is == Is::number ? "write it in quotes" : "as in " + shown(name) + "(@a, \"x\")");
+    close(')');
+    Expr expr;
+    expr.kind = kind;
+    expr.first = path.index;
+    expr.value = text.index;
+    return make_condition(expr, false, since(name.begin));
+}
+
+void QueryParser::close(char bracket) {
+    scan_.skip_space();
+    if (scan_.peek() != bracket) refuse_here(bracket == ']' ? "']'" : "')'", std::string("close it with ") + bracket);
+    ++scan_.at;
+}
+
+QueryParser::Operand QueryParser::make_condition(const Expr& expr, bool positional, Slice source) {
+    uint32_t index = append(query_.exprs_, expr, source);
+    query_.exprs_[index].source = source;
+    return {Is::condition, positional, Relation::eq, index, source};
+}
+
+QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation, const Operand& right) {
+    auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
+    bool turn = (constant(left) && !constant(right)) || (left.is == Is::last && right.is == Is::position);
+    const Operand& subject = turn ? right : left;
+    const Operand& object = turn ? left : right;
+    if (turn) relation = mirrored(relation);
+    Slice source = since(left.source.begin);
+    if (subject.is == Is::count) return compare_count(subject, relation, object, source);
+    if (subject.is == Is::string) return compare_string(subject, relation, object, source);
+    Expr expr;
+    expr.relation = relation;
+    if (subject.is == Is::paths && constant(object)) {
+        expr.kind = ExprKind::compare;
+        expr.first = subject.index;
+    } else if (subject.is == Is::position && object.is == Is::number) {
+        expr.kind = ExprKind::position;
+    } else if (subject.is == Is::position && object.is == Is::last) {
+        expr.kind = ExprKind::position_last;
+    } else if (subject.is == Is::last && object.is == Is::number) {
+        expr.kind = ExprKind::last;
+    } else if (subject.is == Is::local_name && object.is == Is::literal &&
+               (relation == Relation::eq || relation == Relation::ne)) {
+        return {Is::name_test, false, relation, object.index, source};
+    } else {
+        refuse_comparison(left, right);
+    }
+    expr.value = object.index;
+    return make_condition(expr, expr.kind != ExprKind::compare, source);
+}
+
+// An operand where a truth value is wanted.
+QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
+    if (operand.is == Is::condition) return operand;
+    Expr expr;
+    if (operand.is == Is::paths || operand.is == Is::count) {       // a number is true where it is not 0
+        expr.first = operand.index;
+        return make_condition(expr, false, operand.source);
+    }
+    if (operand.is != Is::name_test) refuse_constant(operand);
+    if (context_ == StepKind::text) refuse("TC103", "a text has no name", operand.source, "test the element that it is in");
+    if (context_ == StepKind::attribute)       // nothing that says more of an attribute's name has a place in the patterns
+        refuse("TC103", "local-name() of an attribute is understood in one form only: @*[local-name()='x']", operand.source,
+               "name the attributes that you want: @a | @b");
+    // local-name() = "x" as a path: self::*[local-name()="x"], or not() of that. So it will be printed, and what is
+    // printed must not be nested too deeply to be read again.
+    uint32_t deeper = operand.relation == Relation::eq ? 2 : 3;
+    if (depth_ + deeper > query_limits.depth_max) refuse_depth(operand.source);
+    Step step;
+    step.axis = Axis::self;
+    step.test = Test::any_local;
+    step.local = query_.values_[operand.index].text;
+    step.source = operand.source;
+    PathEntry path;
+    path.first = append(query_.steps_, step, operand.source);
+    path.steps = 1;
+    path.source = operand.source;
+    expr.first = append(query_.paths_, path, operand.source);
+    Operand found = make_condition(expr, false, operand.source);
+    if (operand.relation == Relation::eq) return found;
+    Expr negation;
+    negation.kind = ExprKind::negation;
+    negation.first = found.index;
+    return make_condition(negation, false, operand.source);
+}
+
+// A whole predicate: a number or last() there is a position.
+QueryParser::Operand QueryParser::as_predicate(const Operand& operand) {
+    Expr expr;
+    expr.kind = operand.is == Is::last ? ExprKind::position_last : ExprKind::position;
+    expr.value = operand.is == Is::last ? no_entry : operand.index;
+    if (operand.is == Is::number || operand.is == Is::last) return make_condition(expr, true, operand.source);
+    return as_condition(operand);
+}
+
+// *[local-name()='x'] is a test of its own, `*:x`, unless positions have been counted among all the elements before.
+bool QueryParser::merge_name_test(uint32_t index, const Operand& operand) {
+    Step& step = query_.steps_[index];
+    if (operand.is != Is::name_test || operand.relation != Relation::eq) return false;
+    if (step.positional || step.kind == StepKind::text) return false;
+    Slice local = query_.values_[operand.index].text;
+    bool any = step.test == Test::any;
+    if (!any && !(step.test == Test::any_namespace && is_ncname(scan_.view(local)))) return false;
+    step.test = any ? Test::any_local : Test::name;
+    step.local = local;
+    return true;
+}
+
+}  // namespace treecast

@@ -1,0 +1,141 @@
+// The parser behind parse_query: recursive descent straight over the text. query_parse.cpp reads paths and steps,
+// query_condition.cpp what stands in brackets, query_refuse.cpp words the refusals. Transformations are read by a parser that
+// adds to this one (transformation_parser.hpp): their paths start at variables, and their conditions stand in no brackets.
+#pragma once
+
+#include "base/failure.hpp"
+#include "query/query.hpp"
+
+namespace treecast {
+
+class QueryParser {
+public:
+    QueryParser(Query& query, const Bindings& bindings) : query_(query), bindings_(bindings) {}
+    virtual ~QueryParser() = default;
+    void parse(std::string_view text);
+
+protected:
+    // A path while its steps are read.
+    struct Steps {
+        uint32_t path = 0;
+        uint32_t last = no_entry;          // its last step
+        bool gap = false;                  // a `//` waits for its step
+        bool bare = false;                 // the last thing read was `.`, which takes no predicates
+        Slice gap_source;
+    };
+    // What an expression in brackets turned out to be; a Condition already is an Expr.
+    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count, string };
+    struct Operand {
+        Is is = Is::paths;
+        bool positional = false;           // a condition that depends on position() or last()
+        Relation relation = Relation::eq;  // of a name_test: local-name() = or != the literal
+        uint32_t index = no_entry;         // PathEntry, Expr or Value
+        Slice source;
+    };
+
+    // query_parse.cpp
+    void begin(std::string_view text);
+    void read_branches();
+    uint32_t read_branch();
+    uint32_t read_path(bool absolute, bool gap, uint32_t begin);
+    void read_steps(Steps& steps);
+    void read_more_steps(Steps& steps);
+    void read_step(Steps& steps);
+    void read_node_test(Steps& steps, Axis axis, uint32_t begin);
+    void read_kind_test(Steps& steps, Axis axis, bool axis_written, Slice name, uint32_t begin);
+    void read_name(Step& step, Slice first);
+    void append_step(Steps& steps, Step step);
+    void settle(const Steps& steps);
+    static void settle_axis(Step& step, bool below_document);
+    bool read_variable();
+    Slice bind(std::string_view prefix, Slice source);
+    Slice store_uri(size_t binding, std::string_view uri);
+
+    // query_condition.cpp
+    void read_predicates(uint32_t step);
+    Operand read_disjunction();
+    Operand read_conjunction();
+    template <class Read> Operand read_joined(ExprKind kind, std::string_view word, Read read);
+    bool read_word(std::string_view word);
+    Operand read_comparison();
+    Operand read_union();
+    Operand read_operand();
+    Operand read_parenthesis();
+    Operand read_number();
+    Operand read_call(Slice name);
+    Operand read_contains(Slice name, ExprKind kind);
+    Operand read_inner_path();
+    virtual Operand read_bound_path() { return read_inner_path(); }
+    virtual void check_literal(Slice) {}
+    // count(…), string(…), and variables that hold one of them or a constant.
+    virtual bool read_held(Operand&) { return false; }
+    virtual Operand read_value(Slice name, Is) { refuse_function(name); }
+    virtual Operand compare_string(const Operand& string, Relation, const Operand& value, Slice) {
+        refuse_comparison(string, value);
+    }
+    virtual Operand compare_count(const Operand& counted, Relation, const Operand& number, Slice) {
+        refuse_comparison(counted, number);
+    }
+    Operand make_condition(const Expr& expr, bool positional, Slice source);
+    Operand compare(const Operand& left, Relation relation, const Operand& right);
+    Operand as_condition(const Operand& operand);
+    Operand as_predicate(const Operand& operand);
+    bool merge_name_test(uint32_t step, const Operand& operand);
+    bool read_relation(Relation& relation);
+    void close(char bracket);
+    void check_arithmetic();
+
+    // query_refuse.cpp
+    [[noreturn]] void refuse(const char* code, std::string message, Slice where, std::string hint = {});
+    [[noreturn]] void refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where);
+    [[noreturn]] void refuse_depth(Slice where);
+    [[noreturn]] void refuse_here(const char* expected, std::string hint = {});
+    [[noreturn]] void refuse_axis(Slice name);
+    [[noreturn]] void refuse_parent(uint32_t at);
+    [[noreturn]] void refuse_function(Slice name, bool step = false);
+    [[noreturn]] void refuse_comment(uint32_t at);
+    [[noreturn]] void refuse_kind_test(Slice name, Axis axis);
+    [[noreturn]] void refuse_start();
+    [[noreturn]] void refuse_rest();
+    [[noreturn]] void refuse_comparison(const Operand& left, const Operand& right);
+    [[noreturn]] void refuse_constant(const Operand& operand);
+    [[noreturn]] void refuse_variable(Slice where);
+    [[noreturn]] void refuse_unbound(std::string_view prefix, Slice where);
+    [[noreturn]] void refuse_everything(Slice where);
+
+    // What is open: a bracket or a parenthesis.
+    class Nesting {
+    public:
+        Nesting(QueryParser& parser, uint32_t at);
+        ~Nesting() { --parser_.depth_; }
+
+    private:
+        QueryParser& parser_;
+    };
+
+    template <class T>
+    uint32_t append(std::vector<T>& entries, const T& entry, Slice where) {
+        if (++entries_ > query_limits.entries_max)
+            refuse_limit("TC324", "entries in the query", "entries_max", query_limits.entries_max, where);
+        entries.push_back(entry);
+        return static_cast<uint32_t>(entries.size() - 1);
+    }
+    Slice since(uint32_t begin) const { return {begin, scan_.at - begin}; }
+    std::string shown(Slice slice, size_t bytes_max = 60) const;
+
+    Query& query_;
+    const Bindings& bindings_;
+    Scanner scan_;
+    uint32_t depth_ = 0, entries_ = 0;
+    StepKind context_ = StepKind::element;   // what `.` is in the predicate being read
+    bool message_ = false;                   // the branch starts with $msg: `/` in its predicates starts at the step
+    bool in_branch_ = false;                 // not inside a predicate
+    bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
+    bool clauses_ = false;                   // in a transformation with variables
+    static constexpr const char* absolute_hint = "a query is an absolute path such as /a/b or //b";
+    const char* usual_hint_ = absolute_hint;
+    bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
+    Slice default_uri_;
+};
+
+}  // namespace treecast

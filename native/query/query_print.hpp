@@ -1,0 +1,48 @@
+// Printing paths and conditions: one spelling for one meaning, as short as it can be without being read otherwise.
+//
+// The same walk prints several texts: Query::text() with the prefixes as written, Query::key() with each name expanded to
+// {uri}local, and those of transformations, which override how a path starts and how a name is spelt.
+#pragma once
+
+#include "query/query.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace treecast {
+
+// A number without needless zeros: 007.50 -> 7.5, .5 -> 0.5, -0 -> 0.
+void print_number(std::string_view digits, bool negative, std::string& out);
+
+class QueryPrinter {
+public:
+    QueryPrinter(const Query& query, bool expanded, std::string& out) : query_(query), expanded_(expanded), out_(out) {}
+    virtual ~QueryPrinter() = default;
+
+    void paths(uint32_t first);                     // a union
+    void path(const PathEntry& path);
+    void predicates(const Step& step);
+    void condition(const Expr& expr);
+    void relation(const Expr& expr);                // of a comparison, with its value
+
+protected:
+    // Prints where the path starts, if its steps follow that with a slash: returns false where it prints nothing and the
+    // first step stands alone.
+    virtual bool start(const PathEntry& path);
+    virtual void prefix(const Step& step);          // with its colon; of a test that has a namespace
+
+    const Query& query_;
+    const bool expanded_;
+    std::string& out_;
+
+private:
+    void one_step(const Step& step);
+    void name_test(const Step& step);
+    void predicate(const Expr& expr);
+    void operands(const Expr& expr, const char* connective);
+    void call(const char* opening, const Expr& expr);
+    void value(const Value& value);
+    void literal(std::string_view text);
+};
+
+}  // namespace treecast

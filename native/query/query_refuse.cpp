@@ -1,0 +1,291 @@
+// The words for what is refused: what is wrong, where, and how to say it in the language where there is a way.
+#include "query/advice.hpp"
+#include "query/query_parser.hpp"
+
+namespace treecast {
+
+namespace {
+
+constexpr Advice axis_advice[] = {
+    {"parent", "write the condition as a predicate: /a[b]/c for /a/b/../c"},
+    {"ancestor", "start at the ancestor: //a[@x]//b for //b[ancestor::a[@x]]"},
+    {"ancestor-or-self", "start at the ancestor: //a[@x]//b for //b[ancestor::a[@x]]"},
+    {"following", "test both from a common ancestor: //c[a][b], or a subscription with ordered=True"},
+    {"following-sibling", "test both from their parent: /p[a][b], or a subscription with ordered=True"},
+    {"preceding", "test both from a common ancestor: //c[a][b], or a subscription with ordered=True"},
+    {"preceding-sibling", "test both from their parent: /p[a][b], or a subscription with ordered=True"},
+    {"namespace", "bind a prefix and test names with it: p:*"},
+};
+
+constexpr Advice function_advice[] = {
+    {"count", "[x] tests for one x, [x[3]] for three"},
+    {"boolean", "write the path itself: [x]"},
+    {"string", "write the path itself: [x = \"…\"]"},
+    {"number", "compare with a number: [x = 1]"},
+    {"true", "leave it out"},
+    {"false", "leave it out"},
+    {"name", "write p:x, or *[local-name()='x']"},
+    {"namespace-uri", "bind a prefix and write p:x or p:*"},
+    {"normalize-space", "compare the text as it stands, or use contains(x, \"…\")"},
+    {"string-length", "[x != \"\"] tests for text"},
+    {"substring", "use starts-with(x, \"…\") or contains(x, \"…\")"},
+    {"substring-before", "use contains(x, \"…\")"},
+    {"substring-after", "use contains(x, \"…\")"},
+    {"ends-with", "use contains(x, \"…\")"},
+    {"matches", "use starts-with(x, \"…\") or contains(x, \"…\")"},
+    {"lower-case", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"upper-case", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"translate", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"concat", "compare the parts one by one"},
+    {"exists", "write the path itself: [x]"},
+    {"empty", "write not(x)"},
+    {"id", "test the attribute: //*[@id = \"…\"]"},
+    {"lang", "test the attribute: [@xml:lang = \"en\"]"},
+};
+
+// In where and if (…), where no brackets stand round it and paths start at variables.
+constexpr Advice clause_advice[] = {
+    {"boolean", "write the path itself: where $n/a"},
+    {"exists", "write the path itself: where $n/a"},
+    {"empty", "write not($n/a)"},
+    {"data", "write the path itself: $n/a = \"…\""},
+    {"number", "compare with a number: $n/a = 1"},
+    {"name", "write $n/self::a"},
+    {"local-name", "write $n/self::a, or $n/self::*[local-name()='a']"},
+    {"string-length", "$n/a != \"\" tests for text"},
+    {"lower-case", "compare with each spelling: $n/a = \"x\" or $n/a = \"X\""},
+    {"upper-case", "compare with each spelling: $n/a = \"x\" or $n/a = \"X\""},
+    {"id", "test the attribute: $n/a[@id = \"…\"]"},
+    {"lang", "test the attribute: $n/@xml:lang = \"en\""},
+};
+
+// The characters that word processors put in place of quotes.
+constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
+
+}  // namespace
+
+std::string QueryParser::shown(Slice slice, size_t bytes_max) const {
+    std::string_view text = scan_.view(slice), cut = cut_text(text, bytes_max);
+    return std::string(cut) + (cut.size() < text.size() ? "…" : "");
+}
+
+void QueryParser::refuse(const char* code, std::string message, Slice where, std::string hint) {
+    Failure failure(Family::query, code, std::move(message), where.begin);
+    failure.length = where.size;
+    failure.hint = std::move(hint);
+    throw failure;
+}
+
+void QueryParser::refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where) {
+    std::string message = "more than " + std::to_string(limit) + " " + what + ", the limit (" + name + ")";
+    Failure failure(Family::query, code, std::move(message), where.begin);
+    failure.limit = true;
+    failure.length = where.size;
+    failure.hint = "split it into several queries; this limit is fixed";
+    throw failure;
+}
+
+void QueryParser::refuse_depth(Slice where) {
+    refuse_limit("TC322", "brackets and parentheses inside each other", "depth_max", query_limits.depth_max, where);
+}
+
+// Something else than `expected` stands here; the usual slips get their own hint.
+void QueryParser::refuse_here(const char* expected, std::string hint) {
+    scan_.skip_space();
+    std::string wanted = std::string("expected ") + expected;
+    if (hint.empty()) hint = usual_hint_;
+    if (scan_.ended()) refuse("TC101", wanted + ", but the query ends here", {scan_.at, 0}, std::move(hint));
+    Slice found = scan_.peek_name();
+    if (!found.size) found = {scan_.at, scan_.character_size(scan_.at)};
+    std::string_view word = scan_.view(found);
+    char next = scan_.peek(1);
+    if (word == "$" && !bound_) {
+        ++scan_.at;
+        found = {found.begin, 1 + scan_.name().size};
+        refuse_variable(found);
+    }
+    if (word == "(" && next == ':') refuse_comment(found.begin);
+    if (word == "(" && !bound_)
+        refuse("TC105", "parentheses cannot stand in place of a step", found, "write a/(b | c) as a/b | a/c");
+    for (std::string_view quote : typographic_quotes)
+        if (word == quote) hint = "write literals in plain quotes, \"…\" or '…'";
+    if (word == "&") hint = "write 'and'";
+    if (word == "|" && next == '|') hint = "write 'or'";
+    if (word == "!") hint = "write not(…)";
+    if (word == "eq") hint = "write '='";
+    if (word == "ne") hint = "write '!='";
+    if (word == "lt" || word == "le" || word == "gt" || word == "ge") hint = "write '<', '<=', '>' or '>='";
+    if (word == "/" && !bound_) hint = "one '/' for children, '//' for descendants";
+    refuse("TC101", wanted + ", found '" + shown(found) + "'", found, std::move(hint));
+}
+
+void QueryParser::refuse_axis(Slice name) {
+    std::string_view axis = scan_.view(name);
+    std::string hint = find_advice(axis_advice, axis);
+    Slice where{name.begin, scan_.at + 2 - name.begin};
+    if (hint.empty())
+        refuse("TC102", "there is no axis '" + shown(name) + "'", where,
+               "the axes are child, descendant, descendant-or-self, self and attribute");
+    refuse("TC102", "unsupported axis: '" + shown(name) + "' cannot be matched on a stream", where, hint);
+}
+
+void QueryParser::refuse_parent(uint32_t at) {
+    refuse("TC102", "unsupported axis: '..' cannot be matched on a stream", {at, 2},
+           find_advice(axis_advice, "parent"));
+}
+
+void QueryParser::refuse_function(Slice name, bool step) {
+    scan_.at = name.end();
+    scan_.skip_space();
+    if (scan_.peek(1) == ':') refuse_comment(scan_.at);
+    Slice where{name.begin, scan_.at + 1 - name.begin};
+    std::string_view function = scan_.view(name);
+    for (std::string_view known : {"not", "contains", "starts-with", "position", "last", "local-name"})
+        if (function == known)
+            refuse("TC103", shown(name) + "() cannot stand in place of a step", where,
+                   "write it as a predicate, in brackets");
+    std::string hint = find_advice(function_advice, function);
+    if (clauses_ && function == "count") hint = "count($n/a) stands in where and if (…), outside brackets";
+    if (std::string clause = find_advice(clause_advice, function); bound_ && !clause.empty()) hint = clause;
+    if (step && clauses_ && (function == "string" || function == "name" || function == "data"))
+        hint = "the function stands round the path: " + std::string(function == "name" ? "name" : "string") + "($n/a)";
+    if (hint.empty()) hint = "the functions are not(), contains(), starts-with(), position(), last() and local-name()";
+    refuse("TC103", "the function " + shown(name) + "() is not part of the language", where, hint);
+}
+
+void QueryParser::refuse_comment(uint32_t at) {
+    if (scan_.comments) refuse("TC101", "the comment is not closed", {at, 2}, "end it with :)");
+    refuse("TC105", "comments are not part of the language", {at, 2}, "leave it out");
+}
+
+void QueryParser::refuse_kind_test(Slice name, Axis axis) {
+    scan_.at = name.end();
+    scan_.skip_space();
+    Slice where{name.begin, scan_.at + 1 - name.begin};
+    std::string_view kind = scan_.view(name);
+    std::string hint = "paths select elements, attributes and text()";
+    if (kind == "node" && axis == Axis::attribute) hint = "write @*";
+    if (kind == "node" && axis == Axis::child) hint = "write *, or text()";
+    if (kind == "node" && axis == Axis::descendant) hint = "write //*";
+    if (kind == "text") hint = "text() stands below an element: a/text() or a//text()";
+    refuse("TC103", "the test " + shown(name) + "() cannot be matched here", where, hint);
+}
+
+// A branch that does not start with '/'.
+void QueryParser::refuse_start() {
+    uint32_t begin = scan_.at;
+    if (scan_.ended())
+        refuse("TC101", begin ? "expected a path, but the query ends here" : "the query is empty", {begin, 0},
+               absolute_hint);
+    char c = scan_.peek();
+    if (c == '(') {
+        if (scan_.peek(1) == ':') refuse_comment(begin);
+        refuse("TC105", "a path at the top level takes no parentheses", {begin, 1},
+               "(//a)[1] is /descendant::a[1]; (/a | /b)/c is /a/c | /b/c");
+    }
+    if (c == '<') refuse("TC105", "constructors are not paths", {begin, 1}, absolute_hint);
+    bool dot = c == '.';
+    if (dot && scan_.peek(1) == '.') refuse_parent(begin);
+    Slice name = scan_.peek_name();
+    if (!name.size && !dot && c != '*' && c != '@') refuse_here("a path", absolute_hint);
+    if (name.size) {
+        scan_.at = name.end();
+        scan_.skip_space();
+        std::string_view word = scan_.view(name);
+        if (scan_.peek() == '(' && word != "text") refuse_function(name);
+        if (word == "for" && scan_.peek() == '$')
+            refuse("TC105", "FLWR expressions are not paths", name, absolute_hint);
+        if (scan_.peek() == ':' && scan_.peek(1) == ':' && word != "child" && word != "descendant" && word != "self" &&
+            word != "descendant-or-self" && word != "attribute")
+            refuse_axis(name);
+    }
+    // The user's own path, up to the next '|' and without './'.
+    std::string_view rest = scan_.view(begin, scan_.size());
+    rest = rest.substr(0, rest.find('|'));
+    while (rest.substr(0, 2) == "./" && rest.substr(0, 3) != ".//") rest.remove_prefix(2);
+    if (rest.substr(0, 3) == ".//") rest.remove_prefix(3);
+    while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\n' || rest.back() == '\t')) rest.remove_suffix(1);
+    std::string own(cut_text(rest, 120));
+    if (own.size() < rest.size()) own += "…";
+    std::string hint = "write /" + own + " from the root element, or //" + own + " anywhere";
+    if (c == '@' || rest.substr(0, 4) == "text") hint = "write //" + own;
+    if (own.empty() || own == ".") hint = "write /* for the root element, or //* for any";
+    uint32_t end = begin;
+    constexpr std::string_view stops = "/[| \t\r\n";
+    while (end < scan_.size() && stops.find(scan_.view(end, end + 1)) == std::string_view::npos) ++end;
+    refuse("TC104", "the path is relative, and there is nothing that it could start from", {begin, end - begin}, hint);
+}
+
+// Something follows a whole path at the top level.
+void QueryParser::refuse_rest() {
+    char c = scan_.peek();
+    Slice word = scan_.peek_name();
+    std::string_view text = scan_.view(word);
+    if (c == '=' || c == '!' || c == '<' || c == '>')
+        refuse("TC106", "a path at the top level cannot be compared", {scan_.at, 1},
+               "write the comparison as a predicate: /a[. = \"x\"]");
+    if (text == "and" || text == "or")
+        refuse("TC105", "'" + shown(word) + "' cannot join paths at the top level", word,
+               text == "or" ? "write '|'" : "write it as a predicate: /*[a and b]");
+    check_arithmetic();
+    if (c == ']' || c == ')')
+        refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1}, "leave it out");
+    refuse_here("'/', '[', '|' or the end of the query",
+                c == ',' ? "write '|', or put what is to be built into parentheses: ($msg/a, $msg/b)" : "");
+}
+
+void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
+    Slice where = since(left.source.begin);
+    auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
+    auto has = [&](Is is) { return left.is == is || right.is == is; };
+    auto path = [](const Operand& o) { return o.is == Is::paths || o.is == Is::string; };
+    if (path(left) && path(right))
+        refuse("TC106", "a path is compared with a path", where, "one side of a comparison is a literal or a number");
+    if (constant(left) && constant(right))
+        refuse("TC106", "two constants are compared", where,
+               "leave it out: it is the same for every document");
+    if (has(Is::condition) || has(Is::name_test))
+        refuse("TC106", "a condition is compared", where, "write the condition itself, or not(…)");
+    if (has(Is::local_name))
+        refuse("TC106", "local-name() is compared with = or != to a literal only", where, "write *[local-name()='x']");
+    if (has(Is::count))
+        refuse("TC106", "count() is compared with a number only", where, "write a number, as in count($n/a) > 1");
+    if (has(Is::literal))
+        refuse("TC106", "a position is compared with a literal", where, "write the number without quotes");
+    refuse("TC106", "a position is compared with a number or with last() only", where,
+           "write a number, as in [position() < 3]");
+}
+
+void QueryParser::refuse_constant(const Operand& operand) {
+    std::string hint;
+    if (operand.is == Is::number) hint = "write position() = " + shown(operand.source);
+    if (operand.is == Is::last) hint = "write position() = last()";
+    if (operand.is == Is::position) hint = "write position() = 1, or any other number";
+    if (operand.is == Is::local_name) hint = "write local-name()='x'";
+    if (operand.is == Is::string) hint = "compare it: " + shown(operand.source) + " != \"\"";
+    if (operand.is == Is::literal) hint = "compare it with a path: [. = " + shown(operand.source) + "]";
+    if (bound_ && (operand.is == Is::literal || operand.is == Is::number))
+        hint = "compare it with a path: $n/a = " + shown(operand.source);
+    refuse("TC106", shown(operand.source) + " is no condition", operand.source, hint);
+}
+
+void QueryParser::refuse_variable(Slice where) {
+    if (clauses_)
+        refuse("TC105", "in brackets paths start at the step, or at $msg", where,
+               "put a condition on another variable into 'where'");
+    refuse("TC105", "variables are not part of the language, '$msg' at the front of a path excepted", where,
+           "$msg/a means /a");
+}
+
+void QueryParser::refuse_unbound(std::string_view prefix, Slice where) {
+    std::string own(cut_text(prefix, 60));
+    refuse("TC109", "the prefix '" + own + "' is not bound to a namespace", where,
+           "bind it: namespaces={\"" + own + "\": \"…\"}, or --namespace " + own + "=… on the command line");
+}
+
+void QueryParser::refuse_everything(Slice where) {
+    refuse("TC107", "the path selects the document itself, or everything in it", where,
+           "write /* for the root element, //* for all elements");
+}
+
+}  // namespace treecast

@@ -1,0 +1,347 @@
+// The matching part of a transformation: a path query that a document satisfies exactly where something is bound.
+//
+// What binds are the outermost `for`s (where there are none, the paths that are delivered). The variables of one FLWR form a
+// forest: each ranges over paths from another one, or from the document. Its matching part has the same form:
+//
+//   for $a in $msg/x, $b in $a/y where $a/@k = 1 and $b/z   ->   /x[@k=1][y[z]]
+//
+// A second tree of the forest becomes a predicate with an absolute path. A condition on one variable is a predicate of it, as a
+// whole; `and` splits. One that mixes variables is put into disjunctive form first, and each of its alternatives gives a path
+// of the union. `not` is pushed down to single conditions, so each of those is about one variable.
+#include "base/failure.hpp"
+#include "query/query_print.hpp"
+#include "query/transformation.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace treecast {
+
+namespace {
+
+struct Literal {                  // a condition or its opposite
+    uint32_t expr = no_entry;
+    bool negated = false;
+    uint32_t path = no_entry;     // only this one of its paths
+};
+
+using Alternative = std::vector<Literal>;
+
+// Prints relative to variables, with prefixes that the matching part's bindings have.
+class MatchPrinter : public QueryPrinter {
+public:
+    MatchPrinter(const Query& query, Bindings& bindings, std::string& out) : QueryPrinter(query, false, out), bindings_(bindings) {}
+private:
+    void prefix(const Step& step) override {
+        std::string_view uri = query_.uri(step), written = query_.view(step.prefix);
+        if (uri.empty() && written.empty()) return;         // the default is not bound then: see matching_part
+        if (written == "xml") {
+            out_ += "xml:";
+            return;
+        }
+        for (const auto& [bound, to] : bindings_)
+            if (bound == written && to == uri) {
+                if (!bound.empty()) (out_ += bound) += ':';
+                return;
+            }
+        for (const auto& [bound, to] : bindings_)
+            if (to == uri && !bound.empty()) {
+                (out_ += bound) += ':';
+                return;
+            }
+        std::string made;
+        auto taken = [&] { return std::any_of(bindings_.begin(), bindings_.end(), [&](const auto& b) { return b.first == made; }); };
+        for (size_t number = bindings_.size(); made.empty() || taken(); ++number) made = "n" + std::to_string(number);
+        bindings_.emplace_back(made, std::string(uri));
+        (out_ += made) += ':';
+    }
+
+    Bindings& bindings_;
+};
+
+class MatchMaker {
+public:
+    MatchMaker(const Transformation& transformation, Matching& out)
+        : all_(transformation), query_(transformation.query()), out_(out), printer_(query_, out.bindings, out.text) {}
+
+    void make() {
+        if (all_.is_list()) {
+            if (all_.from() == no_entry) out_.text += "/*";
+            else printer_.paths(all_.from());
+            return;
+        }
+        collect(all_.root(), true);
+        if (!branches_) collect(all_.root(), false);
+        if (!branches_) {
+            Failure failure(Family::query, "TC115", "nothing is bound in this transformation, so it would never be delivered");
+            failure.hint = "begin with for $n in $msg/…, or deliver a path";
+            throw failure;
+        }
+    }
+
+private:
+    // Adds the paths of the shape's outermost FLWRs, or, if not `flwrs`, those of what it delivers.
+    void collect(uint32_t index, bool flwrs) {
+        if (index == no_entry) return;
+        const Shape& shape = all_.shape(index);
+        if (shape.kind == ShapeKind::choice) {
+            given_.push_back({shape.condition, false, no_entry});
+            collect(shape.first, flwrs);
+            given_.back().negated = true;
+            collect(shape.other, flwrs);
+            given_.pop_back();
+            return;
+        }
+        if (shape.kind == ShapeKind::flwr) {
+            bool binds = false;
+            size_t before = given_.size();
+            all_.each_clause(shape.clauses, [&](uint32_t, const Clause& clause) {
+                binds = binds || clause.kind == ClauseKind::each;
+                if (clause.kind == ClauseKind::where) given_.push_back({clause.condition, false, no_entry});
+            });
+            if (!binds) collect(shape.first, flwrs);
+            else if (flwrs) add(shape.clauses, no_entry);
+            given_.resize(before);
+            return;
+        }
+        if (!flwrs && shape.paths != no_entry) add(no_entry, shape.paths);
+        for (uint32_t child : {shape.other, shape.first})
+            all_.each_shape(child, [&](uint32_t at, const Shape&) { collect(at, flwrs); });
+    }
+
+    // The paths of one FLWR, or of delivered `paths`, under the conditions given.
+    void add(uint32_t clauses, uint32_t paths) {
+        eaches_.clear();
+        roots_.clear();
+        all_.each_clause(clauses, [&](uint32_t index, const Clause& clause) {
+            if (clause.kind != ClauseKind::each || clause.variable == no_entry) return;
+            eaches_.push_back(index);
+            if (query_.path(clause.paths).absolute) roots_.push_back(index);
+        });
+        std::vector<Alternative> alternatives(1);
+        std::vector<Alternative> expanded;
+        for (const Literal& literal : given_) {
+            refusing_ = query_.expr(literal.expr).source;
+            expand(literal, expanded);
+            multiply(alternatives, expanded);
+        }
+        for (const Alternative& alternative : alternatives) {
+            alternative_ = &alternative;
+            if (roots_.empty() && paths == no_entry) {
+                separate();
+                out_.text += "/*";
+                loose();
+                continue;
+            }
+            uint32_t variable = roots_.empty() ? no_entry : all_.clause(roots_[0]).variable;
+            query_.each_path(roots_.empty() ? paths : all_.clause(roots_[0]).paths, [&](uint32_t, const PathEntry& path) {
+                separate();
+                if (path.first == no_entry) out_.text += "/*";       // the document
+                else printer_.path(path);
+                if (variable != no_entry) about(variable);
+                for (size_t root = 1; root < roots_.size(); ++root) predicate_of(roots_[root]);
+                loose();
+            });
+        }
+    }
+
+    void separate() {
+        if (branches_++) out_.text += " | ";
+        if (branches_ > query_limits.branches_max || out_.text.size() > query_limits.text_bytes_max) refuse_alternatives();
+    }
+
+    // Conditions on the variable, and the variables that range over paths from it.
+    void about(uint32_t variable) {
+        for (const Literal& literal : *alternative_)
+            if (variables_of(literal) == 1ull << variable) predicate(literal);
+        for (uint32_t each : eaches_)
+            if (query_.path(all_.clause(each).paths).variable == variable) predicate_of(each);
+    }
+
+    // Conditions on the document alone.
+    void loose() {
+        for (const Literal& literal : *alternative_)
+            if (!variables_of(literal)) predicate(literal);
+    }
+
+    void predicate_of(uint32_t each) {
+        const Clause& clause = all_.clause(each);
+        auto begin = static_cast<uint32_t>(out_.text.size());
+        out_.text += '[';
+        query_.each_path(clause.paths, [&](uint32_t index, const PathEntry& path) {
+            if (index != clause.paths) out_.text += " | ";
+            printer_.path(path);
+            about(clause.variable);
+        });
+        out_.text += ']';
+        out_.origins.push_back({{begin, static_cast<uint32_t>(out_.text.size()) - begin}, clause.source, false});
+    }
+
+    void predicate(const Literal& literal) {
+        auto begin = static_cast<uint32_t>(out_.text.size());
+        out_.text += '[';
+        print(literal);
+        out_.text += ']';
+        out_.origins.push_back({{begin, static_cast<uint32_t>(out_.text.size()) - begin}, query_.expr(literal.expr).source, literal.negated});
+    }
+
+    void print(const Literal& literal) {
+        const Expr& expr = query_.expr(literal.expr);
+        if (literal.negated) out_.text += "not(";
+        if (literal.path == no_entry) printer_.condition(expr);
+        else printer_.path(query_.path(literal.path));          // one of a union, in exists or compare
+        if (literal.path != no_entry && expr.kind == ExprKind::compare) printer_.relation(expr);
+        if (literal.negated) out_.text += ')';
+    }
+
+    // -- disjunctive form
+
+    // What a condition stands for: as it is where it is about one variable at most.
+    void expand(const Literal& literal, std::vector<Alternative>& out) {
+        if (std::popcount(variables_of(literal)) <= 1 && !splits(literal)) {
+            out.assign(1, {literal});
+            return;
+        }
+        const Expr& expr = query_.expr(literal.expr);
+        if (expr.kind == ExprKind::negation) {
+            expand({expr.first, !literal.negated, no_entry}, out);
+            return;
+        }
+        std::vector<Literal> operands;
+        if (expr.kind == ExprKind::conjunction || expr.kind == ExprKind::disjunction)
+            query_.each_expr(expr.first, [&](uint32_t operand, const Expr&) { operands.push_back({operand, literal.negated, no_entry}); });
+        else
+            query_.each_path(expr.first, [&](uint32_t path, const PathEntry&) { operands.push_back({literal.expr, literal.negated, path}); });
+        bool all = (expr.kind == ExprKind::conjunction) != literal.negated;
+        std::vector<Alternative> one;
+        out.assign(all ? 1 : 0, {});
+        for (const Literal& operand : operands) {
+            expand(operand, one);
+            if (all) multiply(out, one);
+            else out.insert(out.end(), one.begin(), one.end());
+        }
+        if (out.size() > transformation_limits.alternatives_max) refuse_alternatives();
+    }
+
+    // A conjunction splits even where it is about one variable: its parts are predicates of their own, which explain names.
+    bool splits(const Literal& literal) const {
+        ExprKind kind = query_.expr(literal.expr).kind;
+        return literal.path == no_entry && !literal.negated && kind == ExprKind::conjunction;
+    }
+
+    void multiply(std::vector<Alternative>& by, const std::vector<Alternative>& with) {
+        std::vector<Alternative> product;
+        if (by.size() * with.size() > transformation_limits.alternatives_max) refuse_alternatives();
+        for (const Alternative& left : by)
+            for (const Alternative& right : with) {
+                product.push_back(left);
+                product.back().insert(product.back().end(), right.begin(), right.end());
+            }
+        by = std::move(product);
+    }
+
+    uint64_t variables_of(const Literal& literal) const {
+        if (literal.path != no_entry) return variable_of(query_.path(literal.path));
+        uint64_t found = 0;
+        const Expr& expr = query_.expr(literal.expr);
+        switch (expr.kind) {
+            case ExprKind::conjunction:
+            case ExprKind::disjunction:
+            case ExprKind::negation:
+                query_.each_expr(expr.first, [&](uint32_t operand, const Expr&) { found |= variables_of({operand, false, no_entry}); });
+                break;
+            case ExprKind::exists:
+            case ExprKind::compare:
+            case ExprKind::contains:
+            case ExprKind::starts_with:
+                query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { found |= variable_of(path); });
+                break;
+            default: break;
+        }
+        return found;
+    }
+    static uint64_t variable_of(const PathEntry& path) { return path.variable == no_entry ? 0 : 1ull << path.variable; }
+
+    [[noreturn]] void refuse_alternatives() const {
+        Failure failure(Family::query, "TC328", "the conditions stand for more than " +
+                            std::to_string(transformation_limits.alternatives_max) + " alternatives, the limit (alternatives_max)");
+        failure.limit = true;
+        failure.position = refusing_.begin;
+        failure.length = refusing_.size;
+        failure.hint = "split it into several subscriptions; this limit is fixed";
+        throw failure;
+    }
+
+    const Transformation& all_;
+    const Query& query_;
+    Matching& out_;
+    MatchPrinter printer_;
+    std::vector<Literal> given_;               // conditions of the shapes and clauses round the one looked at
+    std::vector<uint32_t> eaches_, roots_;     // clauses
+    const Alternative* alternative_ = nullptr;
+    Slice refusing_;                           // the condition that has too many alternatives, if one has
+    uint32_t branches_ = 0;
+};
+
+}  // namespace
+
+Matching matching_part(const Transformation& transformation, const Bindings& bindings) {
+    Matching matching;
+    matching.bindings = bindings;
+    // A name without namespace can be written only where no default is bound.
+    const Query& query = transformation.query();
+    bool bare = false;
+    query.each_of_all_steps([&](const Step& step) {
+        bare = bare || (step.kind == StepKind::element && step.test == Test::name && !step.prefix.size && !step.uri.size);
+    });
+    if (bare) std::erase_if(matching.bindings, [](const auto& binding) { return binding.first.empty(); });
+    MatchMaker(transformation, matching).make();
+    return matching;
+}
+
+Matching read_matching_part(const Transformation& transformation, const Bindings& bindings, Query& out) {
+    Matching matching = matching_part(transformation, bindings);
+    try {
+        parse_query(matching.text, matching.bindings, out);
+    } catch (Failure& failure) {           // a limit: everything else has been read already
+        failure.position = 0;
+        failure.length = 0;
+        failure.message += " (in the matching part of this transformation)";
+        throw;
+    }
+    return matching;
+}
+
+void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out) {
+    if (!is_transformation(text)) {
+        parse_query(text, bindings, out);
+        return;
+    }
+    Transformation transformation;
+    parse_transformation(text, bindings, transformation);
+    if (ordered) {
+        Failure failure(Family::query, "TC118", "a transformation has no order of branches");
+        failure.hint = "leave ordered out";
+        throw failure;
+    }
+    read_matching_part(transformation, bindings, out);
+}
+
+void check_delivered(const Query& query) {
+    auto is_element = [&](const PathEntry& path) {
+        StepKind kind = StepKind::element;
+        query.each_step(path.first, [&](uint32_t, const Step& step) { kind = step.kind; });
+        return kind == StepKind::element;
+    };
+    bool first = is_element(query.path(query.branches()));
+    query.each_path(query.branches(), [&](uint32_t, const PathEntry& path) {
+        if (is_element(path) == first) return;
+        Failure failure(Family::query, "TC118", "elements are delivered as markup, attributes and texts as plain text: not both together",
+                        path.source.begin);
+        failure.length = path.source.size;
+        failure.hint = "add a subscription for each, or a transformation, which escapes texts: for $i in $msg/a | $msg/a/text() return $i";
+        throw failure;
+    });
+}
+
+}  // namespace treecast

@@ -1,0 +1,127 @@
+// The parser behind parse_transformation. It adds to QueryParser what XQuery adds to paths: transformation_parse.cpp reads clauses
+// and expressions, transformation_paths.cpp what starts at variables, transformation_condition.cpp values in conditions,
+// transformation_construct.cpp constructors, transformation_steps.cpp lists of steps; transformation_refuse.cpp words refusals.
+#pragma once
+
+#include "query/query_parser.hpp"
+#include "query/transformation.hpp"
+
+namespace treecast {
+
+// The bindings in force, those of open constructors last. A base, so that it is there before QueryParser refers to it.
+struct BindingScope {
+    Bindings scope_;
+};
+
+class TransformationParser : private BindingScope, public QueryParser {
+public:
+    TransformationParser(Transformation& out, const Bindings& bindings)
+        : BindingScope{bindings}, QueryParser(out.query_, scope_), out_(out) {}
+    void parse(std::string_view text);
+
+private:
+    enum class Holds : uint8_t { message, item, paths, shape };
+    struct Variable {
+        Slice name;                        // without the $
+        Holds holds = Holds::item;
+        uint32_t index = no_entry;         // item: its number; paths: the first PathEntry; shape: the Shape
+    };
+    struct Space {                         // a text of a constructor while it is read
+        uint32_t begin = 0;                // in texts_
+        bool blank = true;                 // nothing but literal white space
+        Slice source;
+    };
+
+    // transformation_parse.cpp
+    uint32_t read_expression();
+    uint32_t read_single();
+    uint32_t read_word_expression(Slice name);
+    uint32_t read_parenthesis_expression();
+    uint32_t read_flwr();
+    void read_for(std::vector<Clause>& clauses);
+    void read_let();
+    uint32_t conditioned(const std::vector<Clause>& clauses, uint32_t body, Slice source);
+    void read_where(std::vector<Clause>& clauses);
+    void read_order(std::vector<Clause>& clauses);
+    void read_key(Clause& clause);
+    uint32_t unparenthesised(uint32_t shape) const;
+    uint32_t read_choice(uint32_t begin);
+    uint32_t read_function(Slice name, ShapeKind kind);
+    uint32_t read_computed_attribute(uint32_t begin);
+    uint32_t read_paths(const char* what);              // a union of bound paths, the first PathEntry
+    uint32_t read_items();
+    uint32_t read_literal();
+    uint32_t read_condition();
+    void check_value(uint32_t shape, const char* what);
+
+    // transformation_condition.cpp
+    bool read_held(Operand& held) override;
+    Operand read_value(Slice name, Is is) override;
+    Operand compare_count(const Operand& counted, Relation relation, const Operand& number, Slice source) override;
+    Operand compare_string(const Operand& string, Relation relation, const Operand& value, Slice source) override;
+    Operand negated(const Operand& condition, Slice source);
+    bool one_at_most(uint32_t path) const;
+    bool count_by_position(uint32_t path) const;
+    uint32_t positioned(uint32_t path, ExprKind kind, Relation relation, uint32_t value, Slice source);
+
+    // transformation_paths.cpp
+    Operand read_bound_path() override;
+    void check_literal(Slice literal) override;
+    uint32_t read_filter(uint32_t begin);
+    Slice read_variable_name();
+    const Variable& find_variable(Slice name);
+    void declare(Slice name, Holds holds, uint32_t index);
+    uint32_t bound_copy(const Variable& variable, uint32_t suffix, Slice source);
+    uint32_t copy_path(const PathEntry& path, uint32_t suffix);
+    uint32_t copy_paths(uint32_t first);
+    uint32_t copy_steps(uint32_t first, uint32_t& last, uint32_t& count);
+    uint32_t copy_exprs(uint32_t first);
+    StepKind kind_of(uint32_t paths) const;
+    uint64_t path_variables(uint32_t paths) const;
+    uint64_t expr_variables(uint32_t expr) const;
+    uint64_t find_variables(uint32_t shape);
+
+    // transformation_construct.cpp
+    uint32_t read_constructor();
+    uint32_t read_element();
+    void read_attributes(Shape& element, Slice name);
+    void read_declaration(Slice name, Slice value, Shape& element);
+    uint32_t read_attribute_parts(char quote, bool& enclosed);
+    void read_content(Shape& element, Slice name);
+    void end_text(const Space& space, uint32_t& first, uint32_t& last);
+    uint32_t read_enclosed();
+    void check_values(uint32_t shape);
+    uint32_t read_comment();
+    uint32_t read_instruction();
+    void read_reference();
+    void read_character();
+    void read_cdata();
+    Slice read_qname(const char* what);
+    Name resolve(Slice qname, bool attribute);
+    void chain(uint32_t& first, uint32_t& last, uint32_t shape);
+
+    // transformation_steps.cpp
+    void read_list();
+    void read_change();
+    uint32_t read_list_paths(bool elements_only, const char* word);
+
+    uint32_t add_shape(const Shape& shape, Slice source);
+    Slice keep(std::string_view text);                   // in texts_
+    Slice keep_since(uint32_t begin) const { return {begin, static_cast<uint32_t>(out_.texts_.size()) - begin}; }
+
+    // transformation_refuse.cpp
+    void check_end(const char* expected);
+    void expect_word(const char* word, const char* hint);
+    void refuse_if_outside(Slice word);
+    [[noreturn]] void refuse_unbound_path();
+    [[noreturn]] void refuse_relative(uint32_t begin);
+    [[noreturn]] void refuse_word(Slice name);
+
+    Transformation& out_;
+    std::vector<Variable> scope_variables_;
+    std::vector<StepKind> kinds_;                        // by number of a `for` variable: what it ranges over
+    std::vector<uint32_t> weights_;                      // by shape: how many there are in it, with those of its lets
+    bool condition_ = false;                             // reading a condition: the document itself is none
+};
+
+}  // namespace treecast

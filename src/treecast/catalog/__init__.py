@@ -1,0 +1,1 @@
+"""A set of subscriptions that changes: settings, changes, versions."""

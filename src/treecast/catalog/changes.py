@@ -1,0 +1,155 @@
+"""What has changed between two states of a set of subscriptions, and how a live index follows.
+
+Each state is a table of rows with one spelling of the settings, so that a row has changed just if a column of it has;
+`refused` marks the rows that the index did not take. States are compared column by column in Arrow: a million rows that
+did not change cost no Python.
+
+    rows, left_out = rows_of(table)            # columns id, query and, if wanted, namespaces, ordered, deliver
+    rows, changes = apply(index, before, rows)
+
+What the index holds afterwards depends on the new state alone, not on the way there: a subscription whose new query is
+refused is left out, its old query too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from treecast.errors import QueryError
+from treecast.index import Index
+from treecast.index.subscription_forms import FIELDS, LISTED_MAX, from_arrow, unfit_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("treecast.catalog.changes")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How many subscriptions came, changed and went; false where none did."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+    def __str__(self) -> str:
+        return f"{self.added} new, {self.changed} changed, {self.removed} gone"
+
+
+def nothing(*, rows: bool = False) -> pa.Table:
+    """No subscriptions: as somebody would give them, or as a state."""
+    import pyarrow as pa
+
+    kinds = dict.fromkeys(FIELDS, pa.large_string()) | {"ordered": pa.bool_(), "refused": pa.bool_()}
+    names = (*FIELDS, "refused") if rows else FIELDS[:2]
+    return pa.table({name: pa.array([], kinds[name]) for name in names})
+
+
+def rows_of(table: pa.Table) -> tuple[pa.Table, int]:
+    """The subscriptions of a table with settings spelled in one way, and how many had to be left out.
+
+    Left out are rows without an id or a query, rows whose settings cannot be read, and all but the first of an id.
+    Raises QueryError where the columns themselves are wrong.
+    """
+    import pyarrow as pa
+
+    whole = table.num_rows
+    unfit = unfit_rows(table)
+    columns = from_arrow(_without(table, unfit) if unfit else table)
+    count = len(columns.ids)
+    codes = columns.codes if columns.codes is not None else pa.array([0] * count, pa.int32())
+    settings = columns.settings or [({}, False, "document")]
+    spelled = [json.dumps(namespaces, sort_keys=True) for namespaces, _, _ in settings]
+    rows = pa.table(
+        {
+            "id": columns.ids,
+            "query": columns.queries,
+            "namespaces": pa.array(spelled, pa.large_string()).take(codes),
+            "ordered": pa.array([ordered for _, ordered, _ in settings], pa.bool_()).take(codes),
+            "deliver": pa.array([deliver for _, _, deliver in settings], pa.large_string()).take(codes),
+        }
+    )
+    rows = _first_of_each_id(rows)
+    if whole > rows.num_rows:
+        log.warning("%d of %d subscriptions have no id, an id twice, or unreadable settings", whole - len(rows), whole)
+    return rows, whole - rows.num_rows
+
+
+def compare(before: pa.Table, wanted: pa.Table) -> tuple[pa.Array, pa.Array, pa.Table]:
+    """For each wanted row its place before, null if it is new, and whether it was the same; and the rows that go."""
+    import pyarrow.compute as pc
+
+    places = pc.index_in(wanted.column("id"), value_set=before.column("id"))
+    old = before.take(places)
+    same = pc.is_valid(places)
+    for field in FIELDS[1:]:
+        same = pc.and_(same, pc.fill_null(pc.equal(wanted.column(field), old.column(field)), False))
+    gone = before.filter(pc.invert(pc.is_in(before.column("id"), value_set=wanted.column("id"))))
+    return places, same, gone
+
+
+def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, Changes]:
+    """Make the index hold what is wanted, and mark in it what the index refused; `before` is what it held."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    places, same, gone = compare(before, wanted)
+    old = before.take(places)
+    held = pc.invert(pc.fill_null(old.column("refused"), True))  # is in the index now
+    other = pc.invert(same)
+    for id in gone.filter(pc.invert(gone.column("refused"))).column("id").to_pylist():
+        index.remove(id)
+    refused = _replace(index, wanted.filter(pc.and_(other, held)))
+    new = wanted.filter(pc.and_(other, pc.invert(held)))
+    if new.num_rows:
+        refused += [(row["id"], row["message"]) for row in index.add_many(new, on_refused="report").to_pylist()]
+    for id, message in refused[:LISTED_MAX]:
+        log.warning("the subscription %r is refused: %s", id, message.splitlines()[0])
+    now = pc.is_in(wanted.column("id"), value_set=pa.array([id for id, _ in refused], pa.large_string()))
+    marks = pc.if_else(same, pc.fill_null(old.column("refused"), False), now)
+    added = pc.sum(pc.is_null(places)).as_py() or 0
+    changes = Changes(added, (pc.sum(other).as_py() or 0) - added, gone.num_rows)
+    return wanted.append_column("refused", marks), changes
+
+
+def _replace(index: Index, rows: pa.Table) -> list[tuple[str, str]]:
+    """Give ids that the index holds other queries; those whose new one is refused go."""
+    refused = []
+    for row in rows.to_pylist():
+        try:
+            index.replace(
+                row["id"],
+                row["query"],
+                namespaces=json.loads(row["namespaces"]),
+                ordered=row["ordered"],
+                deliver=row["deliver"],
+            )
+        except QueryError as error:
+            index.remove(row["id"])
+            refused.append((row["id"], str(error)))
+    return refused
+
+
+def _without(table: pa.Table, left_out: Collection[int]) -> pa.Table:
+    import pyarrow as pa
+
+    return table.filter(pa.array([row not in left_out for row in range(table.num_rows)], pa.bool_()))
+
+
+def _first_of_each_id(rows: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pc.count_distinct(rows.column("id")).as_py() == rows.num_rows:
+        return rows
+    numbered: Any = pa.table({"id": rows.column("id"), "row": pa.array(range(rows.num_rows), pa.int64())})
+    firsts = numbered.group_by("id").aggregate([("row", "min")]).column("row_min")
+    return rows.take(firsts.sort())

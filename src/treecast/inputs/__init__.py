@@ -1,0 +1,1 @@
+"""Documents and subscriptions from wherever they lie."""

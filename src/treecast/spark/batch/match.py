@@ -1,0 +1,178 @@
+"""Match a DataFrame of documents: one row per document and subscription that it satisfies.
+
+    from treecast.spark import match, split
+    matches = match(documents, subscriptions)                        # lazily; batch or streaming, classic or Connect
+    good, bad = split(match(documents, subscriptions, on_error="report"))
+
+How it works: the subscriptions become an index on the driver, which goes to the executors as a file
+(`treecast.spark.batch.ship`). A scalar Arrow function turns the document column into an array of ids, which Spark
+explodes. So only the documents enter Python, and only ids come back; all other columns stay with Spark, and nothing is
+joined or shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from treecast.catalog.index_settings import IndexSettings
+from treecast.document import EntityTexts, Limits
+from treecast.errors import PipelineError
+from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.placement import Placement
+from treecast.spark.batch.place import Placed, Shipped
+from treecast.spark.batch.plan import (
+    FOUND,
+    PLACE,
+    document_columns,
+    found,
+    index_function,
+    index_of,
+    reports,
+    shipped_for,
+    subscription_table,
+    with_found,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from treecast.spark.batch.plan import Subscriptions
+
+REFUSED_TYPE = "row long, id string, query string, code string, message string, position long"
+_FORMS = {False: "lists", True: "report"}
+
+
+def match(
+    documents: DataFrame,
+    subscriptions: Subscriptions,
+    *,
+    placement: str | Placement = "data-sharing",
+    shards: int | None = None,
+    on_error: Literal["raise", "report"] = "raise",
+    on_refused: Literal["raise", "report"] = "raise",
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> DataFrame:
+    """The columns of `documents` without `document`, and `subscription`: one row per match, lazily.
+
+    `documents` has a column `document` (binary or string) and may be a stream. `subscriptions` is a DataFrame with the
+    columns `id` and `query` and, if wanted, `namespaces`, `ordered` and `deliver`; or an `Index`; or the path of a
+    saved one. A DataFrame of them is read now; null and duplicate ids and refused queries raise a QueryError, or, with
+    `on_refused="report"`, are left out with a warning (`refused` lists them all). `namespaces`, `limits` and `entities`
+    are those of the index that is made of it.
+
+    A bad or null document fails the job, or, with `on_error="report"`, gives one row whose `error` says why; the other
+    rows have none (`split` parts them). `cache_bytes_max` bounds what each Python worker learns from documents.
+
+    `placement` says where subscriptions are held: "data-sharing" is all of them in every worker, and shuffles nothing;
+    the others divide them over `shards` (as many as shuffle partitions, unless given), for an index that is too large
+    for that; "auto" chooses, and says why in the log: see docs/guide/placements.md. Where the index is too large for a
+    worker, it looks at the first documents for that, unless they are a stream. A `Placement` made with a sample of the
+    documents knows them better than one by name. The answer is the same.
+    """
+    placed = Placed(placement, shards, cache_bytes_max)
+    columns = document_columns(documents, _FORMS[reports(on_error)], ("subscription",))
+    index = index_of(subscriptions, IndexSettings(namespaces, limits, entities), on_refused)
+    index, shipped = shipped_for(documents, columns[0], index, placed)
+    return matched(documents, index, shipped, on_error, cache_bytes_max)
+
+
+def matched(
+    documents: DataFrame,
+    index: Index | str | Path,
+    shipped: Shipped | None,
+    on_error: str,
+    cache_bytes_max: int,
+) -> DataFrame:
+    """The rows of `match`, of an index that every worker holds or of the shards that were shipped."""
+    form = _FORMS[reports(on_error)]
+    columns = document_columns(documents, form, ("subscription",))
+    return _exploded(with_found(documents, columns, index, shipped, form, cache_bytes_max), form)
+
+
+def profiled(
+    documents: DataFrame, index: Index | Path, shipped: Shipped | None, form: str, cache_bytes_max: int
+) -> DataFrame:
+    """For jobs that keep accounts: without `document` and `error`, with `found` and `first`.
+
+    `found` is a struct as `form` has it ("profile" or "payload profile", see `treecast.spark.batch.answers`); bad
+    documents never raise. Where subscriptions are divided, a document has a row for each shard that must see it, at
+    least one, and `first` is true in one of them, which alone tells an error.
+    """
+    from pyspark.sql import functions
+
+    answered = with_found(documents, ["document", "error"], index, shipped, form, cache_bytes_max)
+    first = functions.lit(True) if shipped is None else functions.col(PLACE) == 0
+    return answered.withColumnRenamed(FOUND, "found").withColumn("first", first).drop(PLACE)
+
+
+def matches(
+    document: Column | str,
+    subscriptions: Subscriptions,
+    *,
+    on_error: Literal["raise", "report"] = "raise",
+    session: SparkSession | None = None,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> Column:
+    """The ids as an array, for plans of your own: `documents.select("file", explode(matches("document", index)))`.
+
+    With `on_error="report"` the array holds structs of `subscription` and `error`; a bad document has one, whose
+    `subscription` is null. The session is the active one, unless another is given.
+    """
+    form = _FORMS[reports(on_error)]
+    return index_function(_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
+
+
+def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Matches and rejected documents, apart: what `match(…, on_error="report")` gave, by its column `error`.
+
+    Of what `render` gave: deliveries, and rejected documents and deliveries.
+    """
+    if "error" not in reported.columns:
+        raise PipelineError(
+            "split() needs the column error, which this DataFrame does not have",
+            code="TC703",
+            hint='call match(…, on_error="report") first',
+        )
+    good = reported.filter(reported["error"].isNull()).drop("error")
+    # A refused delivery has a subscription, a bad document has none.
+    bad = reported.filter(reported["error"].isNotNull()).drop("payload" if has_payloads(reported) else "subscription")
+    return good, bad
+
+
+def has_payloads(rows: DataFrame) -> bool:
+    """Whether these are rows of `render`: columns that come along from the documents stand before the subscription."""
+    columns = rows.columns
+    return "subscription" in columns and "payload" in columns[columns.index("subscription") :]
+
+
+def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = None) -> DataFrame:
+    """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position."""
+    session = subscriptions.sparkSession
+    table = Index(namespaces=namespaces).add_many(subscription_table(subscriptions), on_refused="report")
+    return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
+
+
+def _exploded(answered: DataFrame, form: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    array = found(lambda column: column)
+    if form == "lists":
+        return answered.withColumn("subscription", functions.explode(array)).drop(FOUND, PLACE)
+    rows = answered.withColumn(FOUND, functions.explode(array))
+    for name in ("subscription", "error"):
+        rows = rows.withColumn(name, functions.col(f"{FOUND}.{name}"))
+    return rows.drop(FOUND, PLACE)
+
+
+def _session(session: SparkSession | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    active = session or SparkSession.getActiveSession()
+    if active is None:
+        raise PipelineError("there is no active Spark session", code="TC702", hint="make one, or give session=")
+    return active

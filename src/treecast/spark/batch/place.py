@@ -1,0 +1,242 @@
+"""A placement on Spark: the subscriptions divided into shards, each an index of its own, and documents sent to them.
+
+The plan: an Arrow function tells for each document the shards that must see it; Spark explodes that, brings the rows of
+a shard together in one task, and a second function matches them with the index of that shard. The document crosses a
+shuffle, once per shard that must see it, with all the columns beside it: that pays where the whole index is too large
+for a worker, and only there (docs/guide/placements.md).
+
+The first shard of a document is its *reporter*: where the document turns out to be bad, that row alone says so. A
+document that no shard wants is read by the router, or, if that does not read whole documents, by one of the shards: no
+bad one goes unseen.
+
+Codes: TC709 a placement of other subscriptions.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from treecast.catalog.changes import compare, rows_of
+from treecast.document import Bytes
+from treecast.errors import PipelineError
+from treecast.index import Index
+from treecast.placement import ByFilters, DataSharing, FilterSharing, Hierarchical, Pep, Placement, RootTag, Router
+from treecast.placement.auto import WORKER_BYTES_MAX, choose, index_bytes
+from treecast.placement.placement import check_shards
+from treecast.spark.batch.ship import give_back, ship
+from treecast.spark.batch.worker import Ticket
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+MAKERS: dict[str, Callable[[int], Placement]] = {
+    "data-sharing": DataSharing,
+    "filter-sharing": FilterSharing,
+    "hierarchical": Hierarchical,
+    "pep": Pep,
+    "root-tag": RootTag,
+}
+NAMES = (*MAKERS, "auto")
+SHARDS_MAX = 1024
+GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then it is made anew
+LAID_OUT_MIN = 1_000  # fewer are not worth it
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What the two functions of the plan need, as plain values that travel."""
+
+    shards: int
+    router: bytes
+    """A pickled Router, without its index."""
+    router_ticket: tuple[Any, ...] | None
+    """Of the index of the router's filters, if it has one."""
+    tickets: tuple[tuple[Any, ...], ...]
+    """Of the index of each shard; shards that hold the same have the same."""
+
+
+def check(placement: object) -> None:
+    """Raise unless it is the name of a placement, or one."""
+    if isinstance(placement, str):
+        if placement not in NAMES:
+            raise ValueError(
+                f"placement must be {', '.join(map(repr, NAMES[:-1]))} or {NAMES[-1]!r}, not {placement!r}"
+            )
+    elif not all(hasattr(placement, name) for name in ("holders", "router", "shards", "add_many")):
+        raise TypeError(f"placement is a name or a Placement, not {type(placement).__name__}")
+
+
+class Placed:
+    """A placement as it is asked for, and what of it is on the executors. It follows a set that changes.
+
+    The second set and those after it are compared with the one before: what is new, changed or gone is added to the
+    placement and removed from it, and only shards that this concerns are made anew.
+    """
+
+    def __init__(self, placement: str | Placement, shards: int | None, cache_bytes_max: int) -> None:
+        check(placement)
+        if not isinstance(placement, str) and shards is not None and shards != placement.shards:
+            raise ValueError(f"the placement has {placement.shards} shards already, not {shards}")
+        if shards is not None:
+            check_shards(shards, SHARDS_MAX)
+        self.why = ""
+        """Of "auto": why it chose what it chose."""
+        self._given, self._shards, self._cache_bytes_max = placement, shards, cache_bytes_max
+        self._name = f"placed-{uuid.uuid4().hex}"  # who asks for what is shipped
+        self._placement: Placement | None = None if isinstance(placement, str) else placement
+        self._laid_out = 0  # for how many subscriptions
+        self._rows: pa.Table | None = None  # the set that is placed, as treecast.catalog.changes writes it
+        self._tickets: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        self._filters: tuple[Mapping[int, str], tuple[Any, ...]] | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether each worker is to hold all subscriptions, whatever they are."""
+        return self._given == "data-sharing"
+
+    def check_empty(self) -> None:
+        """Raise where it is a placement with subscriptions: those of a stream are not known yet."""
+        if self._placement is not None and len(self._placement):
+            raise PipelineError(
+                f"the placement has {len(self._placement)} subscriptions already",
+                code="TC709",
+                hint="give a stream an empty one: it takes the subscriptions that hold",
+            )
+
+    def ship(
+        self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]], *, lasting: bool = True
+    ) -> Shipped | None:
+        """Divide the subscriptions of an index, and make each part available to all executors.
+
+        None: each worker is to hold all of them. `sample` gives documents to those who choose by them. What is not
+        `lasting` is taken back when the next set is shipped.
+        """
+        placement = self._chosen(session, index, sample)
+        if placement.name == "data-sharing":
+            return None
+        table = index.subscriptions()
+        touched = None if lasting else self._follow(placement, table)
+        if not len(placement):
+            placement.add_many(table)
+        parts = divide(placement, table.column("id").to_pylist())
+        asker = None if lasting else self._name
+        for holders, rows in parts.items():
+            if touched is None or holders in touched or holders not in self._tickets:
+                self._tickets[holders] = self._shipped(session, index.part(table.take(rows)), asker)
+        tickets: list[tuple[Any, ...]] = [()] * placement.shards
+        for holders in parts:
+            for shard in holders:
+                tickets[shard] = self._tickets[holders]
+        if not all(tickets):  # a shard that holds nothing: any document that comes there is only read
+            empty = self._shipped(session, index.part([]), asker)
+            tickets = [ticket or empty for ticket in tickets]
+        router, router_ticket = self._router(session, placement.router(), index, asker)
+        if not lasting:
+            used = {*tickets, *([router_ticket] if router_ticket else [])}
+            give_back(session, self._name, {Ticket(*ticket).file for ticket in used})
+        return Shipped(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
+
+    def close(self) -> None:
+        """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""
+        self._placement, self._rows = None, None
+
+    def _chosen(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
+        """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions.
+
+        What "auto" chose stays, but for data-sharing that has no more room, and as long as the set does not outgrow it.
+        """
+        if self._outgrown(len(index)):
+            self._placement, self._rows = None, None
+        if self._placement is not None and (self._given != "auto" or self._placement.name != "data-sharing"):
+            return self._placement
+        shards = self._shards or min(SHARDS_MAX, int(session.conf.get("spark.sql.shuffle.partitions") or 1))
+        if self._given != "auto":
+            assert isinstance(self._given, str)
+            self._placement, self._laid_out = MAKERS[self._given](shards), len(index)
+            return self._placement
+        needed = index_bytes(index, self._cache_bytes_max)
+        room = worker_bytes(session.conf.get("spark.executor.pyspark.memory", "") or "")
+        if self._placement is not None and needed <= room:
+            return self._placement
+        documents = () if needed <= room else sample()
+        choice = choose(index.subscriptions(), shards, index_bytes=needed, worker_bytes_max=room, documents=documents)
+        logging.getLogger("treecast").info("placement: %s", choice.why)
+        self._placement, self.why, self._rows, self._laid_out = choice.placement, choice.why, None, len(index)
+        return self._placement
+
+    def _outgrown(self, count: int) -> bool:
+        """Whether the layout was made for far fewer. A Pep says itself when it is worn; one that is given stays."""
+        if not isinstance(self._given, str) or self._placement is None or isinstance(self._placement, Pep):
+            return False
+        return count > GROWTH_MAX * max(LAID_OUT_MIN, self._laid_out)
+
+    def _follow(self, placement: Placement, table: pa.Table) -> set[tuple[int, ...]] | None:
+        """Make the placement hold this set; the answer is the holders of what is new or gone, None for all."""
+        import pyarrow.compute as pc
+
+        now, _ = rows_of(table)
+        before, self._rows = self._rows, now
+        if before is None:
+            return None
+        places, same, gone = compare(before, now)
+        other = pc.invert(same)
+        changed = pc.and_(other, pc.is_valid(places))
+        leaving = [*gone.column("id").to_pylist(), *now.filter(changed).column("id").to_pylist()]
+        touched = {placement.remove(id) for id in leaving}
+        coming = table.filter(other)
+        placement.add_many(coming)
+        touched |= {placement.holders(id) for id in coming.column("id").to_pylist()}
+        if isinstance(placement, Pep) and placement.worn:
+            placement.renew(table)
+            return None
+        return touched
+
+    def _router(
+        self, session: SparkSession, router: Router, index: Index, asker: object
+    ) -> tuple[Router, tuple[Any, ...] | None]:
+        """The router without its index, which travels by itself."""
+        if not isinstance(router, ByFilters):
+            return router, None
+        if self._filters is None or self._filters[0] != router.filters:
+            # Made anew: which documents are accepted is a setting of the index.
+            filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
+            self._filters = dict(router.filters), self._shipped(session, filters, asker)
+        return router.unbound(), self._filters[1]
+
+    def _shipped(self, session: SparkSession, index: Index, asker: object) -> tuple[Any, ...]:
+        return tuple(ship(session, index, cache_bytes_max=self._cache_bytes_max, asker=asker))
+
+
+def worker_bytes(given: str) -> int:
+    """What the cluster gives the Python workers of an executor, as Spark writes it; where nothing is given, a guess."""
+    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", given.lower())
+    if found is None:
+        return WORKER_BYTES_MAX
+    # A number without a unit is in mebibytes.
+    return int(found[1]) << {"k": 10, "": 20, "m": 20, "g": 30, "t": 40}[found[2]]
+
+
+def divide(placement: Placement, ids: Sequence[str]) -> dict[tuple[int, ...], list[int]]:
+    """The rows of these ids by the shards that hold them. Raises unless the placement has placed just these."""
+    parts: dict[tuple[int, ...], list[int]] = {}
+    try:
+        for row, id in enumerate(ids):
+            parts.setdefault(placement.holders(id), []).append(row)
+    except KeyError as error:
+        raise _other_set(f"the placement does not know all of the subscriptions: {error.args[0]}") from None
+    if len(placement) != len(ids):
+        raise _other_set(f"the placement has {len(placement)} subscriptions, match() was given {len(ids)}")
+    return parts
+
+
+def _other_set(message: str) -> PipelineError:
+    return PipelineError(
+        message, code="TC709", hint="give match() a placement of the same subscriptions, or an empty one"
+    )

@@ -1,0 +1,145 @@
+"""Bring an index to the executors: saved, named after its content, and added to the session's files.
+
+Spark copies such a file to each executor when the first task there asks for it. A second job with the same index ships
+nothing. Broadcasting its bytes instead would give every Python worker a copy of its own.
+
+A stream whose subscriptions change ships a file for each version, and withdraws those that no batch will use again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.errors import PipelineError
+from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.spark.batch.worker import Ticket
+from treecast.version import VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_shipped: set[tuple[str, str]] = set()
+_saved_files: dict[tuple[str, int, int, int], Path] = {}  # a file as it was when we looked -> ours of the same content
+_asked_by: dict[str, set[object]] = {}  # the name of one of ours -> the files it was made of, or who asked for it
+SAVED_FILES_MAX = 64
+_directory: Path | None = None
+
+
+def ship(
+    session: SparkSession,
+    source: Index | str | Path,
+    *,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+    asker: object = None,
+) -> Ticket:
+    """Make the index available to all executors of the session, and say how a worker finds it.
+
+    An `asker` may give it back (`give_back`) once nobody needs it; what is shipped without one stays.
+    """
+    if cache_bytes_max < 0:
+        raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
+    file = _saved(source, asker)
+    size = file.stat().st_size
+    key = (_session_key(session), file.name)
+    if key not in _shipped:
+        session.addArtifacts(str(file), file=True)
+        _shipped.add(key)
+    return Ticket(VERSION, file.name, size, cache_bytes_max)
+
+
+def withdraw(session: SparkSession, source: Path) -> None:
+    """Take back what was shipped for this saved index, unless something else asked for the same content.
+
+    New executors no longer fetch it, and the driver's copies go. What an executor has fetched stays with it until the
+    application ends.
+    """
+    known = [key for key in _saved_files if key[0] == str(source.absolute())]
+    for key in known:
+        _let_go(session, _saved_files.pop(key).name, key)
+
+
+def give_back(session: SparkSession, asker: object, kept: Collection[str] = ()) -> None:
+    """Take back what was shipped for this asker, but for the files in `kept`, on the same terms."""
+    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in kept]:
+        _let_go(session, name, asker)
+
+
+def _let_go(session: SparkSession, name: str, asker: object) -> None:
+    askers = _asked_by.get(name, set())
+    askers.discard(asker)
+    if askers:
+        return
+    _asked_by.pop(name, None)
+    _shipped.difference_update({shipped for shipped in _shipped if shipped[1] == name})
+    if not hasattr(session, "session_id"):
+        _forget(session, name)
+    (_own_directory() / name).unlink(missing_ok=True)
+
+
+def _forget(session: SparkSession, name: str) -> None:
+    """Spark has no call for it, but its map of files can be reached."""
+    from pyspark import SparkFiles
+
+    files: Any = session.sparkContext._jsc.sc().addedFiles().get("default")
+    if files.isEmpty():
+        return
+    keys = files.get().keys().toList()
+    for key in (keys.apply(place) for place in range(keys.size())):
+        if key.rpartition("/")[2] == name:
+            files.get().remove(key)
+    Path(SparkFiles.getRootDirectory(), name).unlink(missing_ok=True)
+
+
+def _saved(source: Index | str | Path, asker: object) -> Path:
+    """A file of this process with the content of the index, named after it."""
+    directory = _own_directory()
+    key: tuple[str, int, int, int] | None = None
+    if not isinstance(source, Index):
+        path = Path(source).absolute()
+        about = path.stat()
+        key = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
+        if key in _saved_files and _saved_files[key].exists():
+            return _saved_files[key]
+    new = directory / f"new-{uuid.uuid4().hex}.tcx"
+    if isinstance(source, Index):
+        source.save(new)
+    else:
+        Index.load(source)  # raises for what is damaged or something else, before anything starts
+        try:
+            new.hardlink_to(source)
+        except OSError:
+            shutil.copyfile(source, new)
+    with new.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    file = new.replace(directory / f"treecast-{digest[:32]}.tcx")
+    _asked_by.setdefault(file.name, set()).add(asker if key is None else key)
+    if key is not None:
+        _saved_files[key] = file
+        while len(_saved_files) > SAVED_FILES_MAX:
+            _saved_files.pop(next(iter(_saved_files)))
+    return file
+
+
+def _own_directory() -> Path:
+    global _directory
+    if _directory is None or not _directory.exists():
+        _directory = Path(tempfile.mkdtemp(prefix="treecast-driver-"))
+        atexit.register(shutil.rmtree, _directory, ignore_errors=True)
+    return _directory
+
+
+def _session_key(session: SparkSession) -> str:
+    """What tells sessions apart, classic or Connect."""
+    if hasattr(session, "session_id"):
+        return str(session.session_id)
+    context = session.sparkContext
+    if context._jsc is None:
+        raise PipelineError("the Spark session was stopped", code="TC702", hint="make a new one")
+    return f"{context.applicationId} {session._jsparkSession.sessionUUID()}"

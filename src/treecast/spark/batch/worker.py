@@ -1,0 +1,191 @@
+"""What runs in Spark's Python workers: documents in, answers out, with the index mapped once per process.
+
+Spark starts Python workers by forking and keeps them between tasks, so an index that is cached in this module is loaded
+once per process, whatever the number of tasks, retries and queries. The file comes with the job
+(`treecast.spark.batch.ship`); the first worker of a host puts it into a directory that all executors of that host
+share, under a name that says its content, so that its pages are in memory once per host. Putting it there is a rename:
+others see all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import stat
+import tempfile
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from treecast.document import arrow_views
+from treecast.errors import PipelineError, SnapshotError, TreecastError
+from treecast.index import Index
+from treecast.placement import ByFilters, Router
+from treecast.placement.router import spread
+from treecast.spark.batch.answers import answers, lacking
+from treecast.version import VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INDEXES_MAX = 4  # kept open by one process
+FILES_MAX = 8  # kept by one host
+
+loads = 0  # how many indexes this process has loaded so far
+_indexes: OrderedDict[tuple[str, int], Index] = OrderedDict()
+
+
+class Ticket(NamedTuple):
+    """What a worker needs to find an index. It travels as a plain tuple: see `treecast.spark.match`."""
+
+    version: str
+    file: str
+    bytes: int
+    cache_bytes_max: int
+
+
+def _hiding_frames(pieces: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """Spark would print the frames between itself and us. This process ends with the exception."""
+    try:
+        yield from pieces
+    except TreecastError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
+    """One array out for each array of documents in, or several that together are as long.
+
+    `form` is one of `treecast.spark.batch.answers`. A batch is an array of documents, or a tuple of that and of the
+    errors that these documents have already.
+    """
+    return _hiding_frames(_run(batches, ticket, form))
+
+
+def _run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
+    index = index_of(Ticket(*ticket))
+    for batch in batches:
+        documents, errors = batch if isinstance(batch, tuple) else (batch, None)
+        yield from answers(index, documents, errors, form)
+
+
+def route(
+    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, shards: int, form: str
+) -> Iterator[pa.Array]:
+    """For each document the shards that must see it, the reporter first: see `treecast.spark.batch.place`."""
+    return _hiding_frames(_route(batches, pickled, ticket, shards, form))
+
+
+def _route(
+    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, count: int, form: str
+) -> Iterator[pa.Array]:
+    import pyarrow as pa
+
+    router: Router = pickle.loads(pickled)
+    if ticket is not None:
+        assert isinstance(router, ByFilters)
+        router = router.bound(index_of(Ticket(*ticket)))
+    for batch in batches:
+        documents, errors = batch if isinstance(batch, tuple) else (batch, None)
+        views = arrow_views(documents)
+        routes = router.route(views)
+        for row in lacking(documents, errors):
+            routes[row] = None
+        for row, shards in enumerate(routes):
+            # One that nobody wants is read by any shard, if nobody has read it yet or it has to be accounted for.
+            if shards is None or (not shards and ("profile" in form or not router.reads)):
+                routes[row] = (spread(views[row], count),)
+        yield pa.array(routes, pa.list_(pa.int32()))
+
+
+def run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
+    """As `run`, for rows of shards: a batch is shards, places in the document's route, documents (and errors)."""
+    return _hiding_frames(_run_placed(batches, tickets, form))
+
+
+def _run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
+    for shards, places, documents, *errors in batches:
+        numbers, places = shards.to_pylist(), places.to_pylist()
+        begin = 0
+        for shard, rows in groupby(numbers):  # a task has the rows of one shard, as a rule
+            end = begin + len(list(rows))
+            silent = {row - begin for row in range(begin, end) if places[row]}
+            index = index_of(Ticket(*tickets[shard]))
+            error_part = errors[0][begin:end] if errors else None
+            yield from answers(index, documents[begin:end], error_part, form, silent)
+            begin = end
+
+
+def index_of(ticket: Ticket) -> Index:
+    """The index, loaded if this process has not got it yet."""
+    global loads
+    key = (ticket.file, ticket.cache_bytes_max)
+    if key in _indexes:
+        _indexes.move_to_end(key)
+        return _indexes[key]
+    if ticket.version != VERSION:
+        raise PipelineError(
+            f"the executor has treecast {VERSION}, the driver {ticket.version}",
+            code="TC704",
+            hint="install the same version on all machines",
+        )
+    index = _load(ticket)
+    loads += 1
+    _indexes[key] = index
+    while len(_indexes) > INDEXES_MAX:
+        _indexes.popitem(last=False)
+    return index
+
+
+def _load(ticket: Ticket) -> Index:
+    from pyspark import SparkFiles
+
+    source = Path(SparkFiles.get(ticket.file))
+    shared = _shared_directory()
+    if shared is not None:
+        with suppress(OSError, SnapshotError):  # a full disk, a file that somebody cut: then the executor's own will do
+            place = shared / ticket.file
+            if not place.exists() or place.stat().st_size != ticket.bytes:
+                _promote(source, place)
+            os.utime(place)
+            return Index.load(place, cache_bytes_max=ticket.cache_bytes_max)
+    try:
+        return Index.load(source, cache_bytes_max=ticket.cache_bytes_max)
+    except OSError as error:
+        raise PipelineError(
+            f"the index did not reach this executor: {error}", code="TC705", hint="see the executor's log"
+        ) from None
+
+
+def _shared_directory() -> Path | None:
+    """The directory of this user for all executors of the host; None where another could write to it."""
+    directory = Path(tempfile.gettempdir(), f"treecast-{os.getuid()}")
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        about = directory.lstat()
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+    return directory if ours else None
+
+
+def _promote(source: Path, place: Path) -> None:
+    beside = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    try:
+        try:
+            os.link(source, beside)
+        except OSError:  # another file system
+            shutil.copyfile(source, beside)
+        os.utime(beside)
+        beside.rename(place)
+    finally:
+        beside.unlink(missing_ok=True)
+    # Files in use stay mapped when their names go.
+    kept = sorted(place.parent.glob("*.tcx"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in [path for path in kept if path != place][FILES_MAX - 1 :]:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""The main job: its description, its run, its failures in a sentence."""

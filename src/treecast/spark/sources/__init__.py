@@ -1,0 +1,1 @@
+"""The data source `treecast`: files, archives, record files, streams of files."""

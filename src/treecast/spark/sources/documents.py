@@ -1,0 +1,88 @@
+"""Read documents on Spark: files, directories, globs, archives, and large record files in parallel.
+
+    from treecast.spark import documents, match
+
+    matches = match(documents(spark, "inbox/"), subscriptions, on_error="report")
+    articles = documents(spark, "dblp.xml", record="article", entities="html")
+
+Columns: `document`, `file` (with the member of an archive: "a.zip!/x/y.xml"), `offset` and `ordinal` of a record in its
+file, and `error`: whatever cannot be read is a row with an error in place of a document, which `match(…,
+on_error="report")` carries on. Streams take files as they come (`treecast.spark.sources.source_stream`).
+
+The files have to be reachable from all machines under the same paths: local files, mounted ones. For others, Spark's
+format "binaryFile" reads whole documents.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from treecast.document import EntityTexts
+from treecast.errors import PipelineError
+from treecast.spark.sources.source_files import check_there, local_path
+from treecast.spark.sources.source_options import Options, to_strings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def documents(
+    spark: SparkSession,
+    path: Paths,
+    *,
+    record: str | Sequence[str] | None = None,
+    entities: EntityTexts = None,
+    pattern: str | None = None,
+    partition_bytes: int | None = None,
+    document_bytes_max: int | None = None,
+    record_bytes_max: int | None = None,
+    ratio_max: int | None = None,
+    stream: bool = False,
+    max_files_per_batch: int | None = None,
+    log: str | os.PathLike[str] | None = None,
+) -> DataFrame:
+    """The documents at a path, or at several: files, directories with all below, globs; gzip, zip and tar are unpacked.
+
+    Without `record` each file, or member of an archive, is one document. With it, files are split: "*" makes every
+    child of the root a document, names (as spelled in tags) the outermost elements of these names; references to
+    `entities` (a mapping, or "html") are replaced in them. `pattern` chooses by name from directories and archives.
+
+    Files are packed and cut into partitions of about `partition_bytes` (32 MiB). A document over `document_bytes_max`,
+    a record over `record_bytes_max` (64 MiB each), or a file that unpacks to more than `ratio_max` times its size (250)
+    is a row with an error. With `stream`, files that come later are read as well, at most `max_files_per_batch`
+    (10,000) at a time; which were read is kept in the directory `log` (by default .treecast in the watched directory).
+
+    Raises PipelineError where there is no such path or an option is wrong.
+    """
+    several = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
+    here = "connect" not in type(spark).__module__  # a Connect server may see other files than we do
+    if here:
+        for one in several:
+            check_there(one, empty_glob=stream)
+        several = [local_path(one) for one in several]  # Spark's processes may stand elsewhere
+        log = None if log is None else local_path(os.fspath(log))
+    given = {
+        "paths": several,
+        "record": record,
+        "entities": entities,
+        "pattern": pattern,
+        "partition_bytes": partition_bytes,
+        "document_bytes_max": document_bytes_max,
+        "record_bytes_max": record_bytes_max,
+        "ratio_max": ratio_max,
+        "max_files_per_batch": max_files_per_batch if stream else None,
+        "log": log if stream else None,
+    }
+    if not stream and (max_files_per_batch is not None or log is not None):
+        raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
+    strings = to_strings(given)
+    Options.parse(strings)
+    from treecast.spark.sources.source import FORMAT, DocumentSource
+
+    spark.dataSource.register(DocumentSource)
+    reader = spark.readStream if stream else spark.read
+    return reader.format(FORMAT).options(**strings).load()

@@ -1,0 +1,93 @@
+"""The format "treecast" of Spark, for batches and streams; `treecast.spark.documents` is the easy way to it.
+
+    spark.dataSource.register(DocumentSource)
+    spark.read.format("treecast").option("record", "article").option("entities", "html").load("dblp.xml")
+
+It runs in Spark's Python workers, on the driver (which files, which tasks) and on the executors (reading), so treecast
+has to be installed there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from treecast.errors import PipelineError
+from treecast.spark.sources.source_files import check_there, find
+from treecast.spark.sources.source_options import Options
+from treecast.spark.sources.source_stream import DocumentStream
+from treecast.spark.sources.source_tasks import TYPE, Task, make, read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FORMAT = "treecast"
+
+
+class DocumentSource(DataSource):
+    """The data source behind the format "treecast"; `documents` is the easy way to it."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        with _told_in_one_sentence():
+            self.settings = Options.parse(options)
+            for path in self.settings.paths:
+                check_there(path, empty_glob=True)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `spark.read.format` calls it."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns, which are always the same."""
+        return TYPE
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For batches."""
+        with _told_in_one_sentence():
+            for name in {name.lower() for name in self.options} & {"log", "max_files_per_batch"}:
+                raise PipelineError(
+                    f"the option {name} is for streams", code="TC711", hint="leave it out, or use spark.readStream"
+                )
+        return DocumentReader(self.settings)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """For streams."""
+        with _told_in_one_sentence():
+            return DocumentStream(self.settings)
+
+
+class DocumentReader(DataSourceReader):
+    """Reads all files that there are when the job is planned."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Runs on the driver, once a job."""
+        with _told_in_one_sentence():
+            tasks: list[InputPartition] = list(make(find(self._options.paths, self._options.pattern), self._options))
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in the tasks."""
+        if isinstance(partition, Task):  # Spark makes up a partition where there is none
+            yield from read(partition, self._options)
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[Any]:
+    """Keep Python's frames out of what Spark's driver says about a PipelineError of one of its workers."""
+    try:
+        yield
+    except PipelineError:
+        if "pyspark.worker_util" in sys.modules:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # this process ends with the exception
+        raise

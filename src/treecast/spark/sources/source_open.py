@@ -1,0 +1,226 @@
+"""What is inside a file: itself, what gzip packed, or the members of an archive, as streams that never grow too large.
+
+    for entry in entries(found, pattern="*", ratio_max=250):
+        entry.name, entry.stream.read(65536)         # "a.zip!/x/y.xml"
+
+Everything is decompressed piece by piece (`treecast.inputs.inflate`, where the bounds stand). What is corrupt, or grows
+to more than `ratio_max` times the size of the file (and more than 64 MiB), raises PipelineError from `read`, behind all
+that could be read; the other members of a zip archive still come, those of a tar archive as far as it can be followed.
+Archives in archives are not opened. Memory: one piece, and for zip its directory.
+"""
+
+from __future__ import annotations
+
+import copy
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treecast.errors import PipelineError
+from treecast.inputs.inflate import (
+    CORRUPT,
+    PIECE_BYTES,
+    RATIO_MAX,
+    TAR_HEADER_BYTES_MAX,
+    Budget,
+    Readable,
+    inflating,
+    inflating_member,
+    reason,
+)
+from treecast.spark.sources.source_files import Found, fits, kind_of, look
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A document or record file: what it is called, and how to read it, once, before the next is asked for."""
+
+    name: str
+    stream: Readable
+
+
+def entries(
+    found: Found, *, pattern: str = "*", ratio_max: int = RATIO_MAX
+) -> Iterator[Entry | tuple[str, PipelineError]]:
+    """What is in the file; of a member that cannot be opened, its name and why. Raises PipelineError for the file."""
+    kind = kind_of(found.path)
+    check_same(found)
+    try:
+        with Path(found.path).open("rb") as file:
+            budget = Budget(found.bytes, ratio_max)
+            if kind == "plain":
+                yield Entry(found.path, file)
+            elif kind == "gz":
+                yield Entry(found.path, budget.stream(inflating(file, "gz")))
+            elif kind == "zip":
+                yield from _zip_entries(found.path, file, pattern, budget)
+            else:
+                outer = file if kind == "tar" else inflating(file, kind.partition(".")[2])
+                # What holes of sparse members and gzip in members add is counted beside, within the same bounds.
+                yield from _tar_entries(found.path, budget.stream(outer), pattern, Budget(found.bytes, ratio_max))
+    except OSError as error:
+        raise PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712") from None
+
+
+def check_same(found: Found) -> None:
+    """Raise PipelineError unless the file is what it was when it was listed."""
+    now = look(found.path)
+    if now is None:
+        raise PipelineError("the file is gone since it was listed", code="TC713")
+    if now != found:
+        raise PipelineError(
+            "the file has changed since it was listed",
+            code="TC713",
+            hint="move files into place when they are complete",
+        )
+
+
+def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator[Entry | tuple[str, PipelineError]]:
+    try:
+        archive = zipfile.ZipFile(file)
+    except CORRUPT as error:
+        raise PipelineError(f"the file is no zip archive, or a corrupt one: {reason(error)}", code="TC714") from None
+    with archive:
+        for member in archive.infolist():
+            if member.is_dir() or not fits(member.filename, pattern):
+                continue
+            name = f"{path}!/{member.filename}"
+            if budget.spent:
+                yield name, _not_read()
+                return
+            try:
+                raw = archive.open(_as_stored(member))
+                stream: Readable = _ZipMember(inflating_member(raw, member.compress_type), member)
+            except CORRUPT as error:
+                yield name, PipelineError(f"this member of an archive cannot be opened: {reason(error)}", code="TC714")
+                continue
+            with raw:
+                inner = inflating(_Member(stream), "gz") if kind_of(member.filename) == "gz" else _Member(stream)
+                yield Entry(name, budget.stream(inner, member.compress_size))
+
+
+def _not_read() -> PipelineError:
+    message = "the file unpacks to far too much: this member and those behind it are not read"
+    return PipelineError(message, code="TC715", hint="raise ratio_max if that is right")
+
+
+def _as_stored(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """The member as one that is not compressed, so that zipfile gives its raw bytes.
+
+    What zipfile inflates itself is not bounded: it hands bzip2 and LZMA a piece and takes whatever comes out.
+    """
+    stored = copy.copy(member)
+    stored.compress_type = zipfile.ZIP_STORED
+    stored.file_size = member.compress_size
+    del stored.CRC
+    return stored
+
+
+class _ZipMember:
+    """A member of a zip archive, held to the size and the checksum that the archive states for it."""
+
+    def __init__(self, source: Readable, member: zipfile.ZipInfo) -> None:
+        self._source = source
+        self._left = member.file_size
+        self._expected = member.CRC
+        self._checksum = 0
+
+    def read(self, size: int, /) -> bytes:
+        data = self._source.read(size)
+        self._checksum = zlib.crc32(data, self._checksum)
+        self._left -= len(data)
+        if self._left < 0:
+            raise zipfile.BadZipFile("it is longer than the archive says")
+        if not data and size:
+            if self._left:
+                raise EOFError("it ends too soon")
+            if self._checksum != self._expected:
+                raise zipfile.BadZipFile("its checksum is wrong")
+        return data
+
+
+def _tar_entries(
+    path: str, stream: Readable, pattern: str, budget: Budget
+) -> Iterator[Entry | tuple[str, PipelineError]]:
+    source = _TarSource(stream)
+    try:
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=2) as archive:  # type: ignore[call-overload]
+            while (member := archive.next()) is not None:
+                archive.members = []  # or they would all be kept
+                source.headers_end()
+                if member.isfile() and fits(member.name, pattern):
+                    name = f"{path}!/{member.name}"
+                    if budget.spent:
+                        yield name, _not_read()
+                        return
+                    data = _Member(archive.extractfile(member))
+                    inner = inflating(data, "gz") if kind_of(member.name) == "gz" else data
+                    yield Entry(name, budget.stream(inner, archive.offset - member.offset_data))
+                    if data.failed:
+                        return
+                _skip_rest(archive)
+                source.headers_begin(archive)
+    except CORRUPT as error:
+        raise PipelineError(f"the file is no tar archive, or a corrupt one: {reason(error)}", code="TC714") from None
+
+
+def _skip_rest(archive: tarfile.TarFile) -> None:
+    """Go behind the data of the member at hand. tarfile itself would never end where the stated size is not there."""
+    file: Any = archive.fileobj
+    while (left := archive.offset - file.tell()) > 0:
+        if not file.read(min(left, PIECE_BYTES)):
+            raise tarfile.ReadError("it ends too soon")
+
+
+class _TarSource:
+    """The bytes of a tar archive; of headers, which tarfile reads as a whole, no more than a member may have."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._left: int | None = TAR_HEADER_BYTES_MAX
+
+    def read(self, size: int, /) -> bytes:
+        data = self._source.read(size)
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise _too_long_headers()
+        return data
+
+    def headers_begin(self, archive: tarfile.TarFile) -> None:
+        """Count from here on. Headers for the whole archive stay with it, and count as well."""
+        kept = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
+        if kept > TAR_HEADER_BYTES_MAX:
+            raise _too_long_headers()
+        self._left = TAR_HEADER_BYTES_MAX
+
+    def headers_end(self) -> None:
+        """What comes is data."""
+        self._left = None
+
+
+def _too_long_headers() -> PipelineError:
+    message = f"the headers before a member of an archive are longer than {TAR_HEADER_BYTES_MAX} bytes"
+    return PipelineError(message, code="TC715")
+
+
+class _Member:
+    """A member of an archive, whose reading fails in one way only."""
+
+    def __init__(self, source: Any) -> None:
+        self._source: Readable = source
+        self.failed = False
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            return self._source.read(size)
+        except PipelineError:
+            self.failed = True
+            raise
+        except CORRUPT as error:
+            self.failed = True
+            raise PipelineError(f"this member of an archive is corrupt: {reason(error)}", code="TC714") from None

@@ -1,0 +1,207 @@
+"""The stream of files that come into a directory: each is read once, also across restarts.
+
+Spark's checkpoint keeps one small offset, here the number of a batch of files and the id of a log; which files these
+are is in the log, a SQLite file of its own for each query, in a directory that outlives the query. A file is one by
+path, size and time of change: one that changes is read again. A batch is written to the log before Spark hears of it
+and never changes, so a restarted query reads the same files again, in the same batches. No list is kept in memory.
+
+Move files into place when they are complete: one that is still written when it is read is a row with an error, and is
+read again when it has changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+from treecast.catalog.sqlite_errors import explained
+from treecast.errors import PipelineError
+from treecast.names import text_of
+from treecast.spark.sources.source_files import Found, glob_base, walk
+from treecast.spark.sources.source_options import Options
+from treecast.spark.sources.source_tasks import Task, make, read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOG_DIRECTORY = ".treecast"
+
+
+class SeenFiles:
+    """Which files were found, and in which batch, on disk. Batches count from 1."""
+
+    def __init__(self, directory: str, name: str, *, new: bool) -> None:
+        path = Path(directory, f"{name}.sqlite")
+        if not new and not path.exists():
+            raise PipelineError(
+                f"the log of files that this query has read, {path}, is gone",
+                code="TC716",
+                hint="restore it, or begin anew with another checkpoint directory",
+            )
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._not_kept(error) from None
+        with self._explained():
+            self._database = sqlite3.connect(path, isolation_level=None)
+            try:
+                self._database.execute("PRAGMA synchronous=FULL")
+                self._database.execute(
+                    "CREATE TABLE IF NOT EXISTS files (path TEXT, bytes INTEGER, mtime_ns INTEGER, batch INTEGER,"
+                    " PRIMARY KEY (path, bytes, mtime_ns)) WITHOUT ROWID"
+                )
+                self._database.execute("CREATE INDEX IF NOT EXISTS batches ON files (batch)")
+            except BaseException:
+                self._database.close()
+                raise
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._not_kept, self._damaged)
+
+    def _not_kept(self, error: object) -> PipelineError:
+        return PipelineError(
+            f"the log of files cannot be kept in {self._path.parent}: {error}",
+            code="TC717",
+            hint="give log= a directory that can be written to, and that outlives the query",
+        )
+
+    def _damaged(self, reason: object) -> PipelineError:
+        return PipelineError(
+            f"the log of files that this query has read, {self._path}, is damaged: {reason}",
+            code="TC717",
+            hint="restore it from a copy, or begin anew with another checkpoint directory",
+        )
+
+    def last(self) -> int:
+        """The number of the last batch; 0 where there is none."""
+        with self._explained():
+            (number,) = self._database.execute("SELECT max(batch) FROM files").fetchone()
+        if not isinstance(number, int | None):
+            raise self._damaged("a batch has no number")
+        return number or 0
+
+    def new(self, files: Iterator[Found]) -> Iterator[Found]:
+        """Those that are in no batch yet."""
+        known = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
+        for file in files:
+            with self._explained():
+                row = self._database.execute(known, (_stored(file.path), file.bytes, file.mtime_ns)).fetchone()
+            if row is None:
+                yield file
+
+    def append(self, files: Sequence[Found], files_max: int | None) -> None:
+        """Add batches of at most so many files, all or nothing."""
+        number = self.last()
+        size = files_max or len(files) or 1
+        rows = (
+            (_stored(file.path), file.bytes, file.mtime_ns, number + 1 + index // size)
+            for index, file in enumerate(files)
+        )
+        with self._explained():
+            self._database.execute("BEGIN")
+            try:
+                self._database.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?)", rows)
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    def between(self, after: int, last: int) -> list[Found]:
+        """The files of the batches behind `after`, up to `last`."""
+        chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
+        with self._explained():
+            rows = self._database.execute(chosen, (after, last)).fetchall()
+        return [Found(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _stored(path: str) -> str | bytes:
+    """A path as the log has it: text, or the bytes of one that is not UTF-8."""
+    return path if text_of(path) == path else os.fsencode(path)
+
+
+class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes into directories, in batches that a restart repeats exactly."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._directory = options.log or str(Path(glob_base(options.paths[0]), LOG_DIRECTORY))
+        self._new_log = uuid.uuid4().hex
+        self._logs: dict[str, SeenFiles] = {}
+        self._stops = False  # take what is there, then end
+        self._stops_at: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_logs": {}}  # the tasks need the options alone
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query begins. Spark asks more than once, and also when it goes on from a checkpoint."""
+        return {"log": self._new_log, "batch": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The next batch: one that the log has already, or else of the files that have come."""
+        log = self._log(start)
+        files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        if self._stops_at is None and log.last() <= start["batch"]:
+            self._take(log, files_max)
+        last = log.last()
+        if self._stops:
+            last = self._stops_at = last if self._stops_at is None else self._stops_at
+        batch = min(start["batch"] + 1, last) if files_max else last
+        return {**start, "batch": max(batch, start["batch"])}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What `max_files_per_batch` says."""
+        return ReadMaxFiles(self._options.max_files_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there when the first batch is asked for is all that this query will read."""
+        self._stops = True
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks for the batches behind `start`, up to `end`."""
+        tasks: list[InputPartition] = []
+        if end["batch"] > start["batch"]:
+            tasks += make(self._log(end).between(start["batch"], end["batch"]), self._options)
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in the tasks."""
+        if isinstance(partition, Task):
+            yield from read(partition, self._options)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+    def _log(self, offset: dict[str, Any]) -> SeenFiles:
+        name = offset["log"]
+        if name not in self._logs:
+            self._logs[name] = SeenFiles(self._directory, name, new=offset["batch"] == 0)
+        return self._logs[name]
+
+    def _take(self, log: SeenFiles, files_max: int | None) -> None:
+        new = log.new(
+            file for path in self._options.paths for file in walk(path, self._options.pattern, empty_glob=True)
+        )
+
+        def age(file: Found) -> tuple[int, str]:
+            return (file.mtime_ns, file.path)
+
+        # A query that goes on looks again: the oldest will do, and no more of the list is kept than that.
+        oldest = heapq.nsmallest(files_max, new, age) if files_max and not self._stops else sorted(new, key=age)
+        log.append(oldest, files_max)

@@ -1,0 +1,260 @@
+"""Files as the tasks of a job: small ones packed together, large record files cut; and what each task reads.
+
+    tasks = make(find(["/data"]), options)           # on the driver: lists of files, or parts of one
+    for batch in read(tasks[0], options): ...        # on an executor: Arrow batches of `SCHEMA`
+
+A task costs some 66 ms whatever it does, so small files go many to a task. A record file larger than a task is cut at
+records (`treecast.records.plan`), which reads it once, at about the speed of the disk; several files at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from treecast.errors import PipelineError
+from treecast.inputs.inflate import Readable
+from treecast.inputs.records import BATCH_BYTES, ERROR, Part, Rule, plan, split
+from treecast.names import text_of
+from treecast.spark.sources.source_files import Found, kind_of
+from treecast.spark.sources.source_open import Entry, check_same, entries
+from treecast.spark.sources.source_options import Options
+
+TYPE = "document binary, file string, offset long, ordinal long, error struct<code:string,message:string,offset:long>"
+SCHEMA = pa.schema(
+    [
+        ("document", pa.binary()),
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+        ("ordinal", pa.int64()),
+        pa.field("error", ERROR),
+    ]
+)
+FILES_MAX = 10_000  # of one task
+ROWS_MAX = 10_000  # of one batch
+PACKED_GROWTH = 5  # compressed files take so many times their size
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file, or one part of it."""
+
+    found: Found
+    part: Part | None = None
+
+
+class Task(InputPartition):
+    """What one task reads, in this order."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+
+
+def make(files: Sequence[Found], options: Options) -> list[Task]:
+    """The tasks for these files. Record files that are larger than a task are read once here, to cut them."""
+    rule = options.rule()
+    large: dict[Found, list[Part]] = {}
+    if rule is not None:
+        cut = [file for file in files if file.bytes > options.partition_bytes and kind_of(file.path) == "plain"]
+        with ThreadPoolExecutor(max(1, min(len(cut), os.cpu_count() or 1))) as pool:
+            parts = pool.map(lambda file: _cut(file, rule, options.partition_bytes), cut)
+            large = dict(zip(cut, parts, strict=True))
+    tasks: list[Task] = []
+    packed: list[Piece] = []
+    weight = 0
+    for file in files:
+        if file in large:
+            tasks += [Task([Piece(file, part)]) for part in large[file]]
+            continue
+        file_weight = file.bytes * (1 if kind_of(file.path) in ("plain", "tar") else PACKED_GROWTH)
+        if packed and (weight + file_weight > options.partition_bytes or len(packed) >= FILES_MAX):
+            tasks.append(Task(packed))
+            packed, weight = [], 0
+        packed.append(Piece(file))
+        weight += file_weight
+    return [*tasks, Task(packed)] if packed else tasks
+
+
+def _cut(file: Found, rule: Rule, part_bytes: int) -> list[Part]:
+    try:
+        with Path(file.path).open("rb") as stream:
+            return plan(stream, rule, part_bytes=part_bytes)
+    except OSError:
+        return [Part()]  # the task will say why
+
+
+def read(task: Task, options: Options) -> Iterator[pa.RecordBatch]:
+    """The rows of a task. What cannot be read is a row, and the rest goes on."""
+    rule = options.rule()
+    rows = Rows()
+    for piece in task.pieces:
+        try:
+            if rule is None:
+                yield from _read_documents(piece, options, rows)
+            elif piece.part is not None:
+                yield from _read_part(piece, rule, rows)
+            else:
+                yield from _read_records(piece, rule, options, rows)
+        except PipelineError as error:
+            rows.refuse(piece.found.path, error, piece.part.offset if piece.part else 0)
+    yield from rows.flush()
+
+
+def _read_documents(piece: Piece, options: Options, rows: Rows) -> Iterator[pa.RecordBatch]:
+    limit = options.document_bytes_max
+    for entry in entries(piece.found, pattern=options.pattern, ratio_max=options.ratio_max):
+        if isinstance(entry, tuple):
+            rows.refuse(*entry)
+            continue
+        try:
+            data = _read_all(entry.stream, limit)
+            check_same(piece.found)
+        except PipelineError as error:
+            rows.refuse(entry.name, error)
+            continue
+        if data is None:
+            message = f"the document is longer than document_bytes_max ({limit})"
+            rows.refuse(entry.name, PipelineError(message, code="TC301", hint="raise document_bytes_max"))
+        else:
+            rows.add(entry.name, data)
+        if rows.full:
+            yield from rows.flush()
+
+
+def _read_all(stream: Readable, limit: int) -> bytes | None:
+    """All of a stream; None where that is more than the limit."""
+    parts: list[bytes] = []
+    left = limit + 1
+    while left > 0 and (data := stream.read(min(left, 1 << 20))):
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts) if left > 0 else None
+
+
+def _read_part(piece: Piece, rule: Rule, rows: Rows) -> Iterator[pa.RecordBatch]:
+    check_same(piece.found)
+    try:
+        with Path(piece.found.path).open("rb") as file:
+            for batch in split(file, rule, part=piece.part):
+                yield from rows.add_records(piece.found.path, batch)
+    except OSError as error:
+        raise PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712") from None
+    check_same(piece.found)
+
+
+def _read_records(piece: Piece, rule: Rule, options: Options, rows: Rows) -> Iterator[pa.RecordBatch]:
+    for entry in entries(piece.found, pattern=options.pattern, ratio_max=options.ratio_max):
+        if isinstance(entry, tuple):
+            rows.refuse(*entry)
+            continue
+        failure = _Failure(entry)
+        for batch in split(cast(IO[bytes], failure), rule):
+            if failure.error is not None:  # the splitter saw the end of a file that only breaks off here
+                batch = batch.slice(0, batch.num_rows - (1 if _about_file(batch) else 0))
+            yield from rows.add_records(entry.name, batch)
+        if failure.error is not None:
+            rows.refuse(entry.name, failure.error, failure.bytes_read)
+    check_same(piece.found)
+
+
+def _about_file(batch: pa.RecordBatch) -> bool:
+    return batch.num_rows > 0 and not batch.column("ordinal")[batch.num_rows - 1].is_valid
+
+
+class _Failure:
+    """A stream that ends where it cannot be read further, and remembers why."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._stream = entry.stream
+        self.error: PipelineError | None = None
+        self.bytes_read = 0
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            data = self._stream.read(size)
+        except PipelineError as error:
+            self.error = error
+            return b""
+        self.bytes_read += len(data)
+        return data
+
+
+class Rows:
+    """Gathers rows until they make a batch worth sending."""
+
+    def __init__(self) -> None:
+        self._documents: list[bytes | None] = []
+        self._files: list[str] = []
+        self._offsets: list[int] = []
+        self._ordinals: list[int | None] = []
+        self._errors: list[dict[str, object] | None] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._count = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there is a batch's worth."""
+        return self._bytes >= BATCH_BYTES or self._count >= ROWS_MAX
+
+    def add(self, file: str, document: bytes | None, error: dict[str, object] | None = None, offset: int = 0) -> None:
+        """A whole document, or why there is none."""
+        file = text_of(file)
+        self._documents.append(document)
+        self._files.append(file)
+        self._offsets.append(offset)
+        self._ordinals.append(0 if error is None else None)
+        self._errors.append(error)
+        self._bytes += len(document or b"") + len(file) + 32
+        self._count += 1
+
+    def refuse(self, file: str, error: PipelineError, offset: int = 0) -> None:
+        """A row that says why a file cannot be read (further)."""
+        self.add(file, None, {"code": error.code, "message": text_of(str(error)), "offset": offset}, offset)
+
+    def add_records(self, file: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The records of a batch; gives batches whenever there are enough rows."""
+        self._gather()
+        name = pa.repeat(pa.scalar(text_of(file)), batch.num_rows)
+        columns = [batch.column("document"), name, *(batch.column(i) for i in (1, 2, 3))]
+        self._batches.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        self._bytes += batch.nbytes
+        self._count += batch.num_rows
+        if self.full:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """All that was gathered."""
+        self._gather()
+        batches, self._batches = self._batches, []
+        self._bytes = self._count = 0
+        yield from _merged(batches)
+
+    def _gather(self) -> None:
+        if self._documents:
+            columns: list[Iterable[object]] = [
+                self._documents,
+                self._files,
+                self._offsets,
+                self._ordinals,
+                self._errors,
+            ]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+            self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+            self._documents, self._files, self._offsets, self._ordinals, self._errors = [], [], [], [], []
+
+
+def _merged(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One batch of several small ones."""
+    if len(batches) <= 1:
+        yield from batches
+        return
+    yield from pa.Table.from_batches(batches, SCHEMA).combine_chunks().to_batches()

@@ -1,0 +1,1 @@
+"""Streams that survive: versions of the subscriptions, batches of output."""

@@ -1,0 +1,205 @@
+"""Publish the matches of a stream to NATS JetStream, each under an id by which a consumer knows it again.
+
+    from treecast.spark import match_stream
+    from treecast.spark.stream.jetstream import JetStream
+
+    match_stream(documents, "subscriptions", "matches", checkpoint="checkpoint",
+                 after=[JetStream("nats://127.0.0.1:4222", "matches")])
+
+A match of the subscription `sport` is a message on the subject `matches.sport`: JSON of its row. (An id that is no
+token of a subject, such as one with a dot, becomes `sha256-…`: see `treecast.names.subject_token`.) Somebody has to
+have made a JetStream stream that takes `matches.>`. With `match_stream(…, render=True)` the message is the payload as
+it is, and the header Treecast-Row has the JSON of the other columns; a payload has to fit into the server's
+`max_payload`. Messages are published by the executors, from the rows that are durable in the output, and each is
+acknowledged before the batch counts as done.
+
+So every match is published at least once: a batch that is repeated publishes its messages again, under the same ids.
+The id is a hash of stream, batch, document (file, offset, ordinal) and subscription, in the header Nats-Msg-Id.
+JetStream drops what it has seen within its window (two minutes, unless set otherwise); a consumer that drops ids that
+it has seen gets each match once, whatever the time between.
+
+Codes: TC755 deliveries that JetStream does not take, TC756 rows without an identity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from treecast.errors import PipelineError
+from treecast.names import HASHED, TOKEN
+from treecast.spark.batch.match import has_payloads, split
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+    from pyspark.sql import Column, DataFrame, Row
+
+    from treecast.spark.stream.match_stream import Batch
+
+IDENTITY = ("file", "offset", "ordinal")
+ID_HEADER = "Nats-Msg-Id"
+ROW_HEADER = "Treecast-Row"
+RETRY_SECONDS = 0.2  # doubled with each attempt
+
+
+class Message(NamedTuple):
+    """What is published."""
+
+    subject: str
+    id: str
+    payload: bytes
+    row: str = ""
+    """Of a delivery: what else is known of it, as JSON."""
+
+
+@dataclass(frozen=True)
+class JetStream:
+    """A sink for `match_stream(after=[…])`.
+
+    `identity` names the columns that tell documents of a batch apart. Each task has at most `in_flight_max` messages
+    that are not acknowledged, and tries each `attempts_max` times.
+    """
+
+    servers: str | tuple[str, ...]
+    subject: str = "treecast.matches"
+    identity: tuple[str, ...] = IDENTITY
+    in_flight_max: int = 256
+    attempts_max: int = 5
+    timeout_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", self.subject):
+            raise ValueError(f"subject must be tokens with dots between, not {self.subject!r}")
+        if self.in_flight_max < 1 or self.attempts_max < 1 or self.timeout_seconds <= 0:
+            raise ValueError("in_flight_max and attempts_max must be 1 or more, timeout_seconds more than 0")
+        if not self.identity:
+            raise ValueError("identity must name at least one column")
+
+    def __call__(self, rows: DataFrame, batch: Batch) -> None:
+        """Publish a batch, and return when all of it is acknowledged."""
+        absent = [name for name in self.identity if name not in rows.columns]
+        if absent:
+            raise PipelineError(
+                f"the rows have no column {absent[0]} to tell documents apart",
+                code="TC756",
+                hint="name the columns that do: JetStream(…, identity=(…,))",
+            )
+        messages = self.messages(rows, batch)
+        # Bound to a name: what travels is this object alone.
+        sink = self
+
+        def send(part: Iterator[Row]) -> None:
+            from treecast.spark.stream.jetstream import publish
+
+            publish(sink, (Message(row.subject, row.id, bytes(row.payload), row.row or "") for row in part))
+
+        send.__annotations__ = {}
+        messages.foreachPartition(send)
+
+    def messages(self, rows: DataFrame, batch: Batch) -> DataFrame:
+        """subject, id, payload and row of each match."""
+        from pyspark.sql import functions
+
+        good, _ = split(rows)
+        told = functions.struct(
+            functions.lit(batch.stream).alias("stream"),
+            functions.lit(batch.number).alias("batch"),
+            *self.identity,
+            "subscription",
+        )
+        named = functions.to_json(told, {"ignoreNullFields": "false"})
+        rendered = has_payloads(good)
+        whole = functions.struct(
+            *[name for name in good.columns if not rendered or name != "payload"],
+            functions.lit(batch.number).alias("batch"),
+            functions.lit(batch.version.number).alias("version"),
+        )
+        told_whole = functions.to_json(whole)
+        return good.select(
+            functions.concat(functions.lit(f"{self.subject}."), _token(functions.col("subscription"))).alias("subject"),
+            functions.sha2(named, 256).alias("id"),
+            (functions.col("payload") if rendered else told_whole.cast("binary")).alias("payload"),
+            (told_whole if rendered else functions.lit("")).alias("row"),
+        )
+
+
+def _token(subscription: Column) -> Column:
+    """`treecast.names.subject_token`, in Spark. (In Java, too, `$` would allow for a line feed behind.)"""
+    from pyspark.sql import functions
+
+    digest = functions.concat(functions.lit(HASHED), functions.sha2(subscription.cast("binary"), 256))
+    plain = subscription.rlike(rf"\A{TOKEN}\z") & ~subscription.startswith(HASHED)
+    return functions.when(plain, subscription).otherwise(digest)
+
+
+# -- in the tasks
+
+
+def publish(sink: JetStream, messages: Iterable[Message]) -> None:
+    """Publish all of them, and return when all are acknowledged. Raises PipelineError where that is not to be had."""
+    first = next(iterator := iter(messages), None)
+    if first is not None:
+        asyncio.run(_publish(sink, first, iterator))
+
+
+async def _publish(sink: JetStream, first: Message, rest: Iterator[Message]) -> None:
+    import nats
+    from nats.errors import Error
+
+    servers = [sink.servers] if isinstance(sink.servers, str) else list(sink.servers)
+    try:
+        client = await nats.connect(
+            servers,
+            connect_timeout=max(1, round(sink.timeout_seconds)),
+            max_reconnect_attempts=sink.attempts_max,
+            reconnect_time_wait=RETRY_SECONDS,
+            error_cb=_silence,
+        )
+    except (TimeoutError, Error, OSError) as error:
+        raise _refuse(f"no NATS server answers at {', '.join(servers)}", error) from None
+    try:
+        context = client.jetstream(timeout=sink.timeout_seconds)
+        free = asyncio.Semaphore(sink.in_flight_max)
+        async with asyncio.TaskGroup() as group:
+            message: Message | None = first
+            while message is not None:
+                await free.acquire()
+                group.create_task(_deliver(sink, context, message, free))
+                message = next(rest, None)
+    except ExceptionGroup as group_error:
+        raise group_error.exceptions[0] from None
+    finally:
+        await client.close()
+
+
+async def _deliver(sink: JetStream, context: JetStreamContext, message: Message, free: asyncio.Semaphore) -> None:
+    from nats.errors import Error
+
+    headers = {ID_HEADER: message.id}
+    if message.row:
+        headers[ROW_HEADER] = json.dumps(json.loads(message.row))  # in ASCII, as headers have to be
+    try:
+        for attempt in range(1, sink.attempts_max + 1):
+            try:
+                await context.publish(message.subject, message.payload, headers=headers)
+                return
+            except (TimeoutError, Error, OSError) as error:
+                if attempt == sink.attempts_max:
+                    raise _refuse(f"JetStream does not take messages on {message.subject}", error) from None
+            await asyncio.sleep(RETRY_SECONDS * 2 ** (attempt - 1))
+    finally:
+        free.release()
+
+
+async def _silence(error: Exception) -> None:
+    """What goes wrong shows in what was asked for; the client would print it as well."""
+
+
+def _refuse(problem: str, error: Exception) -> PipelineError:
+    reason = str(error) or type(error).__name__
+    hint = "see whether nats-server runs with JetStream, and has a stream for the subject"
+    return PipelineError(f"{problem}: {reason}", code="TC755", hint=hint)

@@ -1,0 +1,311 @@
+"""Match a stream of documents for as long as you like: the subscriptions may change, and processes may die.
+
+    from treecast.spark import documents, match_stream
+
+    query = match_stream(
+        documents(spark, "inbox/", stream=True),
+        "subscriptions.parquet",          # or a function that gives a DataFrame; asked again before each batch
+        "matches",                        # spark.read.parquet("matches")
+        checkpoint="checkpoint",
+    )
+    query.awaitTermination()
+
+Before each batch the subscriptions are asked for; what has changed goes into the live index, which becomes the next
+version (`treecast.catalog.versions`). The batch is bound to that version, durably, then matched, then put into its
+place by a rename (`treecast.spark.stream.batches`), then handed to the functions in `after`, then committed by Spark.
+Whatever dies between two of these steps, the started-again stream repeats the batch with the same documents and the
+same version, and leaves out what is done: every match is in the output once. Functions in `after` are called at least
+once for a batch.
+
+Use `match` on a streaming DataFrame where the subscriptions stay as they are and Spark's own sinks will do.
+
+Codes: TC750 a stream that cannot be run here, TC754 subscriptions that change while they are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from treecast.catalog.index_settings import DEFAULTS, IndexSettings
+from treecast.catalog.versions import VERSIONS_MAX, Version, Versions
+from treecast.document import Bytes, EntityTexts, Limits
+from treecast.errors import PipelineError
+from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.model import DeliveryLimits
+from treecast.placement import Placement
+from treecast.spark.batch.match import matched
+from treecast.spark.batch.place import Placed, Shipped
+from treecast.spark.batch.plan import document_columns, subscription_table
+from treecast.spark.batch.render import ANSWERS, rendered
+from treecast.spark.batch.sampling import first_documents
+from treecast.spark.batch.ship import withdraw
+from treecast.spark.stream.batches import COLUMN, BatchDirectories, is_elsewhere
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    Given: TypeAlias = DataFrame | pa.Table | Index | None
+
+log = logging.getLogger("treecast.spark.stream.match_stream")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch whose rows are in their place."""
+
+    stream: str
+    """The id of the stream, which its checkpoint keeps."""
+    number: int
+    version: Version
+    path: str
+
+
+After: TypeAlias = "Callable[[DataFrame, Batch], None]"
+
+
+def match_stream(
+    documents: DataFrame,
+    subscriptions: Callable[[], Given] | Index | str | Path,
+    output: str | Path,
+    *,
+    checkpoint: str | Path,
+    placement: str | Placement = "data-sharing",
+    shards: int | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    after: Sequence[After] = (),
+    render: bool = False,
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
+    delivery_limits: DeliveryLimits | None = None,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+    versions_max: int = VERSIONS_MAX,
+    name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that writes the matches of a stream to `output`, as Parquet, each once; see above.
+
+    `subscriptions` is a function without arguments that gives the whole set as it is now: a DataFrame or an Arrow table
+    with the columns of `match`, an `Index`, or None where nothing has changed. It is called before each batch. Or it is
+    the path of a Parquet file or directory of this machine, read again when its files have changed (replace them by
+    renaming), or of a saved index, or an `Index`. Subscriptions that are refused are left out, counted and logged.
+
+    The rows are those of `match(…, on_error="report")` and `batch`; with `render=True` those of `render`, with their
+    payloads, which `delivery_limits` bound. `checkpoint` is a directory of this machine, or mounted; `trigger` has the
+    arguments of Spark's `trigger`, such as `{"availableNow": True}`. The functions in `after` get the rows of a batch,
+    read from the output, and the `Batch`: at least once each.
+
+    `placement` and `shards` are those of `match`; a placement follows the changes of the set. "auto" looks at documents
+    of the first batch, where it needs to. A `Placement` has to be empty: it takes the subscriptions that hold.
+    """
+    supplier = supplier_of(subscriptions, documents.sparkSession)
+    placed = Placed(placement, shards, cache_bytes_max)
+    ship = shipping(placed)
+    columns = document_columns(documents, "report", ANSWERS if render else ("subscription",))
+
+    def plan(frame: DataFrame, version: Version, batch: int) -> DataFrame:
+        shipped = ship(frame, version, lambda: first_documents(frame, columns[0]))
+        return (rendered if render else matched)(frame, version.path, shipped, "report", cache_bytes_max)
+
+    return start(
+        documents,
+        plan,
+        supplier,
+        str(output),
+        checkpoint=checkpoint,
+        trigger=trigger,
+        after=after,
+        versions_max=versions_max,
+        name=name,
+        settings=IndexSettings(namespaces, limits, entities, delivery_limits),
+        close=placed.close,
+    )
+
+
+def shipping(placed: Placed) -> Callable[[DataFrame, Version, Callable[[], Sequence[Bytes]]], Shipped | None]:
+    """A function that brings the shards of a version to the executors, for a batch: see `Placed.ship`."""
+    placed.check_empty()
+    last: list[tuple[str, Shipped | None]] = []
+
+    def ship(frame: DataFrame, version: Version, sample: Callable[[], Sequence[Bytes]]) -> Shipped | None:
+        if placed.everywhere:
+            return None
+        if not last or last[0][0] != version.content:
+            shipped = placed.ship(frame.sparkSession, Index.load(version.path), sample, lasting=False)
+            last[:] = [(version.content, shipped)]
+        return last[0][1]
+
+    return ship
+
+
+def start(
+    documents: DataFrame,
+    plan: Callable[[DataFrame, Version, int], DataFrame],
+    supplier: Callable[[], pa.Table | Index | None],
+    output: str,
+    *,
+    checkpoint: str | Path,
+    trigger: Mapping[str, Any] | None = None,
+    after: Sequence[After] = (),
+    versions_max: int = VERSIONS_MAX,
+    name: str | None = None,
+    settings: IndexSettings = DEFAULTS,
+    close: Callable[[], None] = lambda: None,
+) -> StreamingQuery:
+    """The same with a plan of your own: from the documents of a batch and a version to the rows to be written.
+
+    `close` is called when the query has ended, to let go of what the plan holds.
+    """
+    spark = documents.sparkSession
+    _check(documents, spark, str(checkpoint), after)
+    place = Path(checkpoint).absolute()
+    target = output if is_elsewhere(output) else str(Path(output.removeprefix("file://")).absolute())
+    versions = Versions(place / "treecast", supplier, settings, versions_max=versions_max)
+    used: list[Path] = []
+
+    def work(frame: DataFrame, number: int) -> None:
+        version = versions.of_batch(number)
+        if version.path not in used:
+            used.append(version.path)
+        for old in [path for path in used if not path.exists()]:  # no batch will use them again
+            withdraw(spark, old)
+            used.remove(old)
+        if not directories.holds(number):
+            directories.write(plan(frame, version, number), number)
+        batch = Batch(versions.stream, number, version, directories.of(number))
+        for function in after:
+            function(frame.sparkSession.read.parquet(batch.path), batch)
+
+    try:
+        versions.begin()
+        directories = BatchDirectories(spark, target, versions.stream)
+        directories.clear()
+        writer = documents.writeStream.foreachBatch(work).option("checkpointLocation", str(place))
+        if name is not None:
+            writer = writer.queryName(name)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        query = writer.start()
+    except BaseException:
+        versions.close()
+        raise
+    threading.Thread(target=_close_behind, args=(query, versions, close), daemon=True, name="treecast-stream").start()
+    return query
+
+
+def _close_behind(query: StreamingQuery, versions: Versions, close: Callable[[], None]) -> None:
+    try:
+        query.awaitTermination()
+    except Exception as error:  # told to whoever waits for the query
+        log.debug("the stream has ended: %s", type(error).__name__)
+    finally:
+        versions.close()
+        close()
+
+
+def _check(documents: DataFrame, spark: SparkSession, checkpoint: str, after: Sequence[After]) -> None:
+    if not all(callable(function) for function in after):
+        raise TypeError("after is a list of functions of the rows of a batch and the Batch")
+    if not documents.isStreaming:
+        hint = "call match() for a batch, or read with stream=True"
+        raise PipelineError("the documents are no stream", code="TC750", hint=hint)
+    if "connect" in type(spark).__module__:
+        hint = "run it where Spark's driver is, or call match() on the streaming DataFrame"
+        raise PipelineError("a stream with changing subscriptions needs the driver", code="TC750", hint=hint)
+    if is_elsewhere(checkpoint):
+        hint = "name a directory of this machine, or one that is mounted on it"
+        raise PipelineError(f"the checkpoint {checkpoint} is not on this machine", code="TC750", hint=hint)
+    if any(column.lower() == COLUMN for column in documents.columns):
+        hint = f'rename it: documents.withColumnRenamed("{COLUMN}", "…")'
+        raise PipelineError(f"the documents have a column {COLUMN} already", code="TC750", hint=hint)
+
+
+# -- where subscriptions come from
+
+
+def supplier_of(
+    subscriptions: Callable[[], Given] | Index | str | Path, spark: SparkSession
+) -> Callable[[], pa.Table | Index | None]:
+    """A function that gives the subscriptions as a table or an index; None where they are as before."""
+    if isinstance(subscriptions, Index):
+        return lambda: subscriptions
+    if callable(subscriptions):
+        return lambda: _as_table(subscriptions())
+    if not isinstance(subscriptions, (str, Path)):
+        raise TypeError(
+            f"subscriptions are a function that gives them, an Index or a path, not {type(subscriptions).__name__}: "
+            "write lambda: … around what reads them"
+        )
+    path = Path(subscriptions).absolute()
+    if path.suffix.lower() == ".tcx":
+        return when_changed([path], lambda: Index.load(path))
+    return when_changed([path], lambda: _parquet(spark, path))
+
+
+def _parquet(spark: SparkSession, path: Path) -> pa.Table:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        return subscription_table(spark.read.parquet(str(path)))
+    except (Py4JError, PySparkException) as error:
+        log.debug("%s", error)
+        raise PipelineError(
+            f"{path} cannot be read as Parquet now",
+            code="TC706",
+            hint="name a table of Parquet, a saved index (.tcx), or give a function that reads something else",
+        ) from None
+
+
+def _as_table(given: Given) -> pa.Table | Index | None:
+    if given is None or isinstance(given, Index) or hasattr(given, "num_rows"):
+        return given
+    return subscription_table(given)
+
+
+def when_changed(
+    paths: Sequence[Path], read: Callable[[], pa.Table | Index | None]
+) -> Callable[[], pa.Table | Index | None]:
+    """`read`, when files at these paths have changed since it was last called, and None otherwise.
+
+    Files that change while they are read raise: what was read may be half of one state and half of another.
+    """
+    seen: list[object] = []
+
+    def supply() -> pa.Table | Index | None:
+        before = [_state(path) for path in paths]
+        if seen == before:
+            return None
+        given = read()
+        if [_state(path) for path in paths] != before:
+            raise PipelineError(
+                f"{paths[0]} was changed while it was read", code="TC754", hint="replace it by renaming"
+            )
+        seen[:] = before
+        return given
+
+    return supply
+
+
+def _state(path: Path) -> object:
+    """Names, sizes and times of the files at a path; raises where a writer of Spark is at work in it."""
+    if not path.exists():
+        raise PipelineError(f"there are no subscriptions at {path}", code="TC706", hint="name a Parquet table")
+    if not path.is_dir():
+        about = path.stat()
+        return (about.st_ino, about.st_size, about.st_mtime_ns)
+    found = []
+    for directory, names, files in os.walk(path):
+        if "_temporary" in names:
+            raise PipelineError(f"{path} is being written", code="TC754", hint="replace it by renaming")
+        for name in files:
+            about = Path(directory, name).stat()
+            found.append((directory, name, about.st_ino, about.st_size, about.st_mtime_ns))
+    return sorted(found)

@@ -1,0 +1,1 @@
+"""Documents, queries and populations drawn at random."""

@@ -1,0 +1,233 @@
+"""Random queries of the whole language, and documents whose values they compare: few names, few values, many hits.
+
+Every query is drawn twice, for treecast and for the judge: the same text but for the prefixes (see
+`drawing.Vocabulary`). Numbers stay within what libxml2 reads as XPath does: no exponents, no lone points, few digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from xml.sax.saxutils import escape, quoteattr
+
+from oracles.differential import Query
+
+from generators.paths_and_documents import Vocabulary, draw_scope
+
+VALUES = ("1", "2", "3", "1.0", "01", " 1 ", "-1", ".5", "x", "xy", "yx", "", "1x", "10", "é")
+NUMBERS = ("1", "2", "3", "1.0", "-1", "0.5", ".5", "10", "0")
+LITERALS = ("1", "2", "x", "xy", "", "1.0", "é", " 1 ", "y")
+RELATIONS = ("=", "=", "=", "!=", "<", "<=", ">", ">=")
+LOCALS = ("a", "b", "c")
+ATTRIBUTES = ("x", "y")
+
+Pair = tuple[str, str]
+
+
+def draw_valued_document(
+    random: Random, *, namespaces: bool = False, elements_max: int = 40, values: Sequence[str] = VALUES
+) -> bytes:
+    """A random tree, wide or deep, with numbers and short words in its texts and attributes."""
+    out: list[str] = []
+    left = random.randint(1, elements_max)
+    breadth = random.choice((0.5, 0.75, 0.9))
+    depth_max = random.choice((3, 5, 9))
+
+    def text() -> None:
+        value = escape(random.choice(values))
+        form = random.random()
+        if form < 0.7:
+            out.append(value)
+        elif form < 0.8 and value:
+            out.append(f"<![CDATA[{value}]]>{random.choice(('', 'x'))}")
+        elif form < 0.9:
+            out.append(f"{value}<!-- 1 -->{random.choice(('', '2'))}")
+        else:
+            out.append(f"<?pi 1?>{value}&#120;")
+
+    def element(depth: int, outer: dict[str, str]) -> None:
+        nonlocal left
+        left -= 1
+        scope, declared = draw_scope(random, outer) if namespaces else (outer, "")
+        bound = [prefix for prefix in scope if prefix and scope[prefix]]
+        name = random.choice(LOCALS)
+        if bound and random.random() < 0.5:
+            name = f"{random.choice(bound)}:{name}"
+        attributes: dict[tuple[str, str], str] = {}
+        while random.random() < 0.4:
+            prefix = random.choice(bound) if bound and random.random() < 0.4 else ""
+            local = random.choice(ATTRIBUTES)
+            written = f" {prefix + ':' if prefix else ''}{local}={quoteattr(random.choice(values))}"
+            attributes.setdefault((scope[prefix] if prefix else "", local), written)
+        out.append(f"<{name}{declared}{''.join(attributes.values())}>")
+        while left > 0 and depth < depth_max and random.random() < breadth:
+            if random.random() < 0.2:
+                text()
+            element(depth + 1, scope)
+        if random.random() < 0.5:
+            text()
+        out.append(f"</{name}>")
+
+    element(1, {})
+    return "".join(out).encode()
+
+
+@dataclass
+class ConditionDrawer:
+    """Draws queries with predicates; `depth_max` is how far brackets nest.
+
+    With the probability `nesting` a condition is one whose parts depend on positions and whose paths go down into more
+    of the same: what has to be decided once and not once for each context.
+    """
+
+    random: Random
+    words: Vocabulary
+    depth_max: int = 3
+    positions: bool = True
+    nesting: float = 0.0
+
+    def query(self) -> Query:
+        branches = [self.path(0, absolute=True)]
+        while self.random.random() < 0.08 and len(branches) < 3:
+            branches.append(self.path(0, absolute=True))
+        texts, judges = zip(*branches, strict=True)
+        judge_namespaces = tuple((prefix, uri) for uri, prefix in self.words.judge_prefixes.items())
+        return Query(" | ".join(texts), " | ".join(judges), self.words.prefixes, judge_namespaces)
+
+    def path(self, depth: int, *, absolute: bool) -> Pair:
+        """Steps, and perhaps an attribute or text at the end."""
+        text = judge = ""
+        steps = self.random.choice((1, 1, 2, 3) if depth else (1, 2, 2, 3, 4))
+        for place in range(steps):
+            if absolute or place:
+                between = "//" if self.random.random() < 0.35 else "/"
+            else:
+                between = self.random.choice(("", "", "", ".//", "./"))
+            first = place == 0
+            axis = self.axis(first=first, absolute=absolute)
+            test, against = self.element_test()
+            conditions, judged = self.predicates(depth, "element")
+            text += between + axis + test + conditions
+            judge += between + axis + against + judged
+        if self.random.random() < 0.2:
+            between = "//" if self.random.random() < 0.3 else "/"
+            tail, against = self.tail(depth)
+            text, judge = text + between + tail, judge + between + against
+        return text, judge
+
+    def axis(self, *, first: bool, absolute: bool) -> str:
+        axes = ["", "", "", "", "", "", "child::", "descendant::", "descendant::", "descendant-or-self::", "self::"]
+        return self.random.choice(axes[:-1] if first and absolute else axes)
+
+    def element_test(self) -> Pair:
+        form = self.random.random()
+        if form < 0.2:
+            return "*", "*"
+        if form < 0.25:
+            local = self.random.choice(LOCALS)
+            return (f"*[local-name()='{local}']",) * 2
+        if form < 0.3 and self.words.judge_prefixes:
+            prefix, uri = self.random.choice([pair for pair in self.words.prefixes if pair[0]])
+            return f"{prefix}:*", f"{self.words.judge_prefixes[uri]}:*"
+        return self.words.element(self.random, *self.random.choice(self.words.elements))
+
+    def tail(self, depth: int) -> Pair:
+        """An attribute or a text, with predicates of its own now and then."""
+        if self.random.random() < 0.5:
+            name, against = self.words.attribute(self.random, *self.random.choice(self.words.attributes))
+            if self.random.random() < 0.15:
+                name = against = "*"
+            conditions, judged = self.predicates(depth, "attribute")
+            return f"@{name}{conditions}", f"@{against}{judged}"
+        axis = self.random.choice(("", "", "", "descendant::"))
+        conditions, judged = self.predicates(depth, "text")
+        return f"{axis}text(){conditions}", f"{axis}text(){judged}"
+
+    def predicates(self, depth: int, kind: str) -> Pair:
+        chance = (0.45, 0.3, 0.2, 0.1)[min(depth, 3)] if kind == "element" else 0.3
+        text = judge = ""
+        while depth < self.depth_max and self.random.random() < chance:
+            condition, against = self.condition(depth + 1, kind, whole=True)
+            text += f"[{condition}]"
+            judge += f"[{against}]"
+            chance *= 0.6
+        return text, judge
+
+    def nested(self, depth: int) -> Pair:
+        """A test of what lies below, and a position, joined."""
+        inner, judged = (
+            self.nested(depth + 1) if depth < self.depth_max + 2 else self.operand(self.depth_max, "element")
+        )
+        axis = self.random.choice(("descendant::", "descendant::", "descendant-or-self::", ".//", ""))
+        test, against = self.element_test()
+        tail = self.random.choice(("", "", "", "/*", "//b", "[last()]", "[. != '']", "/@x", "//text()"))
+        path, judge = f"{axis}{test}[{inner}]{tail}", f"{axis}{against}[{judged}]{tail}"
+        literal = self.random.choice(LITERALS)
+        form = self.random.choice(
+            ("contains({}, '{}')", "contains({}, '{}')", "starts-with({}, '{}')", "{} = '{}'", "{}")
+        )
+        path, judge = form.format(path, literal), form.format(judge, literal)
+        if self.random.random() < 0.3:
+            path, judge = f"not({path})", f"not({judge})"
+        if self.random.random() < 0.2:
+            return path, judge
+        position = self.position(whole=False)
+        word = self.random.choice((" or ", " or ", " and "))
+        if self.random.random() < 0.5:
+            return f"{position}{word}{path}", f"{position}{word}{judge}"
+        return f"{path}{word}{position}", f"{judge}{word}{position}"
+
+    def condition(self, depth: int, kind: str, *, whole: bool = False) -> Pair:
+        if self.nesting and kind == "element" and self.random.random() < self.nesting:
+            return self.nested(depth)
+        form = self.random.random()
+        if form < 0.24 and self.positions and kind != "attribute":
+            return (self.position(whole=whole),) * 2
+        if form < 0.4 and depth <= self.depth_max:
+            joined = [self.condition(depth + 1, kind) for _ in range(2)]
+            word = self.random.choice((" and ", " or "))
+            joined = [
+                (f"({text})", f"({judge})") if self.random.random() < 0.5 else (text, judge) for text, judge in joined
+            ]
+            texts, judges = zip(*joined, strict=True)
+            return word.join(texts), word.join(judges)
+        if form < 0.5:
+            text, judge = self.condition(depth + 1, kind)
+            return f"not({text})", f"not({judge})"
+        text, judge = self.operand(depth, kind)
+        if form < 0.62:
+            literal = self.random.choice(LITERALS)
+            function = self.random.choice(("contains", "starts-with"))
+            return f"{function}({text}, '{literal}')", f"{function}({judge}, '{literal}')"
+        if form < 0.8:
+            relation = self.random.choice(RELATIONS)
+            value = self.random.choice(NUMBERS) if self.random.random() < 0.5 else f"'{self.random.choice(LITERALS)}'"
+            if self.random.random() < 0.2:
+                return f"{value} {relation} {text}", f"{value} {relation} {judge}"
+            return f"{text} {relation} {value}", f"{judge} {relation} {value}"
+        if form < 0.84:
+            other, against = self.operand(depth, kind)
+            return f"{text} | {other}", f"{judge} | {against}"
+        return text, judge
+
+    def position(self, *, whole: bool) -> str:
+        number = self.random.choice(("1", "1", "2", "2", "3", "0", "1.5"))
+        relation = self.random.choice(RELATIONS)
+        forms = [f"position() {relation} {number}", f"position() {relation} last()", f"last() {relation} {number}"]
+        if whole:
+            forms += [number, number, number, "last()", "last()"]
+        return self.random.choice(forms)
+
+    def operand(self, depth: int, kind: str) -> Pair:
+        """A path in a predicate: relative, or from the document."""
+        form = self.random.random()
+        if form < 0.12:
+            return self.path(depth, absolute=True)
+        if kind != "element" or form < 0.25:
+            return ".", "."
+        if form < 0.45:
+            tail, against = self.tail(depth)
+            before = ".//" if self.random.random() < 0.2 else ""
+            return before + tail, before + against
+        return self.path(depth, absolute=False)

@@ -1,0 +1,1 @@
+"""Independent judges of what treecast answers: lxml, Saxon, brute force."""

@@ -1,0 +1,1 @@
+"""What several tests share: rounds of comparisons, servers and sessions that tests start."""
