@@ -1,7 +1,6 @@
 #include "document/number.hpp"
 
-#include "document/characters.hpp"
-
+#include <charconv>
 #include <limits>
 
 namespace treecast {
@@ -17,6 +16,16 @@ size_t count_digits(std::string_view text, size_t from) {
 }
 
 }  // namespace
+
+double number_value(std::string_view digits) {
+    double value = 0;
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed);
+    if (error != std::errc::result_out_of_range) return value;
+    // Out of range: too large where a digit other than 0 stands before the point, too small otherwise.
+    size_t first = digits.find_first_not_of('0');
+    bool large = first != std::string_view::npos && digits[first] != '.';
+    return large ? std::numeric_limits<double>::infinity() : 0.0;
+}
 
 bool in_number(char c) {
     return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == ' ' || c == '\t' || c == '\r' || c == '\n';

@@ -12,6 +12,9 @@ namespace treecast {
 constexpr std::size_t number_bytes_max = 4096;
 double to_number(std::string_view text);
 
+// The double nearest to the digits of an XPath Number.
+double number_value(std::string_view digits);
+
 // Whether the character can stand in a text that is a number; a text with any other is NaN, however long it is.
 bool in_number(char c);
 

@@ -2,6 +2,7 @@
 // only then is it decided whether the combination belongs to the language: a path against a literal or number, a
 // position against a number, and what `and`, `or` and `not()` make of those.
 #include "document/characters.hpp"
+#include "document/number.hpp"
 #include "query/query_parser.hpp"
 
 namespace treecast {

@@ -3,8 +3,6 @@
 #include "document/characters.hpp"
 
 #include <array>
-#include <charconv>
-#include <limits>
 
 namespace treecast {
 
@@ -130,16 +128,6 @@ size_t find_bad_character(std::string_view text) {
         i += c.length;
     }
     return text.size();
-}
-
-double number_value(std::string_view digits) {
-    double value = 0;
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed);
-    if (error != std::errc::result_out_of_range) return value;
-    // Out of range: too large where a digit other than 0 stands before the point, too small otherwise.
-    size_t first = digits.find_first_not_of('0');
-    bool large = first != std::string_view::npos && digits[first] != '.';
-    return large ? std::numeric_limits<double>::infinity() : 0.0;
 }
 
 std::string_view cut_text(std::string_view text, size_t bytes_max) {

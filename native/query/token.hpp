@@ -64,9 +64,6 @@ bool is_ncname(std::string_view text);
 // Offset of the first byte that is not well-formed UTF-8 or not a character of XML 1.0; text.size() where all are.
 size_t find_bad_character(std::string_view text);
 
-// The double nearest to the digits of an XPath Number.
-double number_value(std::string_view digits);
-
 // At most `bytes_max` bytes of text, cut between characters.
 std::string_view cut_text(std::string_view text, size_t bytes_max);
 

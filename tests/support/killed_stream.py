@@ -1,7 +1,7 @@
 """A real streaming job that is killed at random moments and started again, and the judge of what it leaves behind.
 
 `Trial` is the world of one run: documents, subscriptions whose set changes all the time, an output, and a job in a
-process of its own (`python tests/support/killed_stream.py DIRECTORY`), which is killed with SIGKILL: its driver, its
+process of its own (`python -m support.killed_stream DIRECTORY`), which is killed with SIGKILL: its driver, its
 JVM, its Python workers, or all of them. Every set of subscriptions has one that says its generation and matches every
 document. So the output tells with which set each document was matched, and `verify` checks, from the output alone:
 every document is there with exactly the matches of one set; documents of one batch with the same; each match once;
@@ -102,11 +102,13 @@ class Trial:
         with (self.directory / "job.log").open("ab") as log:
             command = [
                 sys.executable,
-                __file__,
+                "-m",
+                "support.killed_stream",
                 str(self.directory),
                 *([self._server, self.name] if self._server else []),
             ]
-            job = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+            job = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
         self._job = job
         self._until(lambda: (self.directory / "ready").exists() or job.poll() is not None)
         self._remember(job.pid)

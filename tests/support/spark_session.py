@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DIRECTORY = Path(__file__).resolve().parent / "spark"
+DIRECTORY = Path(__file__).resolve().parents[1] / "spark"
 
 
 def settings_in(directory: Path) -> dict[str, str]:
