@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def carried(module: str, name: str, arguments: tuple[Any, ...]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function `treecast.spark.<module>.<name>` of an iterator of batches; the arguments travel with it."""
+    """The function `treecast.spark.batch.<module>.<name>` of an iterator of batches; the arguments travel with it."""
 
     def treecast_function(batches: Iterator[Any]) -> Iterator[Any]:
         from importlib import import_module
 
         try:
-            worker = import_module(f"treecast.spark.{module}")
+            worker = import_module(f"treecast.spark.batch.{module}")
         except ImportError as error:
             import os
             import sys
