@@ -22,12 +22,10 @@ from treecast.spark.batch.sinks import PayloadFiles, path_of, stream_directories
 from treecast.spark.sources.documents import documents
 from treecast.spark.stream.jetstream import JetStream
 from treecast.spark.stream.match_stream import match_stream
-from treecast.spark.stream.rates import StreamRates
 
 __all__ = [
     "JetStream",
     "PayloadFiles",
-    "StreamRates",
     "aggregate",
     "documents",
     "generate_documents",
