@@ -14,6 +14,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     descend_bits_.resize(machine_->entries());
     fact_bits_.resize(machine_->facts());
     heights_.resize(machine_->gauge_kinds_.size());
+    levels_.resize(1);
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
@@ -22,6 +23,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
 void TreeRun::forget_names() {
     element_labels_.clear();
     attribute_labels_.clear();
+    interest_.clear();
 }
 
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
@@ -341,16 +343,45 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
 }
 
+// Whether something may hold at an element without anything that holds below it.
+inline bool TreeRun::matters(const Document& document, uint32_t element, NameResolver& names) {
+    auto of = [&](uint32_t name) {
+        if (name >= interest_.size()) interest_.resize(name + 1 + name / 2, 0);
+        if (!interest_[name]) {
+            const Locals& labels = element_labels(name, names);
+            bool own = text_labels_.count || (labels.count && (labels.eager || labels.valued));
+            const Locals& attribute = attribute_labels(name, names);
+            interest_[name] = interest_known | (own ? interest_element : 0) | (attribute.count && !attribute.late ? interest_attribute : 0);
+        }
+        return interest_[name];
+    };
+    if (of(document.name[element]) & interest_element) return true;
+    if (!machine_->has_attributes()) return false;
+    for (size_t a = document.attribute_begin[element], end = document.attribute_end(element); a < end; ++a)
+        if (of(document.attribute_name[a]) & interest_attribute) return true;
+    return false;
+}
+
+// Opens an element with all that it stands in.
+void TreeRun::open_to(const Document& document, uint32_t element) {
+    uint32_t depth = document.depth[element], known = static_cast<uint32_t>(open_.size());
+    if (levels_.size() < depth + 2) levels_.resize(depth + 2);
+    open_.resize(depth + 1);
+    for (uint32_t at = element, d = depth + 1; d-- > known; at = document.parent[at]) open_[d] = at;
+}
+
 template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;
     open_.clear();
     for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
-        uint32_t depth = document.depth[i];
-        for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
-        if (levels_.size() < depth + 2) levels_.resize(depth + 2);
-        open_.push_back(i);
+        if (!matters(document, i, names)) continue;
+        while (!open_.empty() && i >= open_.back() + document.size[open_.back()]) {
+            close<Bits>(document, open_.back(), names);
+            open_.pop_back();
+        }
+        open_to(document, i);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
     load(levels_[0]);

@@ -49,6 +49,8 @@ private:
 
     template <class Bits>
     void run_with(const Document& document, NameResolver& names, AcceptBits& out);
+    bool matters(const Document& document, uint32_t element, NameResolver& names);
+    void open_to(const Document& document, uint32_t element);
     template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
     template <class Bits>
@@ -86,6 +88,8 @@ private:
     std::shared_ptr<const TreeMachine> machine_;
     std::vector<Locals> element_labels_, attribute_labels_;  // by name
     Locals text_labels_, root_labels_;
+    enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4 };
+    std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Level> levels_;                             // by depth; 0 is the document
     std::vector<uint32_t> open_;
     uint32_t next_text_ = 0;
