@@ -341,16 +341,25 @@ private:
     }
 
     void mark_labels() {
-        m_.only_tested_.assign(plan_.labels(), 1);
+        m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
+        m_.fact_entries_.assign(m_.facts_, none);
         for (uint32_t e = 0; e < entries_.size(); ++e) {
             if (position_[e] == none) continue;
+            uint8_t& flags = m_.label_flags_[context_of(entries_.label(e))];
             const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
-            if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) m_.only_tested_[context_of(entries_.label(e))] = 0;
+            if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) flags &= ~TreeMachine::only_tested;
+            if (plan_.kind(e) == Kind::single && plan_.rest(e)[0].reach == Reach::fact && plan_.context(e) < plan_.labels())
+                m_.fact_entries_[fact_[plan_.rest(e)[0].target]] = position_[e];
+            else
+                flags &= ~TreeMachine::direct;
         }
         for (uint32_t label = 0; label < plan_.labels(); ++label) {
             const TreeMachine::Gauges& gauges = m_.gauges_[label];
-            auto below = gauges.of[TreeMachine::in_descend];
-            if (gauges.keys || std::any_of(below, below + gauge_kinds, [](uint32_t gauge) { return gauge != none; })) m_.only_tested_[label] = 0;
+            auto reads = [&](TreeMachine::Space space) {
+                return std::any_of(gauges.of[space], gauges.of[space] + gauge_kinds, [](uint32_t gauge) { return gauge != none; });
+            };
+            if (gauges.keys || reads(TreeMachine::in_descend)) m_.label_flags_[label] &= ~TreeMachine::only_tested;
+            if (reads(TreeMachine::in_facts)) m_.label_flags_[label] &= ~TreeMachine::direct;
         }
     }
 };
@@ -377,7 +386,7 @@ uint32_t TreeMachine::local(uint32_t label) const {
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
-           gauge_kinds_.bytes() + only_tested_.bytes() + context_spans_.bytes() + spans_.bytes();
+           gauge_kinds_.bytes() + label_flags_.bytes() + fact_entries_.bytes() + context_spans_.bytes() + spans_.bytes();
 }
 
 }  // namespace treecast

@@ -35,6 +35,7 @@ TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
         locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
         locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
         locals.late &= machine_->is_only_tested(local);
+        locals.direct &= machine_->is_direct(local);
     };
     fire(any);
     for (int i = 0; i < 3; ++i) fire(labels[i]);
@@ -216,11 +217,16 @@ void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& in
         uint32_t group = machine_->value_group(label);
         if (!group) continue;
         machine_->values().collect(group, value, [&](uint32_t fact) {
+            if (labels.direct) {
+                if (uint32_t entry = machine_->fact_entry(fact); entry != none) emit(into, entry, 1);
+                return;
+            }
             fact_bits_.set(fact >> 6, 1ull << (fact & 63));
             some = true;
         });
     }
     if (some) fact_bits_.list(fact_list_);
+    hand_over(into);
 }
 
 void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {

@@ -33,6 +33,7 @@ private:
         std::array<uint32_t, 4> label{};
         bool valued = false;                                // some condition or gauge concerns the value
         bool eager = false;                                 // something is tested wherever it occurs
+        bool direct = true;                                 // nothing follows but what single facts say
         bool late = true;                                   // it matters only where something else was found before
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
@@ -72,6 +73,7 @@ private:
     void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
     void load(Level& level);
+    // The facts of a value, or, for direct labels, what holds for it.
     void find_facts(const Locals& labels, std::string_view value, Level& into);
     void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
