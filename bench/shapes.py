@@ -103,15 +103,15 @@ class Shape:
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
-def draw_value(random: Random, field: Field) -> tuple[Drawn, str]:
-    """The word that a test compares with, by subscription, and what is said of it."""
+def draw_value(random: Random, field: Field) -> Drawn:
+    """The word that a test compares with: one for all subscriptions, drawn as in documents, or one for each."""
     mode = random.choice(("shared", "skewed", "its own", "its own"))
     if mode == "shared":
         shared = random.choice((0, field.values // 2))
-        return (lambda _, place: f"w{shared}x"), mode
+        return lambda _, place: f"w{shared}x"
     if mode == "skewed":
-        return (lambda draws, place: field.word(draws)), mode
-    return (lambda _, place: f"w{place % field.values}x"), mode
+        return lambda draws, place: field.word(draws)
+    return lambda _, place: f"w{place % field.values}x"
 
 
 def draw_number_test(random: Random, field: Field) -> Drawn:
@@ -143,12 +143,12 @@ def draw_test(random: Random, schema: Schema) -> Drawn:
         return (lambda _, place: f"not({field.path})") if random.random() < 0.3 else (lambda _, place: field.path)
     if not field.values:
         return draw_number_test(random, field)
-    value, _ = draw_value(random, field)
+    value = draw_value(random, field)
     path = f".//{field.path}" if not field.path.startswith("@") and random.random() < 0.2 else field.path
     owner, _, attribute = path.rpartition("/")
     if owner == "meta" and random.random() < 0.4:
-        other, _ = draw_value(random, schema.inner[0])
-        second = schema.inner[0].path.rpartition("/")[2]
+        inner = random.choice([f for f in schema.inner if f.values])
+        other, second = draw_value(random, inner), inner.path.rpartition("/")[2]
         return lambda draws, place: f'meta[{attribute}="{value(draws, place)}"][{second}="{other(draws, place)}"]'
     forms = ('{0}="{1}"',) * 6 + ('{0} != "{1}"', 'not({0}="{1}")', 'contains({0}, "{1}")', 'starts-with({0}, "{1}")')
     form = random.choice(forms)
