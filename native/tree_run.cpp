@@ -167,7 +167,10 @@ void TreeRun::raise(uint32_t gauge, uint64_t height) {
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
 }
 
-void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height) {
+void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height) {
+    Pairs& gauges = space == TreeMachine::in_child ? into.child_gauges : into.descend_gauges;
+    size_t& max = space == TreeMachine::in_child ? into.child_gauges_max : into.descend_gauges_max;
+    into.keys |= machine_->gauge_keys_[gauge] != 0;
     gauges.emplace_back(gauge, height);
     if (gauges.size() <= max) return;
     std::sort(gauges.begin(), gauges.end());
@@ -182,9 +185,19 @@ void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t he
     max = std::max<size_t>(64, 4 * kept);
 }
 
+void TreeRun::derive(const Locals& labels, Level& into) {
+    using Derived = TreeMachine::Derived;
+    const Derived* end = machine_->derived_.end();
+    auto before = [](const Derived& d, std::pair<uint32_t, uint32_t> key) { return std::pair(d.inner, d.label) < key; };
+    for (uint32_t gauge : raised_)
+        for (uint32_t label : labels) {
+            auto at = std::lower_bound(machine_->derived_.begin(), end, std::pair(gauge, label), before);
+            for (; at != end && at->inner == gauge && at->label == label; ++at) note_gauge(into, at->space, at->outer, heights_[gauge]);
+        }
+}
+
 void TreeRun::gauge(uint32_t label, std::string_view value, Level& into) {
     const TreeMachine::Gauges& gauges = machine_->gauges(label);
-    into.keys |= gauges.keys != 0;
     uint64_t heights[gauge_kinds] = {};
     if (gauges.has(GaugeKind::most) || gauges.has(GaugeKind::least)) {
         double number = to_number(value);
@@ -203,10 +216,8 @@ void TreeRun::gauge(uint32_t label, std::string_view value, Level& into) {
     for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
         if (!heights[kind]) continue;
         if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
-        if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
-            note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
-        if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
-            note_gauge(into.descend_gauges, into.descend_gauges_max, descend, heights[kind]);
+        for (uint32_t space : {TreeMachine::in_child, TreeMachine::in_descend})
+            if (uint32_t outer = gauges.of[space][kind]; outer != none) note_gauge(into, space, outer, heights[kind]);
     }
 }
 
@@ -262,6 +273,9 @@ void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);
     child_bits_.list(child_list_);
     descend_bits_.list(descend_list_);
+}
+
+void TreeRun::raise(const Level& level) {
     for (auto [gauge, height] : level.child_gauges) raise(gauge, height);
     for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
 }
@@ -295,8 +309,8 @@ void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
 
 void TreeRun::pass(Level& level, Level& above) {
     above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
-    for (auto [gauge, height] : level.descend_gauges) note_gauge(above.descend_gauges, above.descend_gauges_max, gauge, height);
-    if (!level.descend.empty() || !level.descend_gauges.empty()) above.keys |= level.keys;
+    for (auto [gauge, height] : level.descend_gauges) note_gauge(above, TreeMachine::in_descend, gauge, height);
+    above.keys |= level.keys && !level.descend.empty();
     level.clear();
     if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
@@ -336,8 +350,14 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
         if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
     }
     find_facts(labels, document, element, above);
-    // Nobody asks for such an element, or nothing can follow from what is known: what is below passes through.
-    if (labels.count == 0 || (!labels.eager && !level.keys && fact_list_.empty() && raised_.empty())) return pass(level, above);
+    if (labels.count == 0) return pass(level, above);           // nobody asks for such an element
+    bool idle = !labels.eager && !level.keys && fact_list_.empty() && raised_.empty();
+    raise(level);
+    if (!raised_.empty() && !machine_->derived_.empty()) derive(labels, above);
+    if (idle) {                         // nothing can follow from what is known: what is below passes through
+        lower();
+        return pass(level, above);
+    }
     load(level);
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
     hand_over(above);
@@ -390,6 +410,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
         open_to(document, i);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
+    raise(levels_[0]);
     load(levels_[0]);
     apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {
         uint32_t accept = machine_->accept(position), word = accept >> 6, shift = accept & 63;

@@ -80,7 +80,9 @@ private:
     // What the value says to the gauges of its own, and of its parent.
     void gauge(uint32_t label, std::string_view value, Level& into);
     void raise(uint32_t gauge, uint64_t height);
-    void note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height);
+    void raise(const Level& level);
+    void note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height);
+    void derive(const Locals& labels, Level& into);         // gauges from others that stand as high at this element
     void unload();
     void lower();                                           // all gauges to 0
     const Locals& element_labels(uint32_t name, NameResolver& names);

@@ -119,7 +119,7 @@ def test_a_saved_index_looks_at_as_few(tmp_path: Path) -> None:
 
 # --- the same answers as lxml, where contexts, runs and pairs of bounds are crowded -----------------------------------
 
-OPERANDS = ("@x", "@y", "b", "c", ".//b", ".//@y", "b/@x", ".", "text()", "*", "@*")
+OPERANDS = ("@x", "@y", "b", "c", ".//b", ".//@y", "b/@x", "b/c", ".//c/@y", "b//c", "*/@x", ".", "text()", "*", "@*")
 VALUES = ("1", "2", "3", "-1", "0.5", "10", "x", "")
 
 
