@@ -137,7 +137,7 @@ void TreePlan::divide(const Work& work) {
         context_[e] = work.context;
         met_[e] = work.met;
         choose(e);
-        if (kind_[e] == Kind::free) free.push_back(e);
+        if (kind_[e] == Kind::free || kind_[e] == Kind::bounded) free.push_back(e);
         if (kind_[e] == Kind::several) keyed.push_back({key_of(rest(e)[0]), e});
     }
     open_groups(work, keyed, false);
@@ -176,20 +176,18 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
         }
 }
 
-// What usually holds (a negated requirement, an inequality) finds nobody; but where many share one, it is tested once.
+// What usually holds (a negated requirement, an inequality) finds nobody; but where many share one, it is tested once, and before
+// bounds, which a great many may meet.
 void TreePlan::group_free(const Work& work, std::vector<uint32_t>& free) {
     std::unordered_map<uint64_t, uint32_t> shared;
     for (uint32_t e : free)
         for (const Requirement& r : rest(e)) ++shared[key_of(r)];
     std::vector<Keyed> keyed;
     for (uint32_t e : free) {
-        std::span<Requirement> rest = entries_.requirements(e).subspan(met_[e]);
-        if (rest.empty()) continue;
-        auto most = std::max_element(rest.begin(), rest.end(), [&](const Requirement& a, const Requirement& b) {
-            return std::pair(shared[key_of(a)], key_of(a)) < std::pair(shared[key_of(b)], key_of(b));
-        });
-        std::swap(rest[0], *most);
-        keyed.push_back({key_of(rest[0]), e});
+        std::pair<uint32_t, uint64_t> most{0, 0};
+        for (const Requirement& r : rest(e))
+            if (!is_bound(r)) most = std::max(most, std::pair(shared[key_of(r)], key_of(r)));
+        if (most.first) keyed.push_back({most.second, e});
     }
     open_groups(work, keyed, true);
 }
@@ -201,8 +199,12 @@ void TreePlan::open_groups(const Work& work, std::vector<Keyed>& keyed, bool is_
         while (end < keyed.size() && keyed[end].key == keyed[begin].key) ++end;
         if (end - begin <= group_max) continue;
         Work inner{static_cast<uint32_t>(contexts_.size()), work.met + 1, {}};
+        for (size_t i = begin; i < end; ++i) {
+            std::span<Requirement> rest = entries_.requirements(keyed[i].entry).subspan(work.met);
+            std::swap(rest[0], *std::ranges::find(rest, keyed[i].key, key_of));
+            inner.entries.push_back(keyed[i].entry);
+        }
         contexts_.push_back({contexts_[work.context].label, work.context, rest(keyed[begin].entry)[0], is_free});
-        for (size_t i = begin; i < end; ++i) inner.entries.push_back(keyed[i].entry);
         todo_.push_back(std::move(inner));
     }
 }

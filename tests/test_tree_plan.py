@@ -23,7 +23,7 @@ def document(random: Random, codes: int) -> bytes:
     items = "".join(
         f'<item lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}" m="{random.randrange(1000)}">'
         f"<lang>en</lang><code>C{random.randrange(codes)}</code><price>{random.randrange(1000)}</price>"
-        f'<meta lang="en" code="C{random.randrange(codes)}"/><tag>t{random.randrange(30)}</tag></item>'
+        f'<meta lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}"/><tag>t{random.randrange(30)}</tag></item>'
         for _ in range(ITEMS)
     )
     return f"<list>{items}</list>".encode()
@@ -87,6 +87,8 @@ NO_RARE_TEST = {
     "interval below": lambda place, root: f'//list[.//item[@lang="en"][@n > {place / 4} and @n < {place / 4 + 0.2}]]',
     "corner": lambda place, root: f"//item[@n < {place / LARGE}][@m > {999 - place / LARGE}]",
     "two absences": lambda place, root: f'//item[not(@lang)][not(@code="C{place}")]',
+    "absence beside a bound": lambda place, root: f"//item[not(@lang)][@n > {place / 4}][not(tag='t{place % 30}')]",
+    "bound behind a step": lambda place, root: f"//item[meta/@n > {place / 4}][meta/@n < {place / 4 + 0.2}]",
     "inner": lambda place, root: f'//list[item[meta[@lang="en"][@code="C{place}"]][@lang="en"]]',
     "selected": lambda place, root: f'//item[@lang="en"][@code="C{place}"]/@n',
 }
