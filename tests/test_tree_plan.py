@@ -23,7 +23,8 @@ def document(random: Random, codes: int) -> bytes:
     items = "".join(
         f'<item lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}" m="{random.randrange(1000)}">'
         f"<lang>en</lang><code>C{random.randrange(codes)}</code><price>{random.randrange(1000)}</price>"
-        f'<meta lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}"/><tag>t{random.randrange(30)}</tag></item>'
+        f'<meta lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}"/>'
+        f"<tag>t{random.randrange(30)}</tag></item>"
         for _ in range(ITEMS)
     )
     return f"<list>{items}</list>".encode()
@@ -79,7 +80,7 @@ def test_the_order_of_tests_does_not_matter(name: str) -> None:
 
 
 # Few of these hold in a document, and none of their tests is rare: many share each, or it holds for many at once.
-NO_RARE_TEST = {
+NO_RARE_TEST: dict[str, Callable[[int, int], str]] = {
     "grid": lambda place, root: f'//item[@n="{place % root}"][tag="t{place // root}"]',
     "grid of three": lambda place, root: f'//item[@n="{place % 16}"][@m="{place // 16 % 16}"][price="{place // 256}"]',
     "interval": lambda place, root: f"//item[@n > {place / 4}][@n < {place / 4 + 0.2}]",
