@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,17 @@ def test_benchmark_runs_at_tiny_size(name: str, schema: Schema, capsys: pytest.C
 
 
 @pytest.mark.house
-@pytest.mark.parametrize("name", MEASURES)
+def test_shapes_run_at_tiny_size() -> None:
+    report = Report("shapes", [])
+    for shape in (*islice(shapes.named_shapes(), 2), *shapes.random_shapes(1, seed=1)):
+        ratio, growth = shapes.measure_shape(report, shape, 400, 1, churn=True)
+        assert ratio > 0 and growth > 0
+    assert all(row[-1] == "" for row in report.rows), "bars are for the full size"
+    assert "@lang" in report.rows[0][0]
+
+
+@pytest.mark.house
+@pytest.mark.parametrize("name", [*MEASURES, "shapes"])
 def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert name in NAMES
     with pytest.raises(SystemExit) as leaving:
