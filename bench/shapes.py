@@ -3,7 +3,7 @@
 A shape is a query with some tests on one element. Its subscriptions differ in the values that they compare with: a test
 may have one value for all of them, values as skewed (Zipf) as those of the documents, or one of its own for each.
 Random shapes over random schemas find what nobody thought of. Few subscriptions match a document, so what is measured
-is how those that do not are passed over. Every other shape is built in part one by one, with removals between.
+is how the others are passed over. Every other shape is built in part one by one, with removals between.
 
 Bars: half of lxml's parsing at 100,000 subscriptions, and at most 1.6 times what 10,000 cost.
 """

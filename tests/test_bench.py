@@ -89,15 +89,6 @@ def test_growth_runs_at_tiny_size_and_tells_a_square_from_a_line(capsys: pytest.
 
 
 @pytest.mark.house
-@pytest.mark.usefixtures("quick_collector")
-def test_shapes_run_at_tiny_size(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report("shapes", [])
-    shapes.measure(report, count=200, shapes=3, passes=1)
-    assert all(row[-1] == "" for row in report.rows), "bars are for the full size"
-    assert report.rows[-1][0] == "the worst growth"
-
-
-@pytest.mark.house
 def test_every_benchmark_is_named() -> None:
     modules = Path(bench_main.__code__.co_filename).parent.glob("*.py")
     runnable = {path.stem for path in modules if "def main(" in path.read_text("utf-8")} - {"__main__"}
