@@ -26,6 +26,7 @@ NAMES = (
     "values",
     "trees",
     "mixed",
+    "shapes",
     "doubling",
     "saved",
     "shapes",

@@ -23,7 +23,8 @@ def document(random: Random, codes: int) -> bytes:
     items = "".join(
         f'<item lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}" m="{random.randrange(1000)}">'
         f"<lang>en</lang><code>C{random.randrange(codes)}</code><price>{random.randrange(1000)}</price>"
-        f'<meta lang="en" code="C{random.randrange(codes)}"/><tag>t{random.randrange(30)}</tag></item>'
+        f'<meta lang="en" code="C{random.randrange(codes)}" n="{random.randrange(1000)}"/>'
+        f"<tag>t{random.randrange(30)}</tag></item>"
         for _ in range(ITEMS)
     )
     return f"<list>{items}</list>".encode()
@@ -87,6 +88,8 @@ NO_RARE_TEST: dict[str, Callable[[int, int], str]] = {
     "interval below": lambda place, root: f'//list[.//item[@lang="en"][@n > {place / 4} and @n < {place / 4 + 0.2}]]',
     "corner": lambda place, root: f"//item[@n < {place / LARGE}][@m > {999 - place / LARGE}]",
     "two absences": lambda place, root: f'//item[not(@lang)][not(@code="C{place}")]',
+    "absence beside a bound": lambda place, root: f"//item[not(@lang)][@n > {place / 4}][not(tag='t{place % 30}')]",
+    "bound behind a step": lambda place, root: f"//item[meta/@n > {place / 4}][meta/@n < {place / 4 + 0.2}]",
     "inner": lambda place, root: f'//list[item[meta[@lang="en"][@code="C{place}"]][@lang="en"]]',
     "selected": lambda place, root: f'//item[@lang="en"][@code="C{place}"]/@n',
 }
@@ -119,7 +122,7 @@ def test_a_saved_index_looks_at_as_few(tmp_path: Path) -> None:
 
 # --- the same answers as lxml, where contexts, runs and pairs of bounds are crowded -----------------------------------
 
-OPERANDS = ("@x", "@y", "b", "c", ".//b", ".//@y", "b/@x", ".", "text()", "*", "@*")
+OPERANDS = ("@x", "@y", "b", "c", ".//b", ".//@y", "b/@x", "b/c", ".//c/@y", "b//c", "*/@x", ".", "text()", "*", "@*")
 VALUES = ("1", "2", "3", "-1", "0.5", "10", "x", "")
 
 

@@ -3,7 +3,8 @@
 //
 // `n > 5` asks whether the largest number exceeds 5, `n < 5` whether the smallest is below; `n != "v"` whether there is a value
 // and not all of them are "v". So a gauge keeps the largest number, the smallest, or the one condition of equality that all
-// values meet. Height 0: there is no such value.
+// values meet. Height 0: there is no such value. The same holds along a path: `a/b > 5` reads a gauge that takes its height, at
+// every a, from the gauge of its b.
 #pragma once
 
 #include "base/array.hpp"

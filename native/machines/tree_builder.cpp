@@ -50,6 +50,7 @@ public:
         fill_lists();
         fill_records();
         fill_spans();
+        fill_gauges();
         mark_labels();
     }
 
@@ -69,7 +70,7 @@ private:
     std::vector<uint32_t> tops_;
     TreePlan plan_;
     std::vector<uint32_t> fact_;                            // by condition: its number as a fact
-    std::map<std::tuple<Reach, uint32_t, GaugeKind>, uint32_t> gauges_;
+    std::map<std::tuple<uint32_t, uint32_t, Reach, GaugeKind>, uint32_t> gauges_;      // by label, inner gauge, ...
     std::vector<uint32_t> position_;
     std::vector<std::vector<Member>> members_;              // by context
 
@@ -95,15 +96,24 @@ private:
         m_.facts_ = static_cast<uint32_t>(sorted.size());
     }
 
-    // The bound that a requirement of something with this label sets.
+    // The gauge that a requirement of something with this label reads.
+    uint32_t gauge(uint32_t label, const Requirement& r) {
+        GaugeKind kind = gauge_kind(entries_.conditions()[plan_.condition(r)].fact);
+        uint32_t inner = none;
+        if (r.reach != Reach::fact) {
+            label = entries_.label(r.target);
+            const Requirement& next = entries_.requirements(r.target)[0];
+            if (next.reach != Reach::fact) inner = gauge(label, next);
+        }
+        return gauges_.try_emplace({label, inner, r.reach, kind}, static_cast<uint32_t>(gauges_.size())).first->second;
+    }
+
+    // The bound that it sets.
     Bound bound(uint32_t label, const Requirement& r) {
-        bool own = r.reach == Reach::fact;
-        if (!own) label = entries_.label(r.target);
-        uint32_t condition = own ? r.target : entries_.requirements(r.target)[0].target;
+        uint32_t condition = plan_.condition(r);
         const Values::Condition& c = entries_.conditions()[condition];
-        auto [gauge, added] = gauges_.try_emplace({r.reach, label, gauge_kind(c.fact)}, static_cast<uint32_t>(gauges_.size()));
-        if (is_order(c.fact)) return {gauge->second, 0, bound_height(c.fact, number_of(c.value))};
-        return {gauge->second, 1, uint64_t(fact_[condition]) + 1};
+        if (is_order(c.fact)) return {gauge(label, r), 0, bound_height(c.fact, number_of(c.value))};
+        return {gauge(label, r), 1, uint64_t(fact_[condition]) + 1};
     }
 
     uint32_t bound_number(const Bound& bound) const {
@@ -124,14 +134,30 @@ private:
         std::sort(bounds.begin(), bounds.end(), before);
         bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
         m_.bounds_ = Array<Bound>(bounds);
+    }
+
+    void fill_gauges() {
         m_.gauge_kinds_.assign(gauges_.size(), GaugeKind::most);
+        m_.gauge_keys_.assign(gauges_.size(), 0);
         m_.gauges_.assign(plan_.labels(), {});
         for (const auto& [about, gauge] : gauges_) {
-            auto [reach, label, kind] = about;
+            auto [label, inner, reach, kind] = about;
+            uint32_t local = context_of(label);
             m_.gauge_kinds_[gauge] = kind;
-            TreeMachine::Gauges& gauges = m_.gauges_[context_of(label)];
+            if (inner != none) {
+                m_.derived_.push({inner, local, gauge, static_cast<uint32_t>(reach)});
+                continue;
+            }
+            TreeMachine::Gauges& gauges = m_.gauges_[local];
             gauges.of[static_cast<int>(reach)][static_cast<int>(kind)] = gauge;
             gauges.kinds |= 1u << static_cast<int>(kind);
+        }
+        std::sort(m_.derived_.begin(), m_.derived_.end(), [](const TreeMachine::Derived& a, const TreeMachine::Derived& b) {
+            return std::tie(a.inner, a.label, a.outer) < std::tie(b.inner, b.label, b.outer);
+        });
+        for (const Spans::Span& span : m_.spans_.all()) {
+            m_.gauge_keys_[span.first] = 1;
+            if (span.second != none) m_.gauge_keys_[span.second] = 1;
         }
     }
 
@@ -336,34 +362,32 @@ private:
             }
         }
         m_.context_spans_.push(static_cast<uint32_t>(m_.spans_.all().size()));
-        mark_gauges();
         m_.candidates_.push({0, static_cast<uint32_t>(m_.checks_.size())});
         m_.candidates_.shrink();
         m_.checks_.shrink();
         m_.spans_.shrink();
     }
 
-    void mark_gauges() {
-        std::vector<uint8_t> is_key(gauges_.size(), 0);
-        for (const Spans::Span& span : m_.spans_.all()) {
-            is_key[span.first] = 1;
-            if (span.second != none) is_key[span.second] = 1;
-        }
-        for (const auto& [about, gauge] : gauges_)
-            if (is_key[gauge]) m_.gauges_[context_of(std::get<uint32_t>(about))].keys = 1;
-    }
-
     void mark_labels() {
-        m_.only_tested_.assign(plan_.labels(), 1);
+        m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
+        m_.fact_entries_.assign(m_.facts_, none);
         for (uint32_t e = 0; e < entries_.size(); ++e) {
             if (position_[e] == none) continue;
+            uint8_t& flags = m_.label_flags_[context_of(entries_.label(e))];
             const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
-            if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) m_.only_tested_[context_of(entries_.label(e))] = 0;
+            if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) flags &= ~TreeMachine::only_tested;
+            if (plan_.kind(e) == Kind::single && plan_.rest(e)[0].reach == Reach::fact && plan_.context(e) < plan_.labels())
+                m_.fact_entries_[fact_[plan_.rest(e)[0].target]] = position_[e];
+            else
+                flags &= ~TreeMachine::direct;
         }
-        for (uint32_t label = 0; label < plan_.labels(); ++label) {
-            const TreeMachine::Gauges& gauges = m_.gauges_[label];
-            auto below = gauges.of[TreeMachine::in_descend];
-            if (gauges.keys || std::any_of(below, below + gauge_kinds, [](uint32_t gauge) { return gauge != none; })) m_.only_tested_[label] = 0;
+        std::vector<uint8_t> feeds(gauges_.size(), 0);
+        for (const TreeMachine::Derived& derived : m_.derived_) feeds[derived.inner] = 1;
+        for (const auto& [about, gauge] : gauges_) {
+            auto [label, inner, reach, kind] = about;
+            uint8_t& flags = m_.label_flags_[context_of(label)];
+            if (feeds[gauge] || reach == Reach::descend || m_.gauge_keys_[gauge]) flags &= ~TreeMachine::only_tested;
+            if (reach == Reach::fact) flags &= ~TreeMachine::direct;
         }
     }
 };
@@ -391,7 +415,7 @@ uint32_t TreeMachine::local(uint32_t label) const {
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
-           gauge_kinds_.bytes() + only_tested_.bytes() + context_spans_.bytes() + spans_.bytes();
+           gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + fact_entries_.bytes() + context_spans_.bytes() + spans_.bytes();
 }
 
 }  // namespace treecast

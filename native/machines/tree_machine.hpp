@@ -49,9 +49,12 @@ public:
     struct Gauges {                     // of a label: by space and kind; none where nobody reads such a gauge
         uint32_t of[spaces][gauge_kinds] = {{none, none, none, none}, {none, none, none, none}, {none, none, none, none}};
         uint32_t kinds = 0;             // a bit for each kind that somebody reads
-        uint32_t keys = 0;              // whether something is looked up by one of them; else they are only tested
         bool has(GaugeKind kind) const { return kinds >> static_cast<int>(kind) & 1; }
         bool numbers() const { return kinds & ~(1u << static_cast<int>(GaugeKind::text)); }    // whether values are read as numbers
+    };
+    struct Derived {                    // a gauge that takes its height from another, at every element with this label
+        uint32_t inner, label, outer;   // label: the machine's number
+        uint32_t space;                 // of the outer one
     };
     struct Record {                     // 64 neighbouring requirements, for one label
         uint64_t single = 0;            // are all that some entry requires
@@ -79,13 +82,16 @@ public:
         visit(labels_), directories_.arrays(visit), visit(groups_), visit(candidates_), visit(frees_), visit(free_);
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(facts_), visit(has_text_), visit(has_attributes_);
-        visit(only_tested_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(context_spans_), spans_.parts(visit);
+        visit(label_flags_), visit(fact_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
+        visit(context_spans_), spans_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     const Values& values() const { return values_; }
     uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
-    bool is_only_tested(uint32_t local) const { return only_tested_[local]; }
+    bool is_only_tested(uint32_t local) const { return label_flags_[local] & only_tested; }
+    bool is_direct(uint32_t local) const { return label_flags_[local] & direct; }
+    uint32_t fact_entry(uint32_t fact) const { return fact_entries_[fact]; }         // of a direct label: what holds then, or none
     struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
         uint64_t child = 0, descend = 0;
         uint64_t keys = 0;              // those that something is looked up by; the others are only tested
@@ -107,11 +113,18 @@ private:
     Array<Check> checks_;
     Array<Wanted> wanted_;
     Array<uint32_t> value_groups_;                  // by local label
-    Array<uint8_t> only_tested_;                    // by local label: what has it matters to its parent, and only in tests
+    enum LabelFlag : uint8_t {
+        only_tested = 1,                // what has this label matters to its parent, and only in tests
+        direct = 2,                     // each of its entries holds where one fact does
+    };
+    Array<uint8_t> label_flags_;                    // by local label
+    Array<uint32_t> fact_entries_;                  // by fact
     Values values_;
     Array<Bound> bounds_;                           // by gauge, then height
     Array<Gauges> gauges_;                          // by local label
     Array<GaugeKind> gauge_kinds_;                  // by gauge
+    Array<uint8_t> gauge_keys_;                     // by gauge: something is looked up by it; else it is only tested
+    Array<Derived> derived_;                        // by inner gauge, then label
     Array<uint32_t> context_spans_;                 // by context, into spans_; one more at the end
     Spans spans_;                                   // of a context by their first gauge
     uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, facts_ = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -62,14 +63,48 @@ void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
             if (!r.negated) whole *= prior(r);
         valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::fact || valued_[r.target]; }));
         prior_.push_back(std::max(whole, 1e-20f));
-        if (requirements.size() != 1 || requirements[0].reach != Reach::fact) continue;
-        Fact fact = conditions[requirements[0].target].fact;
-        if (is_order(fact) && !requirements[0].negated) nature_[e] = Nature::order;
-        if (is_equality(fact) && requirements[0].negated) nature_[e] = Nature::unequal;
     }
+    find_gauges();
     for (uint32_t pattern : patterns) weight_[pattern] = 1;
     for (uint32_t e = entries_.size(); e-- > 0;)
         for (const Requirement& r : entries_.requirements(e)) (r.reach == Reach::fact ? condition_weight_ : weight_)[r.target] += weight_[e];
+}
+
+// There is an item with a number above 5 if the largest of all their numbers is: so an entry that requires nothing but a gauge
+// is read from a gauge, too. But bits are quicker where few entries have the same labels and kind of comparison all along.
+void TreePlan::find_gauges() {
+    using Chain = std::tuple<uint32_t, Reach, uint32_t>;             // label, reach of its requirement, and the chain from there
+    std::map<Chain, uint32_t> numbers;
+    std::vector<uint32_t> chain(entries_.size(), none), shared;
+    auto extend = [&](const Requirement& r) {
+        if (r.reach != Reach::fact) return r.negated ? none : chain[r.target];
+        Fact fact = entries_.conditions()[r.target].fact;
+        bool wanted = r.negated ? is_equality(fact) : is_order(fact);
+        return wanted ? static_cast<uint32_t>(gauge_kind(fact)) : none;
+    };
+    for (uint32_t e = 0; e < entries_.size(); ++e) {
+        std::span<const Requirement> requirements = entries_.requirements(e);
+        if (requirements.size() != 1 || entries_.label(e) == label_root) continue;
+        uint32_t inner = extend(requirements[0]);
+        if (inner == none) continue;
+        chain[e] = numbers.try_emplace({entries_.label(e), requirements[0].reach, inner}, static_cast<uint32_t>(numbers.size())).first->second;
+        if (chain[e] == shared.size()) shared.push_back(0);
+        ++shared[chain[e]];
+    }
+    for (uint32_t e = 0; e < entries_.size(); ++e) {
+        if (chain[e] == none) continue;
+        const Requirement& r = entries_.requirements(e)[0];
+        if (r.reach == Reach::fact)
+            nature_[e] = r.negated ? Nature::unequal : Nature::order;
+        else if (shared[chain[e]] > group_max)
+            nature_[e] = nature_[r.target];
+    }
+}
+
+uint32_t TreePlan::condition(const Requirement& r) const {
+    const Requirement* at = &r;
+    while (at->reach != Reach::fact) at = &entries_.requirements(at->target)[0];
+    return at->target;
 }
 
 TreePlan::Nature TreePlan::nature(const Requirement& r) const {
@@ -102,7 +137,7 @@ void TreePlan::divide(const Work& work) {
         context_[e] = work.context;
         met_[e] = work.met;
         choose(e);
-        if (kind_[e] == Kind::free) free.push_back(e);
+        if (kind_[e] == Kind::free || kind_[e] == Kind::bounded) free.push_back(e);
         if (kind_[e] == Kind::several) keyed.push_back({key_of(rest(e)[0]), e});
     }
     open_groups(work, keyed, false);
@@ -131,8 +166,8 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
     if (count < 3) return;
     std::stable_sort(rest.begin(), end, [&](const Requirement& a, const Requirement& b) { return weight(a) < weight(b); });
     auto about = [&](const Requirement& r) {
-        uint32_t condition = r.reach == Reach::fact ? r.target : entries_.requirements(r.target)[0].target;
-        return std::pair(entries_.conditions()[condition].label, gauge_kind(entries_.conditions()[condition].fact));
+        const Values::Condition& c = entries_.conditions()[condition(r)];
+        return std::pair(c.label, gauge_kind(c.fact));
     };
     for (size_t i = 1; i < count; ++i)
         if (rest[i].reach == rest[0].reach && about(rest[i]).first == about(rest[0]).first && about(rest[i]).second != about(rest[0]).second) {
@@ -141,20 +176,18 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
         }
 }
 
-// What usually holds (a negated requirement, an inequality) finds nobody; but where many share one, it is tested once.
+// What usually holds (a negated requirement, an inequality) finds nobody; but where many share one, it is tested once, and before
+// bounds, which a great many may meet.
 void TreePlan::group_free(const Work& work, std::vector<uint32_t>& free) {
     NumberMap<uint64_t, uint32_t> shared;
     for (uint32_t e : free)
         for (const Requirement& r : rest(e)) ++shared[key_of(r)];
     std::vector<Keyed> keyed;
     for (uint32_t e : free) {
-        std::span<Requirement> rest = entries_.requirements(e).subspan(met_[e]);
-        if (rest.empty()) continue;
-        auto most = std::max_element(rest.begin(), rest.end(), [&](const Requirement& a, const Requirement& b) {
-            return std::pair(shared[key_of(a)], key_of(a)) < std::pair(shared[key_of(b)], key_of(b));
-        });
-        std::swap(rest[0], *most);
-        keyed.push_back({key_of(rest[0]), e});
+        std::pair<uint32_t, uint64_t> most{0, 0};
+        for (const Requirement& r : rest(e))
+            if (!is_bound(r)) most = std::max(most, std::pair(shared[key_of(r)], key_of(r)));
+        if (most.first) keyed.push_back({most.second, e});
     }
     open_groups(work, keyed, true);
 }
@@ -166,8 +199,12 @@ void TreePlan::open_groups(const Work& work, std::vector<Keyed>& keyed, bool is_
         while (end < keyed.size() && keyed[end].key == keyed[begin].key) ++end;
         if (end - begin <= group_max) continue;
         Work inner{static_cast<uint32_t>(contexts_.size()), work.met + 1, {}};
+        for (size_t i = begin; i < end; ++i) {
+            std::span<Requirement> rest = entries_.requirements(keyed[i].entry).subspan(work.met);
+            std::swap(rest[0], *std::ranges::find(rest, keyed[i].key, key_of));
+            inner.entries.push_back(keyed[i].entry);
+        }
         contexts_.push_back({contexts_[work.context].label, work.context, rest(keyed[begin].entry)[0], is_free});
-        for (size_t i = begin; i < end; ++i) inner.entries.push_back(keyed[i].entry);
         todo_.push_back(std::move(inner));
     }
 }

@@ -48,6 +48,7 @@ public:
     uint32_t context(uint32_t e) const { return context_[e]; }
     std::span<const Requirement> rest(uint32_t e) const { return entries_.requirements(e).subspan(met_[e]); }   // not known to hold
     Nature nature(const Requirement& r) const;
+    uint32_t condition(const Requirement& r) const;                          // at the end of what a gauge decides
     bool is_valued(uint32_t e) const { return valued_[e]; }                  // depends on values
     bool is_bound(const Requirement& r) const { return !r.negated && nature(r) == Nature::order; }
 
@@ -59,6 +60,7 @@ private:
     struct Keyed { uint64_t key; uint32_t entry; };
 
     void estimate(const std::vector<uint32_t>& patterns);
+    void find_gauges();
     float prior(const Requirement& r) const;
     float weight(const Requirement& r) const;
     float chance(const Requirement& r) const;

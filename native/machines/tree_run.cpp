@@ -18,6 +18,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     descend_bits_.resize(machine_->entries());
     fact_bits_.resize(machine_->facts());
     heights_.resize(machine_->gauge_kinds_.size());
+    levels_.resize(1);
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
@@ -27,6 +28,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
 void TreeRun::forget_names() {
     element_labels_.clear();
     attribute_labels_.clear();
+    interest_.clear();
 }
 
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
@@ -38,6 +40,7 @@ TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
         locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
         locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
         locals.late &= machine_->is_only_tested(local);
+        locals.direct &= machine_->is_direct(local);
     };
     fire(any);
     for (int i = 0; i < 3; ++i) fire(labels[i]);
@@ -169,7 +172,10 @@ void TreeRun::raise(uint32_t gauge, uint64_t height) {
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
 }
 
-void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height) {
+void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height) {
+    Pairs& gauges = space == TreeMachine::in_child ? into.child_gauges : into.descend_gauges;
+    size_t& max = space == TreeMachine::in_child ? into.child_gauges_max : into.descend_gauges_max;
+    into.keys |= machine_->gauge_keys_[gauge] != 0;
     gauges.emplace_back(gauge, height);
     if (gauges.size() <= max) return;
     std::sort(gauges.begin(), gauges.end());
@@ -184,9 +190,19 @@ void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t he
     max = std::max<size_t>(64, 4 * kept);
 }
 
+void TreeRun::derive(const Locals& labels, Level& into) {
+    using Derived = TreeMachine::Derived;
+    const Derived* end = machine_->derived_.end();
+    auto before = [](const Derived& d, std::pair<uint32_t, uint32_t> key) { return std::pair(d.inner, d.label) < key; };
+    for (uint32_t gauge : raised_)
+        for (uint32_t label : labels) {
+            auto at = std::lower_bound(machine_->derived_.begin(), end, std::pair(gauge, label), before);
+            for (; at != end && at->inner == gauge && at->label == label; ++at) note_gauge(into, at->space, at->outer, heights_[gauge]);
+        }
+}
+
 void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
     const TreeMachine::Gauges& gauges = machine_->gauges(label);
-    into.keys |= gauges.keys != 0;
     uint64_t heights[gauge_kinds] = {};
     if (!std::isnan(number)) {
         heights[static_cast<int>(GaugeKind::most)] = height_of(number);
@@ -202,10 +218,8 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
     for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
         if (!heights[kind]) continue;
         if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
-        if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
-            note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
-        if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
-            note_gauge(into.descend_gauges, into.descend_gauges_max, descend, heights[kind]);
+        for (uint32_t space : {TreeMachine::in_child, TreeMachine::in_descend})
+            if (uint32_t outer = gauges.of[space][kind]; outer != none) note_gauge(into, space, outer, heights[kind]);
     }
 }
 
@@ -216,19 +230,41 @@ bool TreeRun::set_fact(uint32_t fact) {
     return known;
 }
 
-void TreeRun::list_facts() {
+void TreeRun::emit_fact(uint32_t fact, Level& into) {
+    if (uint32_t entry = machine_->fact_entry(fact); entry != none) emit(into, entry, 1);
+}
+
+// The facts that were set become a list, or, for direct labels, what follows from them, at once.
+void TreeRun::list_facts(const Locals& labels, Level& into) {
     if (has_facts_) fact_bits_.list(fact_list_);
     has_facts_ = false;
+    if (!labels.direct) return;
+    for (uint32_t i = 0; i < fact_list_.size(); ++i)
+        for (uint64_t rest = fact_list_.mask(i); rest; rest &= rest - 1)
+            emit_fact(fact_list_.index(i) * 64 + std::countr_zero(rest), into);
+    fact_bits_.clear(fact_list_.view());
+    fact_list_.clear();
+    hand_over(into);
 }
 
 void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
+    const Values& values = machine_->values();
     auto set = [this](uint32_t fact) { return set_fact(fact); };
+    auto hand = [&](uint32_t fact) { emit_fact(fact, into); };
     for (uint32_t label : labels) {
         const TreeMachine::Gauges& gauges = machine_->gauges(label);
         if (gauges.kinds) gauge(label, value, gauges.numbers() ? to_number(value) : std::nan(""), into);
-        if (uint32_t group = machine_->value_group(label)) machine_->values().collect(group, value, set);
+        uint32_t group = machine_->value_group(label);
+        if (!group) continue;
+        if (!labels.direct) {
+            values.collect(group, value, set);
+            continue;
+        }
+        values.collect_texts(group, value, hand);
+        if (values.need(group).numbers) values.collect_number(group, to_number(value), hand);
+        if (values.automaton(group)) values.collect_substrings(group, value, set);      // which may be found many times
     }
-    list_facts();
+    list_facts(labels, into);
 }
 
 // Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
@@ -252,7 +288,7 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
         if (machine_->gauges(label).kinds) gauge(label, value, number, into);
         if (uint32_t group = machine_->value_group(label)) find_group_facts(group, document, element, value, number);
     }
-    list_facts();
+    list_facts(labels, into);
 }
 
 void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
@@ -323,6 +359,9 @@ void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);
     child_bits_.list(child_list_);
     descend_bits_.list(descend_list_);
+}
+
+void TreeRun::raise(const Level& level) {
     for (auto [gauge, height] : level.child_gauges) raise(gauge, height);
     for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
 }
@@ -356,8 +395,8 @@ void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
 
 void TreeRun::pass(Level& level, Level& above) {
     above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
-    for (auto [gauge, height] : level.descend_gauges) note_gauge(above.descend_gauges, above.descend_gauges_max, gauge, height);
-    if (!level.descend.empty() || !level.descend_gauges.empty()) above.keys |= level.keys;
+    for (auto [gauge, height] : level.descend_gauges) note_gauge(above, TreeMachine::in_descend, gauge, height);
+    above.keys |= level.keys && !level.descend.empty();
     level.clear();
     if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
@@ -397,8 +436,14 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
         if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
     }
     find_facts(labels, document, element, above);
-    // Nobody asks for such an element, or nothing can follow from what is known: what is below passes through.
-    if (labels.count == 0 || (!labels.eager && !level.keys && fact_list_.empty() && raised_.empty())) return pass(level, above);
+    if (labels.count == 0) return pass(level, above);           // nobody asks for such an element
+    bool idle = !labels.eager && !level.keys && fact_list_.empty() && raised_.empty();
+    raise(level);
+    if (!raised_.empty() && !machine_->derived_.empty()) derive(labels, above);
+    if (idle) {                         // nothing can follow from what is known: what is below passes through
+        lower();
+        return pass(level, above);
+    }
     load(level);
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
     hand_over(above);
@@ -410,6 +455,33 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
 }
 
+// Whether something may hold at an element without anything that holds below it.
+inline bool TreeRun::matters(const Document& document, uint32_t element, NameResolver& names) {
+    auto of = [&](uint32_t name) {
+        if (name >= interest_.size()) interest_.resize(name + 1 + name / 2, 0);
+        if (!interest_[name]) {
+            const Locals& labels = element_labels(name, names);
+            bool own = text_labels_.count || (labels.count && (labels.eager || labels.valued));
+            const Locals& attribute = attribute_labels(name, names);
+            interest_[name] = interest_known | (own ? interest_element : 0) | (attribute.count && !attribute.late ? interest_attribute : 0);
+        }
+        return interest_[name];
+    };
+    if (of(document.name[element]) & interest_element) return true;
+    if (!machine_->has_attributes()) return false;
+    for (size_t a = document.attribute_begin[element], end = document.attribute_end(element); a < end; ++a)
+        if (of(document.attribute_name[a]) & interest_attribute) return true;
+    return false;
+}
+
+// Opens an element with all that it stands in.
+void TreeRun::open_to(const Document& document, uint32_t element) {
+    uint32_t depth = document.depth[element], known = static_cast<uint32_t>(open_.size());
+    if (levels_.size() < depth + 2) levels_.resize(depth + 2);
+    open_.resize(depth + 1);
+    for (uint32_t at = element, d = depth + 1; d-- > known; at = document.parent[at]) open_[d] = at;
+}
+
 template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;
@@ -418,13 +490,16 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
     ++run_;
     for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
-        uint32_t depth = document.depth[i];
-        for (; open_.size() > depth; open_.pop_back()) close<Bits>(document, open_.back(), names);
-        if (levels_.size() < depth + 2) levels_.resize(depth + 2);
-        open_.push_back(i);
         if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
+        if (!matters(document, i, names)) continue;
+        while (!open_.empty() && i >= open_.back() + document.size[open_.back()]) {
+            close<Bits>(document, open_.back(), names);
+            open_.pop_back();
+        }
+        open_to(document, i);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
+    raise(levels_[0]);
     load(levels_[0]);
     apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {
         uint32_t accept = machine_->accept(position), word = accept >> 6, shift = accept & 63;

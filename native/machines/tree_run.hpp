@@ -35,6 +35,7 @@ private:
         std::array<uint32_t, 4> label{};
         bool valued = false;                                // some condition or gauge concerns the value
         bool eager = false;                                 // something is tested wherever it occurs
+        bool direct = true;                                 // nothing follows but what single facts say
         bool late = true;                                   // it matters only where something else was found before
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
@@ -51,6 +52,8 @@ private:
 
     template <class Bits>
     void run_with(const Document& document, NameResolver& names, AcceptBits& out);
+    bool matters(const Document& document, uint32_t element, NameResolver& names);
+    void open_to(const Document& document, uint32_t element);
     template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
     template <class Bits>
@@ -72,6 +75,7 @@ private:
     void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
     void load(Level& level);
+    // The facts of a value, or, for direct labels, what holds for it.
     void find_facts(const Locals& labels, std::string_view value, Level& into);
     void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
     void find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
@@ -83,9 +87,12 @@ private:
     // What the value says to the gauges of its own, and of its parent.
     void gauge(uint32_t label, std::string_view value, double number, Level& into);
     bool set_fact(uint32_t fact);                           // whether it was set before
-    void list_facts();
+    void emit_fact(uint32_t fact, Level& into);             // what a fact of a direct label says
+    void list_facts(const Locals& labels, Level& into);
     void raise(uint32_t gauge, uint64_t height);
-    void note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height);
+    void raise(const Level& level);
+    void note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height);
+    void derive(const Locals& labels, Level& into);         // gauges from others that stand as high at this element
     void unload();
     void lower();                                           // all gauges to 0
     const Locals& element_labels(uint32_t name, NameResolver& names);
@@ -95,6 +102,8 @@ private:
     std::shared_ptr<const TreeMachine> machine_;
     std::vector<Locals> element_labels_, attribute_labels_;  // by name
     Locals text_labels_, root_labels_;
+    enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4 };
+    std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Level> levels_;                             // by depth; 0 is the document
     std::vector<uint32_t> open_;
     uint32_t next_text_ = 0;
