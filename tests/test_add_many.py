@@ -84,8 +84,8 @@ def test_report_adds_the_good_and_lists_the_others() -> None:
 
 def test_report_of_nothing_but_bad_ones() -> None:
     index = treecast.Index()
-    told = index.add_many(pa.table({"id": ["a"], "query": ["/a["]}), on_refused="report")
-    assert told.column("row").to_pylist() == [0]
+    refusals = index.add_many(pa.table({"id": ["a"], "query": ["/a["]}), on_refused="report")
+    assert refusals.column("row").to_pylist() == [0]
     assert len(index) == 0
 
 

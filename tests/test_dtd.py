@@ -1,6 +1,6 @@
 """The DTD reader: what it reads, where it looks for parts, what it refuses and where it says the fault is.
 
-lxml is the judge of what a DTD declares.
+lxml is the oracle of what a DTD declares.
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ def test_a_file_that_is_too_large_and_one_that_never_ends(tmp_path: Path, monkey
     assert Schema.from_dtd(path).missing == ("e.ent",)
 
 
-# lxml as the judge.
+# lxml as the oracle.
 
 
 def agree(declarations: Declarations, grammar: Any) -> int:

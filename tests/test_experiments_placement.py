@@ -130,7 +130,7 @@ def test_other_costs_differ() -> None:
     assert answers("xtrie-routers", slow)[2] == "differs", "what remains is not reading"
 
 
-def test_what_was_not_run_is_not_judged() -> None:
+def test_what_was_not_run_has_no_verdict() -> None:
     assert answers("xtrie-routers", cluster_rows(paper_cost)) == [
         "inconclusive", "agree", "agree", "agree", "agree", "agree", "inconclusive", "inconclusive",
     ]  # fmt: skip
@@ -199,7 +199,7 @@ def test_the_speed_of_real_runs_is_told_by_the_wall(monkeypatch: pytest.MonkeyPa
     assert [row["speed"] for row in again] == [row["speed"] for row in rows], "CPU time decides no throughput"
 
 
-def test_what_cannot_be_told_from_spark_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_separated_from_spark_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     close = [run._replace(wall_us=605.0) for run in runs()]
     _, rows = executed(monkeypatch, close)
     assert rows[0]["net_speed"] > 0 and rows[1]["net_speed"] == 0, "60 of 605 µs could be anything"
@@ -315,7 +315,7 @@ def pep_rows(pep: float = 1.0, random: float = 3.0, queries: int = 1_000_000) ->
 
 
 def both(*answers: str) -> list[str]:
-    """Each finding is judged for each of the two numbers of values."""
+    """Each finding has a verdict for each of the two numbers of values."""
     return [answer for answer in answers for _ in (onyx_pep.VALUES, onyx_pep.MORE_VALUES)]
 
 
@@ -328,7 +328,7 @@ def test_verdict_on_pep() -> None:
     assert answers("onyx-pep", pep_rows(queries=1_000)) == ["inconclusive"] * 8
 
 
-def test_more_values_are_judged_too() -> None:
+def test_more_values_have_a_verdict_too() -> None:
     """What holds for 200 values need not hold for 1,000: then the verdict says so, and is not agree."""
     few, many = (
         [row for row in pep_rows(random=random) if row["values"] == values]

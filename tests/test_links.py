@@ -437,7 +437,7 @@ def test_each_condition_is_needed(
     document: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without any one of them the law breaks, and the judge of the rounds sees it."""
+    """Without any one of them the law breaks, and the oracle of the rounds sees it."""
 
     def failures() -> list[str]:
         subscriptions = [Subscription(query, query, deliver="elements") for query in queries]

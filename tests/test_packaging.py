@@ -80,10 +80,10 @@ def test_types_reach_the_users_of_a_wheel(wheel: Path, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    told = [line for line in result.stdout.splitlines() if line.startswith("program.py")]
-    assert any('"int"' in line or '"builtins.int"' in line for line in told), result.stdout
-    assert any("treecast.query" in line and "Query" in line for line in told), result.stdout
-    assert not any("error" in line for line in told), result.stdout
+    lines = [line for line in result.stdout.splitlines() if line.startswith("program.py")]
+    assert any('"int"' in line or '"builtins.int"' in line for line in lines), result.stdout
+    assert any("treecast.query" in line and "Query" in line for line in lines), result.stdout
+    assert not any("error" in line for line in lines), result.stdout
 
 
 def test_source_distribution_has_what_a_build_needs(dist: Path) -> None:

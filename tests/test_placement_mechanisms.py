@@ -99,8 +99,8 @@ def test_names_that_rarely_meet_divide_the_queries_of_one_type(others: int) -> N
     apart = report(Hierarchical(16, documents=sample), queries, messages)
     together = report(Hierarchical(16, documents=sample, exclusive=[]), queries, messages)
     assert apart.fan_out <= 3 and together.fan_out > 8, (apart.fan_out, together.fan_out)
-    told = [{f"k{kind}n{name}" for name in range(NAMES)} for kind in range(KINDS)]
-    by_schema = report(Hierarchical(16, exclusive=told), queries, messages)
+    exclusive = [{f"k{kind}n{name}" for name in range(NAMES)} for kind in range(KINDS)]
+    by_schema = report(Hierarchical(16, exclusive=exclusive), queries, messages)
     assert by_schema.fan_out <= 3, by_schema.fan_out
 
 

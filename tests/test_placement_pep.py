@@ -189,8 +189,8 @@ def test_exclusive_sets_from_a_schema_and_from_documents_do_the_same() -> None:
         {"track", "length", "label", "disc"},
         {"scale", "region", "sheet", "map"},
     ]
-    seen, told = Hierarchical(6, documents=documents), Hierarchical(6, exclusive=sets)
-    for placement in (seen, told):
+    seen, declared = Hierarchical(6, documents=documents), Hierarchical(6, exclusive=sets)
+    for placement in (seen, declared):
         index = placed(placement, queries)
         assert violations(placement, documents, [index.match(document) for document in documents]) == []
         assert measure(placement, index, documents).fan_out <= 3.5, placement.describe()

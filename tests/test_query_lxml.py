@@ -1,6 +1,6 @@
-"""Generated queries over the whole grammar, judged by libxml2: the canonical text and the normal form select the same.
+"""Generated queries over the whole grammar, with libxml2 as the oracle: the canonical text and the normal form select the same.
 
-Left out, because libxml2 is no judge there: numbers that it rounds differently (many digits), and the spellings of the
+Left out, because libxml2 is not an oracle there: numbers that it rounds differently (many digits), and the spellings of the
 papers, which are not XPath (test_query.py has those).
 """
 

@@ -248,8 +248,8 @@ def test_names_are_as_spelled_and_the_outermost_counts() -> None:
     ],
 )
 def test_a_broken_file_is_one_row_behind_its_records(data: bytes, before: int, code: str, offset: int) -> None:
-    *good, (document, at, ordinal, told) = rows(data)
-    assert (len(good), document, at, ordinal, told) == (before, None, offset, None, code)
+    *good, (document, at, ordinal, error_code) = rows(data)
+    assert (len(good), document, at, ordinal, error_code) == (before, None, offset, None, code)
     last = list(records.records(io.BytesIO(data)))[-1]
     assert isinstance(last.error, DocumentError) and last.error.offset == offset and last.ordinal is None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from lxml import etree
-from oracles.dtd_validation import HUGE, grammar_of, judge, loadable
+from oracles.dtd_validation import HUGE, grammar_of, validate, loadable
 from test_dtd import SHOP_DTD
 
 from treecast import DocumentError, LimitError
@@ -72,7 +72,7 @@ def test_documents_are_valid(name: str, settings: DocumentSettings) -> None:
     schema = Schema.from_text(text, name=name)
     documents = list(generate_documents(schema, 12, settings, seed=5))
     if name != "undeclared":  # lxml's own check of what it cannot know
-        judge(grammar_of(text, schema), documents, name)
+        validate(grammar_of(text, schema), documents, name)
     for document in documents:
         read(document)  # our own reader, namespaces and all
 
@@ -94,7 +94,7 @@ def test_real_dtds_give_valid_documents(data_directory: Path | None, leave_out: 
         schema = Schema.from_dtd(path)
         grammar = grammar_of(path, schema)
         for settings in SETTINGS[1:4]:
-            assert len(judge(grammar, generate_documents(schema, 3, settings, seed=2), path.name)) == 3
+            assert len(validate(grammar, generate_documents(schema, 3, settings, seed=2), path.name)) == 3
 
 
 # Size and shape.

@@ -262,9 +262,9 @@ def test_an_occurrence_that_no_parent_waits_for_is_not_remembered() -> None:
 def test_a_branch_that_an_occurrence_has_is_not_told_again() -> None:
     """Each `b` says that it is there; that `a` is matched is said once."""
     document = b"<r><a>" + b"<b/>" * 50 + b"</a></r>"
-    assert xtrie.work(["/r[.//a[.//b]]/z"], document).told == 50 + 1
+    assert xtrie.work(["/r[.//a[.//b]]/z"], document).reported == 50 + 1
     nested = b"<r>" + b"<a>" * 10 + b"<b/>" * 5 + b"</a>" * 10 + b"</r>"
-    assert xtrie.work(["/r[.//a[.//b]]/z"], nested).told == 5 + 10
+    assert xtrie.work(["/r[.//a[.//b]]/z"], nested).reported == 5 + 10
 
 
 def test_the_work_on_a_document_grows_with_what_is_not_matched_yet() -> None:
@@ -272,7 +272,7 @@ def test_the_work_on_a_document_grows_with_what_is_not_matched_yet() -> None:
     document = b"<r>" + b"<a><b/>" + b"".join(b"<c%d/>" % number for number in range(20)) + b"</a>"
     once, often = (xtrie.work(queries, document + b"<a><b/></a>" * more + b"</r>") for more in (0, 100))
     assert once.matches == often.matches == tuple(range(20))
-    assert (often.remembered, often.told) == (once.remembered, once.told)
+    assert (often.remembered, often.reported) == (once.remembered, once.reported)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

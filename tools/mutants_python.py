@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant("experiments/router_verdict.py", "if load > LOAD_MAX:", "if load < 0:", "a busy machine decides", FIGURES),
     Mutant("experiments/router_verdict.py", "if cores < needed:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
     Mutant("experiments/router_verdict.py", "beyond_one(None if short else needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
-    Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values are not judged", FIGURES),
+    Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values have no verdict", FIGURES),
     Mutant("experiments/runs.py", 'finding.answer if len(answers) == 1 else "moved between runs"', "finding.answer", "verdicts that moved are not called so", RUNS),
     # Covering.
     Mutant("query/cases.py", "self.left -= steps", "self.left -= 0", "no step counts", COVERING),

@@ -1,1 +1,1 @@
-"""Independent judges of what treecast answers: lxml, Saxon, brute force."""
+"""Independent oracles of what treecast answers: lxml, Saxon, brute force."""

@@ -61,7 +61,7 @@ class Work:
     """The queries that it matches, by number."""
     remembered: int
     """Occurrences of substrings that were kept to wait for those below."""
-    told: int
+    reported: int
     """Rows found matched with everything below them, in the variant for trees."""
 
 
@@ -102,7 +102,7 @@ def work(
     """What an XTrie of these queries does with a document.
 
     >>> work(["//a//b"], b"<a><a><b/><b/></a></a>")
-    Work(matches=(0,), remembered=2, told=2)
+    Work(matches=(0,), remembered=2, reported=2)
     """
     bindings = [(prefix.encode(), uri.encode()) for prefix, uri in (namespaces or {}).items()]
     texts = [query.encode("utf-8", "surrogatepass") for query in queries]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from random import Random
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
-from treecast.experiments.judging import at_least, at_most, between, distinct, extreme, pick, ratio, times, value
+from treecast.experiments.rules import at_least, at_most, between, distinct, extreme, pick, ratio, times, value
 from treecast.experiments.panels import lines
 from treecast.experiments.session import Session, as_table
 from treecast.index import Index
@@ -170,12 +170,12 @@ def expected(repetition: float, patterns: int = PATTERNS) -> float:
 
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:
-    """Each finding for each number of values: the paper gives none, so both are judged."""
+    """Each finding for each number of values: the paper gives none, so both are evaluated."""
     most = max(row["queries"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN:,} queries; this run had {most:,}"
     return [
-        judge(pick(rows, queries=most, values=values), f"{values:,} values a pattern", short)
-        for judge in (_alone, _growth, _at_random, _fewer)
+        rule(pick(rows, queries=most, values=values), f"{values:,} values a pattern", short)
+        for rule in (_alone, _growth, _at_random, _fewer)
         for values in (VALUES, MORE_VALUES)
     ]
 
@@ -229,7 +229,7 @@ def _at_random(rows: Sequence[Row], values: str, short: str) -> Finding:
         f"{_percent(value(rows, 'share', partitioning=RANDOM_ROUTED, repetition=1))} from the beginning",
         f"with up to {FEW} occurrences, satisfied: agree from 90 %, differs below 50 %",
         at_least(None if short else share, agree=0.9, differs=0.5),
-        short or "how soon depends on the number of values, which the paper does not give: so both numbers are judged",
+        short or "how soon depends on the number of values, which the paper does not give: so both numbers are evaluated",
         share,
     )
 

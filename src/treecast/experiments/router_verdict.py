@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treecast.experiments.experiment import Answer, Finding, Row
-from treecast.experiments.judging import (
+from treecast.experiments.rules import (
     at_least,
     at_most,
     between,
@@ -66,7 +66,7 @@ def _linear(rows: Sequence[Row], short: str) -> Finding:
     factor = counts[-1] if counts else 1
     costs = ratio(real, counts[-1], counts[0], key="routers", y="us") if counts else None
     doubtful = doubt(every)
-    judged = gain / factor if gain is not None else None
+    efficiency = gain / factor if gain is not None else None
     return Finding(
         "the throughput of data-sharing scales linearly with the routers, and its latency stays as it is (7a, 7b)",
         f"by the wall {factor} executors filter {times(gain)} as many messages as one ({figure(one, 0)} and "
@@ -75,9 +75,9 @@ def _linear(rows: Sequence[Row], short: str) -> Finding:
         else "no real runs",
         "real runs, by the wall, Spark included: agree if the gain is at least 0.8 of the number of executors, differs "
         "below 0.6; on a machine that is not idle or has fewer cores than executors nothing is decided",
-        at_least(None if short or doubtful else judged, agree=0.8, differs=0.6),
+        at_least(None if short or doubtful else efficiency, agree=0.8, differs=0.6),
         short or doubtful or "in the model it is so by construction",
-        judged,
+        efficiency,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from treecast.experiments.experiment import Finding, Point, Row, Sizes
 from treecast.experiments.inputs import news_documents, news_schema, query_settings
-from treecast.experiments.judging import at_least, at_most, distinct, extreme, pairs, pick, ratio, times, value
+from treecast.experiments.rules import at_least, at_most, distinct, extreme, pairs, pick, ratio, times, value
 from treecast.experiments.panels import lines
 from treecast.experiments.session import Session
 from treecast.report import Panel

@@ -16,7 +16,7 @@ from typing import Any
 from treecast.experiments import executors, router_model
 from treecast.experiments.experiment import Experiment, Point, Row, Sizes
 from treecast.experiments.inputs import draw_documents, namespaces_of
-from treecast.experiments.judging import pick
+from treecast.experiments.rules import pick
 from treecast.experiments.router_model import Cost, Curve, Performance
 from treecast.experiments.router_verdict import DATA, FILTER, HIERARCHICAL, OURS, PAPER, PLACED, XTRIE, verdict
 from treecast.experiments.session import Session, as_table

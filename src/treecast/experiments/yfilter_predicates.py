@@ -14,7 +14,7 @@ from dataclasses import replace
 from treecast.errors import QueryLimitError
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import DOCUMENT_BYTES, RELEASE_DOCUMENTS, news_documents, news_schema, query_settings
-from treecast.experiments.judging import at_least, pairs, pick, ratio, times
+from treecast.experiments.rules import at_least, pairs, pick, ratio, times
 from treecast.experiments.panels import lines
 from treecast.experiments.session import Session
 from treecast.report import Panel

@@ -87,9 +87,9 @@ def _add(index: Index, table: pa.Table) -> None:
     try:
         index.add_many(table)
     except QueryError:
-        told = Index(engine=index.engine, namespaces=index._namespaces).add_many(table, on_refused="report")
-        rows = [int(table.column("id")[row].as_py()) for row in told.column("row").to_pylist()]
-        first = str(told.column("message")[0].as_py()).splitlines()[0]
+        refusals = Index(engine=index.engine, namespaces=index._namespaces).add_many(table, on_refused="report")
+        rows = [int(table.column("id")[row].as_py()) for row in refusals.column("row").to_pylist()]
+        first = str(refusals.column("message")[0].as_py()).splitlines()[0]
         raise RefusedQueriesError(rows, first) from None
 
 

@@ -57,15 +57,15 @@ def run(engine: str, directory: Path, effort: Effort, *, queries: int | None = N
     """One engine or peer on the first `queries` of the inputs in `directory`, in a process of its own. A failure of
     any kind is a cell that says so, without answers."""
     task: dict[str, Any] = {"engine": engine, "queries": queries, "effort": asdict(effort), "refused": [], "why": ""}
-    told = _start(task, directory, effort)
-    if "refused" in told:
+    reply = _start(task, directory, effort)
+    if "refused" in reply:
         # Finding out what it refuses has made that process larger: begin anew without them.
-        told = _start({**task, "refused": told["refused"], "why": told["why"]}, directory, effort)
-    if "failure" in told:
+        reply = _start({**task, "refused": reply["refused"], "why": reply["why"]}, directory, effort)
+    if "failure" in reply:
         count = queries if queries is not None else len(read_inputs(directory).queries)
-        return Cell(engine, count, failure=told["failure"], broken=told["broken"]), None
+        return Cell(engine, count, failure=reply["failure"], broken=reply["broken"]), None
     answers = directory / ANSWERS_FILE
-    return Cell.from_json(told["cell"]), Answers.read(answers) if answers.exists() else None
+    return Cell.from_json(reply["cell"]), Answers.read(answers) if answers.exists() else None
 
 
 def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, A
         try:
             status = child.wait(effort.stop_seconds)
         except subprocess.TimeoutExpired:
-            told = f"stopped after {effort.stop_seconds:,.0f} s, with a budget of {effort.budget_seconds:g} s"
-            return {"failure": told, "broken": False}
+            failure = f"stopped after {effort.stop_seconds:,.0f} s, with a budget of {effort.budget_seconds:g} s"
+            return {"failure": failure, "broken": False}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -103,15 +103,15 @@ def serve(directory: Path) -> None:
     """What the other process does: `python -m treecast.measure DIRECTORY`."""
     task = json.loads((directory / TASK_FILE).read_text(encoding="utf-8"))
     inputs, effort = read_inputs(directory, task["queries"]), Effort(**task["effort"])
-    told: dict[str, Any]
+    reply: dict[str, Any]
     try:
         figures, answers = _measure(task, inputs, effort)
         answers.write(directory / ANSWERS_FILE)
-        told = {"cell": figures.as_json()}
+        reply = {"cell": figures.as_json()}
     except RefusedQueriesError as refusal:
-        told = {"refused": refusal.rows, "why": refusal.first}
+        reply = {"refused": refusal.rows, "why": refusal.first}
     part = directory / f".{FIGURES_FILE}.part"
-    part.write_text(json.dumps(told), encoding="utf-8")
+    part.write_text(json.dumps(reply), encoding="utf-8")
     part.replace(directory / FIGURES_FILE)
 
 

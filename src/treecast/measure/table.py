@@ -48,8 +48,8 @@ def table(rows: Sequence[Row]) -> str:
     for size in sizes:
         lines.append(f"{size:,} {'query' if size == 1 else 'queries'}")
         lines += [_line(line, widths) for line in figures[size]]
-    told = [textwrap.fill(note, WIDTH_MAX, initial_indent="  ", subsequent_indent="    ") for note in notes(rows)]
-    return "\n".join([*lines, *told])
+    note_lines = [textwrap.fill(note, WIDTH_MAX, initial_indent="  ", subsequent_indent="    ") for note in notes(rows)]
+    return "\n".join([*lines, *note_lines])
 
 
 def _figures(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:

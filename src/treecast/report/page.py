@@ -193,10 +193,10 @@ def _curve(rates: Sequence[tuple[float, float, float]]) -> str:
         f'<text x="{x(at):.1f}" y="{CURVE_HEIGHT - 8}" text-anchor="middle">{short_number(at)} s</text>\n'
         for at in ticks(end, 8)
     )
-    told = f"between {short_number(min(r for _, _, r in rates))} and {short_number(max(r for _, _, r in rates))}"
+    range_text = f"between {short_number(min(r for _, _, r in rates))} and {short_number(max(r for _, _, r in rates))}"
     return (
         f'<svg viewBox="0 0 {CURVE_WIDTH} {CURVE_HEIGHT}" role="img" '
-        f'aria-label="Documents a second over {end:,.1f} seconds, {told}">\n'
+        f'aria-label="Documents a second over {end:,.1f} seconds, {range_text}">\n'
         f'{grid}{times}<polygon class="area" points="{" ".join(area)}"/>\n'
         f'<polyline class="curve" stroke-width="2" points="{" ".join(points)}"/>\n</svg>'
     )
