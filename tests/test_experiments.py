@@ -15,7 +15,7 @@ import pytest
 from treecast import experiments
 from treecast.cli import main
 from treecast.errors import QueryLimitError
-from treecast.experiments import inputs, rules, output
+from treecast.experiments import inputs, output, rules
 from treecast.experiments.experiment import ANSWERS, Experiment, Finding, Row, Sizes, overall
 from treecast.experiments.session import Session
 from treecast.experiments.ten_types import tags_of

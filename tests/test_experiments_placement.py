@@ -182,17 +182,17 @@ def executed(monkeypatch: pytest.MonkeyPatch, made: list[Run]) -> tuple[Session,
     return session, xtrie_routers.measure(session, {"queries": 20, "what": "executors"})
 
 
-def test_the_speed_of_real_runs_is_told_by_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the CPU time, two executors are as fast as the wall says; Spark's own part is left out beside that."""
+def test_the_speed_of_real_runs_is_wall_clock_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wall-clock time decides, whatever the CPU time; Spark's own part is subtracted from both."""
     session, rows = executed(monkeypatch, runs())
     assert [(row["strategy"], row["routers"], round(row["us"]), round(row["speed"])) for row in rows] == [
         (DATA, 1, 1_000, 500),
         (FILTER, 2, 300, 2_000),
     ]
-    # By the wall Spark takes 600 - 100 and 360 - 60 µs, which leaves 1,500 and 200 to XTrie.
+    # In wall-clock time Spark takes 600 - 100 and 360 - 60 µs, which leaves 1,500 and 200 to XTrie.
     assert [round(row["net_speed"]) for row in rows] == [667, 5_000]
     assert [(row["expected_us"], row["cores"], row["load"]) for row in rows] == [(100, 4, 1.2), (60, 4, 1.2)]
-    assert any("Spark itself takes about 400 µs of CPU and 500 µs by the wall" in note for note in session.notes)
+    assert any("Spark itself takes about 400 µs of CPU and 500 µs of wall-clock time" in note for note in session.notes)
     assert session.problems == []
     half = [run._replace(cpu_us=run.cpu_us / 2) for run in runs()]
     _, again = executed(monkeypatch, half)

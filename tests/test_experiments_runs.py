@@ -65,7 +65,9 @@ def test_one_run_is_said_to_be_one() -> None:
 def test_progress_goes_over_all_runs() -> None:
     progress_calls: list[tuple[int, int]] = []
     sizes = Sizes((1,), 1, runs=3)
-    experiments.perform(made_up(iter([1.0] * 3)), sizes, progress=lambda done, total, what: progress_calls.append((done, total)))
+    experiments.perform(
+        made_up(iter([1.0] * 3)), sizes, progress=lambda done, total, what: progress_calls.append((done, total))
+    )
     assert progress_calls == [(0, 3), (1, 3), (2, 3)]
 
 

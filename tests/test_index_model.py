@@ -27,10 +27,10 @@ class Pool:
         # Longer than most machines expect, and many that share a beginning.
         self.queries += [plain("/" + "/".join(random.choice((*LOCALS, "*")) for _ in range(80))) for _ in range(5)]
         self.queries += [plain(f"//a/b/n{place}") for place in range(50)]
-        self.expected = [lxml_matches(self.queries, document) for document in self.documents]
+        self.oracle_answers = [lxml_matches(self.queries, document) for document in self.documents]
 
     def expected(self, model: dict[str, int], document: int) -> list[str]:
-        return [name for name, query in model.items() if query in self.expected[document]]
+        return [name for name, query in model.items() if query in self.oracle_answers[document]]
 
 
 def run(pool: Pool, index: Index, random: Random, changes: int, names: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from lxml import etree
-from oracles.dtd_validation import HUGE, grammar_of, validate, loadable
+from oracles.dtd_validation import HUGE, grammar_of, loadable, validate
 from test_dtd import SHOP_DTD
 
 from treecast import DocumentError, LimitError

@@ -1,8 +1,8 @@
 """Read XML: bytes become a Document, a flat table of elements, attributes and texts.
 
 Use it to see a document the way treecast does; `Index.match` reads documents by itself. A Document is not a tree to
-edit; use lxml for that. The input must be well-formed XML 1.0 with namespaces, in UTF-8, UTF-16, US-ASCII, ISO-8859-1 or
-windows-1252. A DTD is never processed, and nothing is ever fetched.
+edit; use lxml for that. The input must be well-formed XML 1.0 with namespaces, in UTF-8, UTF-16, US-ASCII, ISO-8859-1
+or windows-1252. A DTD is never processed, and nothing is ever fetched.
 
     >>> from treecast.document import read
     >>> document = read(b'<a><b x="1">one</b><c/></a>')

@@ -188,7 +188,8 @@ class ConditionDrawer:
             joined = [self.condition(depth + 1, kind) for _ in range(2)]
             word = self.random.choice((" and ", " or "))
             joined = [
-                (f"({text})", f"({oracle})") if self.random.random() < 0.5 else (text, oracle) for text, oracle in joined
+                (f"({text})", f"({oracle})") if self.random.random() < 0.5 else (text, oracle)
+                for text, oracle in joined
             ]
             texts, oracles = zip(*joined, strict=True)
             return word.join(texts), word.join(oracles)

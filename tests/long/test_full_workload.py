@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from oracles.dtd_validation import grammar_of, validate, loadable
+from oracles.dtd_validation import grammar_of, loadable, validate
 from test_workload_documents import HARD, SHIPPED
 from test_workload_drawn import check_drawn
 from test_workload_queries import compile_all

@@ -1,8 +1,8 @@
 """treecast against lxml: drawn queries and documents, every way to fill an index, every way to ask it.
 
 A decision is one (query, document) pair; the oracle is lxml's compiled XPath, evaluated as a boolean, or for an ordered
-pattern the brute force of `ordered_patterns`. `compare` runs one configuration and, when a decision differs, shrinks the
-case before it fails: first the queries, then the documents, then the document and the query themselves.
+pattern the brute force of `ordered_patterns`. `compare` runs one configuration and, when a decision differs, shrinks
+the case before it fails: first the queries, then the documents, then the document and the query themselves.
 """
 
 from __future__ import annotations

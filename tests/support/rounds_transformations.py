@@ -77,7 +77,7 @@ def round_transformations(
         made = delivered(index, len(drawn), document)
         assert made == rendered_alone(alone, drawn, document), "sharing changes a payload"
         for number, (found, verdict) in enumerate(zip(made, verdicts, strict=True)):
-            outcome = outcome_of(found, verdict)
+            outcome = agreement(found, verdict)
             if outcome not in FINE:
                 pytest.fail(smallest(drawn[number], document, outcome))
             tally["pairs"] += 1
@@ -129,7 +129,7 @@ def rendered_alone(renderer: _native.TextRenderer, drawn: Sequence[Drawn], docum
 FINE = {"equal", "nothing bound", "refused", "undecided", "made-up prefix", "default namespace"}
 
 
-def outcome_of(delivery: Made | None, verdict: Verdict | None) -> str:
+def agreement(delivery: Made | None, verdict: Verdict | None) -> str:
     """One of FINE, or what is wrong."""
     if verdict is None or (verdict.error and verdict.error not in MISPLACED):
         return "undecided"
@@ -163,7 +163,7 @@ def outcome_of(query: Drawn, document: bytes) -> str:
         made = made_of(query, document)
     except QueryError as error:
         return f"{error.code} when added"
-    return outcome_of(made, saxon().results([query], [document])[0][0])
+    return agreement(made, saxon().results([query], [document])[0][0])
 
 
 def smallest(query: Drawn, document: bytes, outcome: str) -> str:

@@ -1,7 +1,7 @@
 """Several runs of one experiment: the median of their rows, and what their verdicts have in common.
 
-A measured figure varies from run to run, and so may the verdict on it. The rows of a table are medians, and findings are
-computed from them. But if the runs disagree, the answer is "moved between runs".
+A measured figure varies from run to run, and so may the verdict on it. The rows of a table are medians, and findings
+are computed from them. But if the runs disagree, the answer is "moved between runs".
 
     >>> from treecast.experiments.experiment import Finding
     >>> def seen(figure, answer):

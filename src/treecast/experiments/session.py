@@ -2,7 +2,8 @@
 
 A cell is one engine with one set of queries on one set of documents. All engines of a point get the same queries and
 documents, in the same process, one after the other. `auto` is always among them, as the reference for the answers and
-to show where treecast itself stands. Times are CPU seconds of the fastest pass: a disturbance can only make a pass slower.
+to show where treecast itself stands. Times are CPU seconds of the fastest pass: a disturbance can only make a pass
+slower.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from treecast.engines.xtrie import tables
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import namespaces_of
-from treecast.experiments.rules import between, pick, ratio, times
 from treecast.experiments.panels import lines
+from treecast.experiments.rules import between, pick, ratio, times
 from treecast.experiments.session import REFERENCE, Session
 from treecast.experiments.ten_types import expressions, messages, schemas_of, tags_of
 from treecast.report import Panel

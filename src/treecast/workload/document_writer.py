@@ -120,7 +120,7 @@ class DocumentWriter:
         return self.without_references.write(number)
 
     def too_long(self) -> DocumentLimitError:
-        """Refuse content models without a short document: those that require two of each part, level after level."""
+        """The error for content models without a short document: each level requires two of each part."""
         limit = max(TAGS_BYTES_MAX, 2 * self.share)
         message = f"{self.schema.name}: the tags of a document of this DTD have more than {limit:,} bytes"
         hint = "required parts that contain several required parts multiply: make some optional, or name another root"

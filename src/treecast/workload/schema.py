@@ -23,8 +23,8 @@ from treecast.workload.content_model import Attribute, Element, Name, Particle, 
 from treecast.workload.dtd import Declarations, read_dtd, read_dtd_file
 from treecast.workload.values import NumberRange, Source
 
-# Heights from here on are not levels. UNFIT: no valid document contains it (undeclared, or an IDREF where nothing has an
-# ID); used only if nothing else fits. ENDLESS: it can never be finished.
+# Heights from here on are not levels. UNFIT: no valid document contains it (undeclared, or an IDREF where nothing has
+# an ID); used only if nothing else fits. ENDLESS: it can never be finished.
 UNFIT = 1 << 20
 ENDLESS = 1 << 30
 

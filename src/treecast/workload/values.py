@@ -1,8 +1,8 @@
 """The contents of attributes and texts: the values that documents and value predicates both draw from.
 
 A source is a list of values or a range of numbers, given for an element's text (`price`), for an attribute of any
-element (`@currency`), for that of one element (`trade/@id`), or for everything else (`*` and `@*`). Anything without one
-gets words: a text is a run of up to `text_words_max` of them, an attribute value one word or a number below 100.
+element (`@currency`), for that of one element (`trade/@id`), or for everything else (`*` and `@*`). Anything without
+one gets words: a text is a run of up to `text_words_max` of them, an attribute value one word or a number below 100.
 With `skew` theta the value of rank r is drawn r^-theta times as often as the first (Zipf); 0 draws all equally often.
 
     >>> from random import Random
