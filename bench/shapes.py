@@ -1,11 +1,11 @@
-"""Shapes of subscriptions, named ones and random ones, each 10,000 and 100,000 times: is there one that costs too much?
+"""Shapes of subscriptions, named and random, each with 10,000 and 100,000 subscriptions: does one cost too much?
 
 A shape is a query with some tests on one element. Its subscriptions differ in the values that they compare with: a test
 may have one value for all of them, values as skewed (Zipf) as those of the documents, or one of its own for each.
-Random shapes over random schemas find what nobody thought of. Few subscriptions match a document, so what is measured
-is how those that do not are passed over. Every other shape is built in part one by one, with removals between.
+Random shapes over random schemas find what nobody thought of. Few subscriptions match a document, so this measures
+how fast the others are skipped. Every other shape is partly built one by one, with removals in between.
 
-Bars: half of lxml's parsing at 100,000 subscriptions, and at most 1.6 times what 10,000 cost.
+Targets: half of lxml's parsing at 100,000 subscriptions, and at most 1.6 times what 10,000 cost.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def measure_shape(report: Report, shape: Shape, count: int, passes: int, churn: 
     indexes = [build(queries[:size], churn) for size in (count // SMALLER, count)]
     rows = [index.match_many(documents).num_rows for index in indexes]
     taken: list[list[Seconds]] = [[], [], []]
-    for _ in range(passes):  # in turn, so that what else the machine does disturbs all alike
+    for _ in range(passes):  # in turn, so that other work on the machine disturbs all equally
         taken[0].append(clock(lambda: parse_all(documents)))
         for place, index in enumerate(indexes):
             taken[place + 1].append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
