@@ -234,7 +234,7 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path, capsys:
         ("wrong.txt", "/a[", "TC"),
     ],
 )
-def test_bad_query_files(
+def test_invalid_query_files(
     name: str, text: str | None, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if text is not None:

@@ -320,7 +320,7 @@ def test_values_pass_as_in_xpath() -> None:
             assert passes(text, test) == expected(etree.Element("a", x=text)), (text, test)
 
 
-def test_values_imply_only_what_is_so() -> None:
+def test_values_imply_only_what_is_certain() -> None:
     random = Random("values")
     certain = 0
     for _ in range(20_000):

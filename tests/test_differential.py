@@ -51,7 +51,7 @@ def test_the_deepest_documents() -> None:
     assert compare(queries, documents, [Setting(cache=cache) for cache in CACHES]) == 180
 
 
-def test_an_empty_cdata_section_is_no_text() -> None:
+def test_an_empty_cdata_section_is_not_a_text() -> None:
     """Where the oracle deviates from XPath 1.0, whose text nodes have at least one character."""
     index = Index()
     index.add_many(

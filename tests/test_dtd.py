@@ -271,7 +271,7 @@ def test_an_external_part_inside_a_value(tmp_path: Path) -> None:
         ("<!ELEMENT a (b)><!ELEMENT b (c|a)><!ELEMENT c (b)>", "always contains itself", 0),
     ],
 )
-def test_bad_dtd_is_refused(text: str, message: str, line: int) -> None:
+def test_invalid_dtd_is_refused(text: str, message: str, line: int) -> None:
     with pytest.raises(DocumentError, match=re.escape(message)) as caught:
         Schema.from_text(text)
     assert caught.value.line == line

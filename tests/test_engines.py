@@ -216,7 +216,7 @@ def test_saved_and_loaded(engine: str, tmp_path: Path) -> None:
 
 
 @engine_of_all
-def test_bad_documents_are_reported(engine: str) -> None:
+def test_invalid_documents_are_reported(engine: str) -> None:
     index = Index(engine=engine)
     index.add("b", "//b")
     matches, errors = index.match_many([b"<a><b/></a>", b"<a>", b"<b/>"], threads=2, on_error="report")

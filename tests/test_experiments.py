@@ -384,7 +384,7 @@ def test_a_data_directory_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
     assert "queries: distinct, drawn from the DTD" in said and "left out" in said and "auction" in said
 
 
-def test_what_the_data_directory_lacks_is_drawn() -> None:
+def test_missing_data_is_drawn() -> None:
     session = Session(Sizes((5,), 2))
     assert inputs.news_schema(session).root == "news" and len(inputs.news_documents(session)) == 2
     assert [schema.name for schema in inputs.ten_schemas(session)] == ["news", "records"]
@@ -399,7 +399,7 @@ def test_more_distinct_paths_than_the_dtd_has_is_an_error(monkeypatch: pytest.Mo
         experiments.perform(experiment, replace(tiny(experiment), queries=(1_000,)))
 
 
-def test_the_release_has_what_the_experiments_want(
+def test_the_release_has_the_inputs_of_the_experiments(
     data_directory: Path | None, leave_out: Callable[[str], None]
 ) -> None:
     if data_directory is None:

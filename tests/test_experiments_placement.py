@@ -355,7 +355,7 @@ def test_pep_comes_out_as_the_formula_has_it_at_a_small_size() -> None:
     assert any("PEP chose 10 patterns" in note for note in outcome.notes)
 
 
-def test_a_message_has_each_element_as_often_as_asked() -> None:
+def test_a_message_has_each_element_as_often_as_requested() -> None:
     parts = onyx_pep.draw_message(Random(1), 3, values=5)
     assert sorted(part[:3] for part in parts) == sorted(b"<p%d" % n for n in range(10) for _ in range(3))
     query, other = onyx_pep.query([(1, 5), (1, 7)]), onyx_pep.query([(1, 5), (2, 7)])

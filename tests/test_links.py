@@ -338,7 +338,7 @@ def test_unknown_and_known_keys_change_nothing() -> None:
     assert early(link).text == "keep /r/i"
 
 
-def test_what_is_no_early_form() -> None:
+def test_texts_that_are_not_an_early_form() -> None:
     with pytest.raises(ValueError, match="list of steps for whole documents"):
         Demand.of_link(Early("from /r/i drop //a"))
     with pytest.raises(ValueError, match="list of steps for whole documents"):

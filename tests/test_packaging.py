@@ -54,7 +54,7 @@ def test_wheel_offers_the_extras_and_the_command(wheel: Path) -> None:
         assert b"Apache License" in archive.read(inside["LICENSE"])
 
 
-def test_wheel_asks_for_no_particular_processor(wheel: Path) -> None:
+def test_wheel_requires_no_particular_processor(wheel: Path) -> None:
     """No compiler flag raises the instruction set: what needs AVX2 says so itself and is chosen at run time."""
     tag = re.sub(r"^treecast-[^-]+-", "", wheel.stem)
     commands = json.loads((ROOT / "build" / tag / "compile_commands.json").read_text())

@@ -215,7 +215,7 @@ def test_a_pattern_that_repeats_gives_way_where_nothing_is_lost() -> None:
     assert found.fan_out_max <= 2
 
 
-def test_what_the_schema_allows_once_is_believed() -> None:
+def test_once_in_the_schema_is_trusted() -> None:
     twice = [b'<r><a k="1"/><a k="2"/><b k="1"/></r>'] * 4
     queries = [(f"q{n}", f"/r[a/@k = {n}][b/@k = {n}]") for n in range(40)]
     queries += [(f"a{n}", f"/r[a/@k = {n}]") for n in range(10)]
@@ -226,7 +226,7 @@ def test_what_the_schema_allows_once_is_believed() -> None:
     assert [pattern.path for pattern in by_schema.patterns] == ["/r/a/@k"]
 
 
-def test_buckets_are_cut_by_how_many_ask() -> None:
+def test_buckets_are_cut_by_the_number_of_queries() -> None:
     """Value n is asked for by 600 / (n + 5) queries. Cut by the number of values, the first of ten buckets would hold
     more than four times the mean."""
     counts = {value: 600 // (value + 5) for value in range(1, 201)}

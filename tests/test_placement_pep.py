@@ -96,7 +96,7 @@ def test_a_value_has_many_spellings() -> None:
     assert measure(pep, index, documents).fan_out <= 1
 
 
-def test_partitions_are_kept_good() -> None:
+def test_partitions_stay_balanced() -> None:
     pep = Pep(21)
     queries = valued(2000, values=200)
     placed(pep, queries)
@@ -117,7 +117,7 @@ def test_partitions_are_kept_good() -> None:
     assert len(pep) == len(now)
 
 
-def test_a_value_that_most_ask_for_wears_nothing() -> None:
+def test_a_value_that_most_queries_ask_for_causes_no_imbalance() -> None:
     pep = Pep(9)
     queries = [(f"q{n}", f'/news[@topic = "{n % 50 if n % 2 else 0}"]') for n in range(1000)]
     placed(pep, queries)

@@ -185,7 +185,7 @@ def test_more_ways_than_are_spelt_out() -> None:
         agree(document.encode(), *queries)
 
 
-def test_many_children_that_say_the_same() -> None:
+def test_many_equal_children() -> None:
     """Beyond a thousand entries, an element's list of what its children said is shortened on the way."""
     queries = [
         "//a[b = 3]",

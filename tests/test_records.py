@@ -354,14 +354,14 @@ def test_memory_is_bounded_by_the_batch_not_by_what_namespaces_make_of_small_rec
         {"entities": "latin"},
     ],
 )
-def test_rules_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_rules_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"record|entities"):
         Rule(**wrong)
     with pytest.raises(ValueError, match="part_bytes"):
         plan(io.BytesIO(), Rule(), part_bytes=0)
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_an_invalid_state_is_refused() -> None:
     with pytest.raises(ValueError, match="no state"):
         rows(b"<r/>", part=Part(1, None, 0, b"\x01\x02"))
 

@@ -63,7 +63,7 @@ def test_clauses(text: str, expected: bytes) -> None:
         "for $r in $msg/r, $a in $r/a return $r/text()",
     ],
 )
-def test_what_is_looked_at_is_limited(text: str) -> None:
+def test_visited_items_are_limited(text: str) -> None:
     refused = deliver(text, MANY).refused
     assert isinstance(refused, treecast.LimitError)
     assert isinstance(refused, treecast.DocumentError)

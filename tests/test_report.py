@@ -55,7 +55,7 @@ def hostile(count: int, text: str = HOSTILE) -> Figures:
 
 
 @pytest.mark.parametrize("figures", [EMPTY, FULL, hostile(3), hostile(60, "x" * 100_000)])
-def test_the_page_is_html_that_asks_for_nothing(figures: Figures) -> None:
+def test_the_page_is_html_that_loads_nothing(figures: Figures) -> None:
     text = page(figures)
     check_page(text)
     assert len(text.encode()) <= PAGE_BYTES_MAX

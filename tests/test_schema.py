@@ -66,7 +66,7 @@ def test_required_are_the_elements_in_every_one() -> None:
     assert schema.required["g"] == {"k"}
 
 
-def test_what_cannot_be_valid_is_unfit() -> None:
+def test_invalid_content_is_unfit() -> None:
     schema = Schema.from_text(
         """<!ELEMENT a (b | undeclared | c | d)> <!ELEMENT b EMPTY> <!ELEMENT c EMPTY> <!ATTLIST c r IDREF #REQUIRED>
         <!ELEMENT d EMPTY> <!ATTLIST d e ENTITY #REQUIRED>"""
