@@ -1,4 +1,4 @@
-"""Many subscriptions at once: tables with settings, and what is refused of them."""
+"""Many subscriptions at once: tables with settings, and refused rows."""
 
 from __future__ import annotations
 

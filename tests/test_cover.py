@@ -1,4 +1,4 @@
-"""Covering: never yes wrongly, complete for two fragments, and the cases one would try by hand."""
+"""Covering: never a wrong yes, complete for two fragments, and the cases that one would try by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DTD reader: what it reads, where it looks for parts, what it refuses and where it says the fault is.
+"""The DTD reader: what it reads, where it looks for parts, what it refuses and at which place.
 
 lxml is the oracle of what a DTD declares.
 """

@@ -1,4 +1,4 @@
-"""The engines of the papers: what they take equals lxml, what they do not is refused, and an index is an index.
+"""The engines of the papers: what they support equals lxml, the rest is refused, and an index behaves as always.
 
 The small twin of tests/long/test_full_engines.py.
 """

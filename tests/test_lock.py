@@ -1,4 +1,4 @@
-"""requirements.lock: exact versions that pyproject.toml allows, each with hashes, and no word about where from."""
+"""requirements.lock: exact versions that pyproject.toml allows, each with hashes, and no index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells: what is counted in them is right, whatever the clock says; failures are rows."""
+"""Cells: their counts are right, whatever the clock says; failures are rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that strangers chose: shown without harm, stored whatever their bytes, and never the same for two ids."""
+"""Names that strangers chose: safe to show, storable whatever their bytes, and different for different ids."""
 
 from __future__ import annotations
 

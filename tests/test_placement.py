@@ -1,4 +1,4 @@
-"""Every placement keeps its promise: whatever matches meets in exactly one shard, as subscriptions come and go."""
+"""Every placement finds each match in exactly one shard, also while subscriptions change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates cover all that they stand for, meet their size, and say truly how much they forward in vain."""
+"""Aggregates cover all their subscriptions, keep to their size, and report correctly how much they forward in vain."""
 
 from __future__ import annotations
 

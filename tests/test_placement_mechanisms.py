@@ -1,4 +1,4 @@
-"""Each mechanism of the placements, by what it is for: with the mechanism switched off, its test fails.
+"""Each mechanism of the placements has a test that fails when the mechanism is switched off.
 
 `tools/mutants_python.py` switches them off, one at a time, and runs this file against each.
 """

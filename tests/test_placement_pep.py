@@ -1,4 +1,4 @@
-"""The placements that look into documents do it well: hierarchies, patterns, reports, and the choice between them."""
+"""The placements that look into documents: hierarchies, patterns, reports, and the choice between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reader makes of a document, on both levels of instructions."""
+"""What the reader makes of a document, with both instruction sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README, the guide and the examples say what is true: their code runs, and prints what they show.
+"""The README, the guide and the examples are correct: their code runs and prints what they show.
 
 A ```python block runs after those above it in the same file, a ```sh block in a shell of its own; a block without a
 language that follows is what they print. A ```shell block is for a clone (git, make, pip): its make targets exist.

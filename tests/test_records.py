@@ -1,4 +1,4 @@
-"""Records cut from files, beside lxml and expat: the same elements, namespaces and offsets, whatever the parts."""
+"""Records cut from files, against lxml and expat: the same elements, namespaces and offsets, whatever the parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries of an index, document after document: what one leaves behind is nothing to the next."""
+"""Deliveries of an index, document after document: one document does not affect the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses, conditions on values, and what a payload may look at while it is built: bounded, however little is bound."""
+"""Clauses, conditions on values, and the limit on the items that building a payload may visit."""
 
 from __future__ import annotations
 

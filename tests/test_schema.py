@@ -1,4 +1,4 @@
-"""Schemas: what may stand in what, how deep it must and can go, what is recursive, what cannot be had."""
+"""Schemas: which element may contain which, how deep they are, which are recursive, which cannot be finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house stays tidy: rooms import in one direction, files and functions stay short, names and texts keep the rules.
+"""The repository stays tidy: rooms import in one direction, files and functions are short, names and texts follow rules.
 
 ARCHITECTURE.md gives the rules in words; here they are checked. An exception is listed below with its reason and has
 to be needed: the tests fail when one has become superfluous.

@@ -1,4 +1,4 @@
-"""Generated documents: valid whatever the settings, of the size and shape asked for, repeatable."""
+"""Generated documents: valid whatever the settings, of the requested size and shape, repeatable."""
 
 from __future__ import annotations
 

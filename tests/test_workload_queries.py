@@ -1,4 +1,4 @@
-"""Generated queries: every parameter does what it says, all compile, none comes twice, and they can match."""
+"""Generated queries: every parameter does what it says, all compile, none repeats, and they can match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random queries of the whole language, and documents whose values they compare: few names, few values, many hits.
+"""Random queries of the whole language, and documents for them: few names and few values, so many matches.
 
 Every query is drawn twice, for treecast and for the oracle: the same text but for the prefixes (see
 `drawing.Vocabulary`). Numbers stay within what libxml2 reads as XPath does: no exponents, no lone points, few digits.

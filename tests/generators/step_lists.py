@@ -1,4 +1,4 @@
-"""Random documents with everything that an edit of bytes can trip over, random lists of steps, and their comparison.
+"""Random documents with everything that makes editing bytes hard, random lists of steps, and their comparison.
 
 Documents have prefixes that are rebound on the way down, odd white space in tags, both kinds of quotes, CDATA,
 comments, instructions, references, and texts that would make `]]>` or one line end of two when the markup between them

@@ -1,4 +1,4 @@
-"""What a drawn transformation is made of: a tree of pieces, written once for treecast and once for the oracle.
+"""The pieces of a drawn transformation: a tree, written once for treecast and once for the oracle.
 
 What can be left out is a `Cut`, so that a failure is shrunk by cutting. The XQuery that says whether anything is bound
 is made of the same pieces, and so is cut with them.

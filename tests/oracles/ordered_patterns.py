@@ -1,4 +1,4 @@
-"""Ordered patterns, drawn, and matched by brute force, with nothing of treecast's in it.
+"""Draws ordered patterns and matches them by brute force, without any code of treecast.
 
 The definition, word by word: at each branching element the branches as written, the continuation of the path last,
 have first-step witnesses whose start tags strictly increase; tests of attributes and of the element's own text are

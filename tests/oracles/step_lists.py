@@ -1,4 +1,4 @@
-"""Lists of steps carried out on lxml's trees: the oracle of what treecast leaves of a document.
+"""Applies lists of steps to lxml's trees: the oracle for what treecast leaves of a document.
 
 It shares nothing with the native code, which edits bytes: here elements are moved about. After every step the tree is
 written and read again, with one prefix for each namespace and no default, so that texts that have become neighbours are

@@ -1,4 +1,4 @@
-"""A real streaming job that is killed at random moments and started again, and the oracle of what it leaves behind.
+"""A real streaming job that is killed at random moments and restarted, and the oracle for its output.
 
 `Trial` is the world of one run: documents, subscriptions whose set changes all the time, an output, and a job in a
 process of its own (`python -m support.killed_stream DIRECTORY`), which is killed with SIGKILL: its driver, its
