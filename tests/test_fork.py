@@ -1,4 +1,4 @@
-"""Indexes in a process that forks: one that no thread was changing works in the child; one that was being changed raises."""
+"""Indexes in a process that forks: they work in the child, unless a thread was just changing one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The repository stays tidy: rooms import in one direction, files and functions are short, names and texts follow rules.
+"""The repository stays tidy: rooms import in one direction, files and functions are short, names follow the rules.
 
-ARCHITECTURE.md gives the rules in words; here they are checked. An exception is listed below with its reason and has
-to be needed: the tests fail when one has become superfluous.
+ARCHITECTURE.md explains the rules; this file checks them. Each exception below has a reason, and the tests fail if it is no
+longer needed.
 """
 
 from __future__ import annotations
