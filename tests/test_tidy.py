@@ -1,7 +1,7 @@
 """The repository stays tidy: rooms import in one direction, files and functions are short, names follow the rules.
 
-ARCHITECTURE.md explains the rules; this file checks them. Each exception below has a reason, and the tests fail if it is no
-longer needed.
+ARCHITECTURE.md explains the rules; this file checks them. Each exception below has a reason, and the tests fail if it
+is no longer needed.
 """
 
 from __future__ import annotations
