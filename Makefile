@@ -1,4 +1,4 @@
-# The commands of the house; `make` alone lists them. Everything but help and clean sets up .venv first (tools/setup.sh).
+# `make` alone lists the commands. All except help and clean set up .venv first (tools/setup.sh).
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test long bench check wheel sanitize fuzz clean
 unexport PYTHONPATH PYTHONHOME
@@ -11,23 +11,23 @@ FUZZ_SECONDS ?= 20
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup:  ## make .venv with treecast built and installed in it
+setup:  ## create .venv, with treecast built and installed
 	@bash tools/setup.sh
 
-demo:  ## match the embedded sample; results/ holds what came out
+demo:  ## match the embedded sample and write to results/
 	@bash tools/setup.sh java
 	@bash tools/demo.sh
 
-test:  ## the test suite, and the native part of it under the sanitizers: what CI runs
+test:  ## run the tests, and the native ones again under the sanitizers
 	@bash tools/setup.sh maybe-java maybe-nats
 	@bash tools/test.sh $(PYTEST_ARGS)
 
-check: setup  ## the linters and the type checker
+check: setup  ## run the linters and the type checker
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
 
-long:  ## the full-size checks: hours of CPU, results for bench/record/
+long:  ## run the full-size checks: hours of CPU time
 	@bash tools/setup.sh java maybe-nats
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
 	@$(PYTHON) tools/mutants.py
@@ -35,18 +35,18 @@ long:  ## the full-size checks: hours of CPU, results for bench/record/
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh
 	@bash tools/minimal_debian.sh
 
-bench: setup  ## the measurements, peers beside us; BENCH_ARGS passes arguments on
+bench: setup  ## measure treecast and its peers; BENCH_ARGS are arguments
 	@$(PYTHON) -m bench $(BENCH_ARGS)
 
-wheel: setup  ## a wheel and a source distribution in dist/
+wheel: setup  ## build a wheel and a source distribution in dist/
 	@$(PYTHON) tools/build_dist.py dist
 
-sanitize: setup  ## build with the address and undefined-behaviour sanitizers, run the native tests under them
+sanitize: setup  ## run the native tests under the address and undefined-behaviour sanitizers
 	@bash tools/sanitize.sh
 
-fuzz: setup  ## coverage-guided fuzzing with clang, FUZZ_SECONDS=20 each
+fuzz: setup  ## fuzz each target with clang for FUZZ_SECONDS=20
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) bash tools/fuzz.sh
 
-clean:  ## remove everything that make made
+clean:  ## remove everything that make created
 	@rm -rf .venv build dist results src/treecast/_native.pyi .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

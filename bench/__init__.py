@@ -1,1 +1,1 @@
-"""Named workloads, measured beside lxml in the same process. `python -m bench --help` lists them."""
+"""Named workloads, measured next to lxml in the same process. `python -m bench --help` lists them."""

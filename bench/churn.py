@@ -1,4 +1,4 @@
-"""Subscriptions that come and go: the cost of a change before every document, of adds, and what removal gives back."""
+"""Changing subscriptions: the cost of a change before every document, of adds, and the memory that removal frees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treecast.workload import Schema
 
 
 def change_before_every_document(report: Report, data: str | None, schema: Schema, quick: bool) -> None:
-    """One add and one remove, then one document; beside the same calls without changes."""
+    """One add and one remove, then one document; compared with the same calls without changes."""
     queries, documents = load_yfilter(data, report)
     known = set(queries)
     fresh = [query for query in draw_queries(schema, 60_000, seed=2) if query not in known]
@@ -25,7 +25,7 @@ def change_before_every_document(report: Report, data: str | None, schema: Schem
     def change() -> None:
         nonlocal changes
         index.add(f"n{changes}", fresh[changes % len(fresh)])
-        # Every other removal takes one of the first subscriptions, the others one that was added lately.
+        # Every other removal takes one of the first subscriptions, the others a recent one.
         index.remove(f"n{changes - 100}" if changes % 2 == 0 and changes >= 100 else f"s{changes}")
         changes += 1
 

@@ -1,7 +1,7 @@
-"""Queries with predicates that come and go: one added and one removed before every document, on 100,000 others.
+"""Changing queries with predicates: one added and one removed before every document, next to 100,000 others.
 
-The same documents before any change, with a change before each, and when the changes are over. A change is timed by
-the wall clock, as a caller waits for it; the documents in CPU time.
+The same documents are matched before any change, with a change before each, and after the changes. A change is timed in
+wall-clock time, because a caller waits for it; documents are timed in CPU time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def measure(report: Report, schema: Schema, sizes: Sizes) -> None:
 
 
 def change(index: Index, query: str, adds: list[float], removes: list[float]) -> None:
-    """One more, and one less: every other time one of the first subscriptions, else one that came lately."""
+    """Add one and remove one: alternately one of the first subscriptions and a recent one."""
     place = len(adds)
     begun = time.perf_counter()
     index.add(f"n{place}", query)

@@ -1,9 +1,9 @@
-"""Twice the queries, the added half asking for values or names that no document has: what they cost.
+"""The cost of twice the queries, where the added half asks for values or names that no document has.
 
-Two indexes, with and without the added half, take turns on the same unseen documents; the change is that of the sums.
+Two indexes, with and without the added half, take turns on the same unseen documents; the sums are compared.
 The added half repeats the first one: the same paths with other values (or one more predicate), or the same queries
-with one name replaced by one of its own. Where the first half has no values at all (trees, paths), the change includes
-what it costs that there are values to look for.
+with one name replaced by one of its own. If the first half has no values at all (trees, paths), the change includes
+the cost of looking up values.
 """
 
 from __future__ import annotations

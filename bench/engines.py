@@ -1,7 +1,7 @@
-"""The engines of the papers beside ours, in one core: YFilter's queries and documents, and its rivals as queries grow.
+"""The engines of the papers and ours: YFilter's queries and documents, and its rivals as queries grow.
 
 `auto` against `yfilter` is measured on the whole set, first pass (a new index) and later ones; XFilter, the hybrid and
-XTrie against YFilter on 1,000, 10,000 and 100,000 of the queries, drawn from the set without order.
+XTrie against YFilter on 1,000, 10,000 and 100,000 of the queries, drawn at random from the set.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def show(report: Report, figure: str, taken: Seconds, documents: int, matches: f
 
 def measure(report: Report, queries: Sequence[str], documents: Sequence[bytes], passes: int) -> None:
     count = len(documents)
-    pass_times("auto", queries[:1000], documents, 1)  # what only the first call of a process pays
+    pass_times("auto", queries[:1000], documents, 1)  # costs that only the first call of a process has
     ours, ours_later, matches = pass_times("auto", queries, documents, max(passes, 3))
     theirs, theirs_later, same = pass_times("yfilter", queries, documents, passes)
     assert matches == same, "the engines disagree"

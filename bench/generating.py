@@ -1,4 +1,4 @@
-"""How long a workload takes to make: a million distinct queries of several kinds, and documents of several sizes."""
+"""The time to generate a workload: a million distinct queries of several kinds, and documents of several sizes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """How cost grows: families of documents, queries, transformations, ids, archives and populations at n, 2n, 4n, 8n.
 
 A family (bench/growth_families.py) makes the same kind of work at any size. Its exponent is the slope of CPU time over
-size on logarithmic scales, through the four points by least squares: 1 is linear, 2 is quadratic. The bar is 1.2. A
-family that meets a documented limit answers with the code of that limit instead; it then has to answer within
-BOUNDED_SECONDS_MAX, and the memory that it took has to stay under BOUNDED_BYTES_MAX.
+size on logarithmic scales, through the four points by least squares: 1 is linear, 2 is quadratic. The target is at most
+1.2. A family that reaches a documented limit answers with the code of that limit instead. It must then answer within
+BOUNDED_SECONDS_MAX and use less than BOUNDED_BYTES_MAX of memory.
 
 Use it to look for cliffs: a new kind of input is a function of a few lines. For speed itself, use the other workloads.
 """
@@ -36,7 +36,7 @@ class Point:
 
 
 def measure_point(family: Family, size: int, passes: int) -> Point:
-    """The fastest pass: what neighbours add to a pass is never negative."""
+    """The fastest pass: other work on the machine can only make a pass slower."""
     seconds, code = [], ""
     for _ in range(passes):
         action = family.prepare(size)
@@ -72,7 +72,7 @@ def peak_bytes() -> int:
 
 
 def measure(report: Report, families: Sequence[Family], passes: int, share: float = 1.0) -> None:
-    """One row a family; `share` makes all of them smaller, and then there are no bars."""
+    """One row per family; `share` makes all of them smaller, without targets."""
     barred = share == 1.0
     for family in families:
         before = peak_bytes()

@@ -1,6 +1,6 @@
-"""Families for bench/growth.py: the same kind of work at any size. `prepare(n)` makes the input and gives the action.
+"""Families for bench/growth.py: the same kind of work at any size. `prepare(n)` makes the input and returns the action.
 
-What is prepared is not measured. An action works from a fresh state each time, so that no pass profits from another.
+Preparation is not measured. An action starts from a fresh state each time, so no pass profits from another.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def matching(document: bytes, *queries: str) -> Action:
 
 
 def rendering(document: bytes, query: str) -> Action:
-    """Raises where the delivery was refused, so that its code is seen."""
+    """Raise the error of a refused delivery, so that its code is reported."""
     index = Index(limits=WIDE)
     index.add("q", query)
 

@@ -1,8 +1,8 @@
 """The inputs of the workloads: real ones from a data directory, or drawn from the built-in schema.
 
 A data directory holds `dtd/nitf-2.5/nitf-2-5.lf.dtd`, the 153,928 queries of the YFilter release under
-`queries/benchmark_simple_paths/` and its documents under `docs/nitf-yfilter-500/`. What is missing is replaced, and
-the report says so.
+`queries/benchmark_simple_paths/` and its documents under `docs/nitf-yfilter-500/`. Missing inputs are replaced,
+and the report says so.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ def draw_documents(schema: Schema, count: int, seed: int = 1, start: int = 0) ->
 
 
 def as_table(queries: list[str]) -> pa.Table:
-    """What Index.add_many takes: columns id and query."""
+    """A table for Index.add_many: columns id and query."""
     return pa.table({"id": pa.array([f"s{place}" for place in range(len(queries))]), "query": pa.array(queries)})

@@ -1,8 +1,8 @@
-"""How every workload measures: medians of several passes, lxml's parsing of the same documents beside them.
+"""How every workload measures: medians of several passes, next to lxml's parsing of the same documents.
 
-Two clocks run at once. Wall time is what a user waits for; CPU time of the process is what a shared machine measures
-faithfully, so ratios are given in both, and the bars are held against the smaller disturbance: CPU time, except where
-threads are the point. A row is one figure, with the matches per document that it had to produce.
+Two clocks run at once. Wall-clock time is what a user waits for; CPU time is reliable on a shared machine. Ratios are
+given in both. Targets apply to CPU time, which is disturbed less, except where threads are measured. A row is one
+figure, with the number of matches per document.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADINGS = ("figure", "value", "unit", "lxml", "ratio (CPU)", "ratio (wall)", "m
 
 
 def parse_all(documents: Sequence[bytes]) -> None:
-    """The peer: what lxml needs to parse the same documents, trees dropped at once."""
+    """The peer: lxml's time to parse the same documents, dropping the trees."""
     parse = etree.fromstring
     for document in documents:
         parse(document)
@@ -56,14 +56,14 @@ class Report:
         print(f"# {text}", flush=True)
 
     def stand_in(self, text: str) -> None:
-        """Note that other inputs were used than those that the bars were set for, and drop the bars."""
+        """Note that the inputs are not those that the targets were set for, and drop the targets."""
         self.barred = False
         self.note(f"{text}; the bars are for the real inputs, and left out")
 
     def ratio(
         self, figure: str, ours: Seconds, lxml: Seconds, documents: int, matches: float, bar: float | None = None
     ) -> None:
-        """Microseconds per document beside lxml's."""
+        """Microseconds per document next to lxml's."""
         cpu, wall = ours.cpu / lxml.cpu, ours.wall / lxml.wall
         self.add(
             figure,
@@ -80,7 +80,7 @@ class Report:
     def figure(
         self, figure: str, value: float, unit: str, bar: float | None = None, matches: float | None = None
     ) -> None:
-        """A figure that has no peer; `bar` is the most that it may be."""
+        """A figure without a peer; `bar` is its maximum."""
         self.add(
             figure,
             f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}",
@@ -132,7 +132,7 @@ class Report:
 
 
 def machine() -> list[str]:
-    """What the figures were measured on."""
+    """The machine behind the figures."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

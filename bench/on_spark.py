@@ -1,7 +1,7 @@
-"""treecast.spark.match on local[2], beside lxml in mapInArrow and beside a mapInArrow that does nothing.
+"""treecast.spark.match on local[2], compared with lxml in mapInArrow and with a mapInArrow that does nothing.
 
-Documents are read from Parquet and the answers thrown away by Spark's noop sink. CPU time is that of this process and
-all its descendants: the JVM and the Python workers. Wall time on two cores comes with it.
+Documents are read from Parquet and the answers discarded by Spark's noop sink. CPU time is that of this process and
+all its descendants: the JVM and the Python workers. Wall-clock time on two cores is given too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def drain(frame: DataFrame) -> None:
 
 
 def floor(documents: DataFrame) -> DataFrame:
-    """What mapInArrow costs when nothing is done: 12 bytes out for each document."""
+    """The cost of a mapInArrow that does nothing: 12 bytes out for each document."""
 
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -61,7 +61,7 @@ def by_lxml(documents: DataFrame, queries: list[str]) -> DataFrame:
 
 
 def rare_queries(schema: Schema, count: int, documents: list[bytes]) -> list[str]:
-    """Of three times as many, those whose matches are the most that stay well below MATCHES_MAX a document."""
+    """Of three times as many, those with the most matches that stay well below MATCHES_MAX a document."""
     drawn = draw_queries(schema, 3 * count)
     index = Index()
     index.add_many(as_table(drawn))

@@ -1,7 +1,7 @@
 """Queries with predicates, drawn from a schema: values, tree patterns, and both as the YFilter release mixes them.
 
-Each query starts from the same random walk that `treecast.workload.generate_queries` takes, with the elements kept
-beside the steps, so that predicates ask for attributes and children that can stand there: 20 % `*`, 20 % `//`.
+Each query starts from the same random walk that `treecast.workload.generate_queries` takes, with the element of each
+step, so that predicates ask for attributes and children that can occur there: 20 % `*`, 20 % `//`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Drawer:
         return Pattern(steps, [[] for _ in steps])
 
     def branch(self, pattern: Pattern) -> bool:
-        """Hang a path at one of the steps; False if none of them has children."""
+        """Add a path to one of the steps; False if none of them has children."""
         places = [place for place, step in enumerate(pattern.steps) if self.schema.children(step.element)]
         if not places:
             return False
@@ -91,7 +91,7 @@ class Drawer:
         return self.random.choice(found) if found else None
 
     def distinct(self, count: int, draw: Callable[[], str | None]) -> list[str]:
-        """`count` different texts; `draw` gives None for a walk that did not serve."""
+        """`count` different texts; `draw` returns None for a walk that cannot be used."""
         drawn: dict[str, None] = {}
         stale = 0
         while len(drawn) < count:

@@ -1,8 +1,8 @@
-"""A million subscriptions on Spark, local[2]: drawn, partitioned by PEP, aggregated; one process beside it.
+"""A million subscriptions on Spark, local[2]: drawn, partitioned by PEP, aggregated; compared with one process.
 
-CPU time is that of this process and all its descendants: the JVM and the Python workers. The bar is five minutes, by
-the clock on the wall, for PEP and aggregation together. Answers are compared with those of one process. An aggregate of
-very few filters comes beside that of many, to show what is then forwarded in vain.
+CPU time is that of this process and all its descendants: the JVM and the Python workers. The target is five minutes
+of wall-clock time for PEP and aggregation together. Answers are compared with those of one process. An aggregate
+of very few filters is compared with one of many, to show how much is then forwarded in vain.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def measure(spark: SparkSession, directory: str, quick: bool, report: Report) ->
 def compare(
     report: Report, given: DataFrame, documents: DataFrame, placed: placement.Pep, found: placement.Aggregate
 ) -> None:
-    """What one process needs for the same, and whether it says the same."""
+    """The cost of the same in one process, and whether the answers are equal."""
     from treecast.spark.batch.sampling import drawn_documents
 
     table, sample = given.toArrow(), drawn_documents(documents)

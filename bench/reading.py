@@ -1,4 +1,4 @@
-"""How fast documents are read, beside lxml in the same run.
+"""The speed of reading documents, next to lxml in the same run.
 
     python bench/reading.py                      # synthetic news documents of about 30 KB and 5 KB
     python bench/reading.py FILE_OR_DIRECTORY …  # your own
@@ -30,7 +30,7 @@ INLINE = ("em", "person", "location", "org", "chron", "money")
 
 
 def news_document(bytes_wanted: int, seed: int) -> bytes:
-    """A document in the manner of NITF: a head of metadata, then paragraphs with inline markup, and tables."""
+    """A document like NITF: a head of metadata, then paragraphs with inline markup, and tables."""
     rng = random.Random(seed)
 
     def sentence(low: int, high: int) -> str:
@@ -91,7 +91,7 @@ def load(paths: list[Path]) -> list[bytes]:
 
 
 def median_seconds(work: Callable[[], object], passes: int) -> float:
-    """CPU seconds of one pass; the first, which warms up, does not count."""
+    """CPU seconds of one pass; the first pass warms up and does not count."""
     times = []
     for _ in range(passes + 1):
         begin = time.process_time()

@@ -1,8 +1,8 @@
-"""What payloads cost: 100,000 transformations in 1,000 shapes, about 100 of which match each document.
+"""The cost of payloads: 100,000 transformations in 1,000 shapes, about 100 of which match each document.
 
-Rendering is the time of matching and building less the time of matching alone, in the same batches. The floor beside it
-is native too: it scans as many bytes as the payloads of all deliveries have for characters to escape, and copies them.
-With sharing off every payload is built for itself.
+Rendering is the time to match and build minus the time to match, in the same batches. The floor is native too: it scans
+as many bytes as all payloads have for characters to escape, and copies them. With sharing off, every payload is built
+separately.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def draw_documents(count: int, words_each: int, seed: int = 11) -> list[bytes]:
 
 
 def shape(number: int) -> str:
-    """A return clause: a thousand of them, which have parts in common as the wishes of people have."""
+    """A return clause, one of a thousand that have parts in common."""
     one, two, three = number % 10, number // 10 % 10, number // 100
     parts = f"<head>{{$n/head/title}}{{$n/f{one}}}</head>"
     body = f"<text>{{$n/body/p[@n < {two + 1}]}}</text>"
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> int:
 def add(
     report: Report, figure: str, spent: Seconds, floor: Seconds, documents: int, deliveries: float, bar: float | None
 ) -> None:
-    """A row beside the floor; the column that other workloads give to lxml holds the floor."""
+    """A row compared with the floor, which takes the column of lxml."""
     ratio = spent.cpu / floor.cpu
     report.add(
         figure,

@@ -1,9 +1,9 @@
-"""An index of a million queries, saved and loaded: time, size, and what two processes that share the file add.
+"""An index of a million queries, saved and loaded: time, size, and the memory that two processes sharing the file add.
 
-Pages are warm: the file was just written and is read once before. Loads are given in CPU time, for the machine may be
-shared, with wall time beside it. The two processes load at the same time, match documents and wait for each other
-before they look at their own memory, so that pages in use by both count as shared. Growth since before the load
-counts, less the caches that `stats()` tells of.
+Pages are warm: the file was just written and is read once before. Loads are given in CPU time, because the machine may
+be shared, and in wall-clock time. The two processes load at the same time, match documents and wait for each other
+before they measure their own memory, so that pages in use by both count as shared. What counts is the growth since
+before the load, minus the caches that `stats()` reports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where the time goes on warm documents: reading, walking the machine, collecting ids, and handing them to Python.
 
-The stages are measured by what is left out. Reading alone keeps nothing. Walking uses the same queries with one more
-step that no document has, so every state is passed and nothing is found (leaves become inner states: an upper bound).
-Ids as columns is match_many. Lists are what a caller pays who wants Python strings.
+The stages are measured by leaving parts out. Reading alone keeps nothing. Walking uses the same queries with one more
+step that no document has, so every state is visited and nothing is found (leaves become inner states: an upper bound).
+Ids as columns is match_many. Lists are the extra cost for a caller who wants Python strings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cache that is far too small: how much slower than no cache at all, on documents that keep bringing new paths."""
+"""A cache that is far too small: how much slower is it than no cache, on documents that keep bringing new paths?"""
 
 from __future__ import annotations
 

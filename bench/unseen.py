@@ -1,6 +1,6 @@
-"""How a set of queries is measured on documents that were not seen before: beside lxml, batch by batch.
+"""Measures a set of queries on unseen documents, next to lxml, batch by batch.
 
-lxml's parsing and our matching take turns on the same batch, so that what else the machine does disturbs both alike.
+lxml's parsing and our matching take turns on the same batch, so that other work on the machine disturbs both equally.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sizes:
         return max(1, int(full * self.share))
 
     def bar(self, limit: float) -> float | None:
-        """Bars were set for the full number of queries."""
+        """Targets were set for the full number of queries."""
         return limit if self.share == 1 else None
 
 
@@ -52,7 +52,7 @@ def describe(report: Report, documents: Sequence[bytes]) -> None:
 def measure_unseen(
     report: Report, label: str, queries: list[str], documents: list[bytes], sizes: Sizes, bar: float | None = None
 ) -> Index:
-    """Build, match `sizes.before` documents, then the unseen rest (the barred figure), then the rest again, warm."""
+    """Build, match `sizes.before` documents, then the unseen rest (with a target), then the rest again, warm."""
     table = as_table(queries)
     index = Index()
     built = clock(lambda: index.add_many(table))

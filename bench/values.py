@@ -1,8 +1,8 @@
 """A million predicates `path[@a="v"]` over 20,000 paths, on 30 KB documents that were not seen before.
 
-Half the attribute values of a document are words and numbers of a stock that the predicates draw theirs from, the
-others are ids and enumerated values, which they draw from too: each path asks for 50 values, so most of them are
-found now and then. Once at the last step, once at a step before it.
+Half of the attribute values of a document are words and numbers from a set that the predicates draw from too; the
+others are ids and enumerated values, which they also draw from. Each path asks for 50 values, so most of them are found
+now and then. Measured with the predicate at the last step and at a step before it.
 """
 
 from __future__ import annotations

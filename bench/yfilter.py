@@ -1,7 +1,7 @@
 """YFilter's 153,928 distinct queries on its 500 documents: reading and matching to ids, first pass and later ones.
 
 The first pass starts from an empty cache: a new Index each time, filled and not yet used. Building it is measured
-apart; nothing of it is put off until the first document.
+separately; no part of it is delayed until the first document.
 """
 
 from __future__ import annotations

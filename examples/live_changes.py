@@ -2,8 +2,8 @@
 
     python examples/live_changes.py
 
-No lock is needed. Each match sees the set of subscriptions as it was when the match began; a change is seen by the
-next one.
+No lock is needed. Each match sees the set of subscriptions as it was when the match began; the next
+match sees the change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUERIES = ["/order", "//item", "//item/@sku", "//note/text()", "/order/*", "/inv
 
 
 def come_and_go(index: treecast.Index, done: threading.Event) -> None:
-    """Add a guest after the other; nobody stays longer than ten others."""
+    """Add one guest after the other; each leaves when ten more have come."""
     number = 0
     while not done.is_set() or number < 100:
         index.add(f"guest-{number}", QUERIES[number % len(QUERIES)])
@@ -36,7 +36,7 @@ def main(matches: int = 2_000) -> None:
         for _ in range(matches):
             found = index.match(DOCUMENT)
             assert found[0] == "resident"  # it was added first, and it stays
-            assert len(found) <= 1 + 11  # at no moment are there more than eleven guests
+            assert len(found) <= 1 + 11  # there are never more than eleven guests
     finally:
         done.set()
         changes.join()

@@ -1,8 +1,8 @@
-"""Match a column of an Arrow table, and join what was found back to the table's other columns.
+"""Match a column of an Arrow table, and join the matches with the other columns of the table.
 
     python examples/match_arrow_table.py
 
-`match_many` numbers documents by their row; so the row number is all that a join needs.
+`match_many` numbers documents by their row; so a join needs only the row number.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Copy every document of a directory into one folder per subscription that it concerns.
+"""Copy every document of a directory into a folder for each subscription that it matches.
 
     python examples/route_directory.py subscriptions.csv incoming/ routed/
 
-A document that is not well-formed goes to `routed/rejected/`, with a note beside it that says why. The others go to
-`routed/for/ID/`, with characters of the id that would lead elsewhere, or nowhere, written as %2F.
+A document that is not well-formed goes to `routed/rejected/`, with a note that says why. The others go to
+`routed/for/ID/`; characters of the id that are unsafe in a path are written as %2F.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def route(index: treecast.Index, incoming: Path, routed: Path) -> tuple[int, int
 
 
 def folder_name(subscription: str) -> str:
-    """Ids are anybody's choice: `../elsewhere` must not get there."""
+    """Escape an id. Anybody may choose one, so `../elsewhere` must stay inside the directory."""
     return quote(subscription, safe=" ").replace(".", "%2E")
 
 

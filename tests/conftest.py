@@ -1,4 +1,4 @@
-"""What every test shares: how far hypothesis searches, and the data that is not ours.
+"""Shared by all tests: the search depth of hypothesis, and third-party data.
 
 Tests that want real documents take the fixture `data_directory` (None without TREECAST_DATA) and tell `leave_out` what
 they then do without; the summary at the end lists it, so nothing is left out silently.
@@ -29,7 +29,7 @@ left_out: list[str] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what it runs in the background with interrupts ignored, and children inherit that: those that a
-    # test interrupts would wait for ever.
+    # test interrupts would wait forever.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "long":

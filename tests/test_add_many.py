@@ -1,4 +1,4 @@
-"""Many subscriptions at once: tables with settings, and what is refused of them."""
+"""Many subscriptions at once: tables with settings, and refused rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_namespaces_in_every_spelling(namespaces: pa.Array) -> None:
     assert index.match(b"<a/>") == ["b"]
 
 
-def test_report_adds_the_good_and_lists_the_others() -> None:
+def test_report_adds_the_valid_and_lists_the_others() -> None:
     given = table(
         [
             {"id": "a", "query": "/a"},
@@ -82,10 +82,10 @@ def test_report_adds_the_good_and_lists_the_others() -> None:
     assert refused.column("query").to_pylist() == ["/a", "a b", "//c", None]
 
 
-def test_report_of_nothing_but_bad_ones() -> None:
+def test_report_of_only_invalid_ones() -> None:
     index = treecast.Index()
-    told = index.add_many(pa.table({"id": ["a"], "query": ["/a["]}), on_refused="report")
-    assert told.column("row").to_pylist() == [0]
+    refusals = index.add_many(pa.table({"id": ["a"], "query": ["/a["]}), on_refused="report")
+    assert refusals.column("row").to_pylist() == [0]
     assert len(index) == 0
 
 
@@ -201,7 +201,7 @@ def test_text_is_utf8_whatever_it_declares(text: str, read_as: str | None) -> No
     assert index.match_many(pa.array([text])).num_rows == 1
 
 
-def test_a_null_for_a_namespace_is_told() -> None:
+def test_a_null_namespace_is_reported() -> None:
     """As Spark gives it: a map whose value is null. It is not taken for the row without namespaces, either."""
     bindings = pa.array([[("p", None)], [("p", "urn:p")], None], MAP)
     rows = pa.table({"id": ["a", "b", "c"], "query": ["//p:x", "//p:x", "/x"], "namespaces": bindings})

@@ -1,4 +1,4 @@
-"""The benchmarks at tiny size: they run to the end, match something, and keep their bars to the full size."""
+"""The benchmarks at tiny size: they run to the end, match something, and apply their targets only at full size."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`treecast bench` at tiny sizes: every workload and engine, the files it leaves, what it leaves out, what it refuses.
 
-No time is judged here, only that there is one.
+No time is checked here, only that there is one.
 """
 
 from __future__ import annotations
@@ -136,14 +136,14 @@ def test_extrapolation_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_several_sizes_and_the_judge_unseen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_sizes_without_a_row_for_the_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*TINY[2:-1], "--engines", "yfilter", "--peers", "none", "--queries", "10,30"]
     status, files = bench(tmp_path, "values", *given)
     assert status == 0
     assert [(row["engine"], row["queries"]) for row in files["values"]] == [("yfilter", "10"), ("yfilter", "30")]
-    told = capsys.readouterr().err
-    assert "values: cell 1 of 2: auto, 10 queries, for its answers" in told
-    assert "values: cell 2 of 2: yfilter, 30 queries" in told
+    message = capsys.readouterr().err
+    assert "values: cell 1 of 2: auto, 10 queries, for its answers" in message
+    assert "values: cell 2 of 2: yfilter, 30 queries" in message
 
 
 def test_a_dtd_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_missing_data_directory_is_bad_input(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "NAME"),
         (["no-such"], "no workload and no file is called 'no-such'"),
@@ -218,9 +218,9 @@ def test_missing_data_directory_is_bad_input(tmp_path: Path, capsys: pytest.Capt
         (["."], "is a directory of documents; give the queries with --queries FILE"),
     ],
 )
-def test_wrong_usage(arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(tmp_path / "out", *arguments) == (2, {})
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -234,19 +234,19 @@ def test_wrong_usage(arguments: list[str], told: str, tmp_path: Path, capsys: py
         ("wrong.txt", "/a[", "TC"),
     ],
 )
-def test_bad_query_files(
+def test_invalid_query_files(
     name: str, text: str | None, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     status, _ = bench(tmp_path / "out", "record", "--queries", str(tmp_path / name), "--peers", "none", *TINY[2:])
-    told = capsys.readouterr()
+    message = capsys.readouterr()
     if name == "wrong.txt":  # a query that no engine takes is a row
         assert status == 0
-        assert "it takes none of the queries: TC" in told.out
+        assert "it takes none of the queries: TC" in message.out
     else:
         assert status == 1
-        assert code in told.err
+        assert code in message.err
 
 
 def test_directory_without_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,11 +271,11 @@ def test_a_peer_that_is_not_installed(
     assert "TC782 the peer saxonche needs saxonche, which is not installed" in capsys.readouterr().err
     # Nobody asked for lxml or for a picture: without them there is less to see, and it is said.
     status, files = bench(tmp_path / "out", "record", *TINY[:-1])
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert status == 0
     assert [row["engine"] for row in files["record"]] == ["auto"]
-    assert "without a peer: TC782 the peer lxml needs lxml" in told
-    assert "no picture: matplotlib is not installed" in told
+    assert "without a peer: TC782 the peer lxml needs lxml" in message
+    assert "no picture: matplotlib is not installed" in message
     assert not (tmp_path / "out" / "record.png").exists()
 
 
@@ -348,10 +348,10 @@ def test_the_guide_names_every_option(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_bench_does_not_slow_the_other_verbs_down() -> None:
     """Nothing that only measuring needs is imported with the command line."""
-    told = (
+    program = (
         "import sys, treecast.cli; print(sorted(m for m in sys.modules if m.startswith(('treecast.measure', 'lxml'))))"
     )
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -7,9 +7,9 @@ A case in tests/cases/*.toml is
     name           what it is about
     document       the text; `encoding` (utf-8 unless given) makes it bytes
     subscriptions  [id, query] or [id, query, {prefix = "uri"}]
-    ordered        true where all of the case's subscriptions are ordered patterns; brute force alone judges those
+    ordered        true where all of the case's subscriptions are ordered patterns; only brute force decides those
     expected       the ids that match, in the order of `subscriptions`
-    judge          id -> [query, {prefix = "uri"}], where plain XPath 1.0 spells the query differently
+    oracle          id -> [query, {prefix = "uri"}], where plain XPath 1.0 spells the query differently
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIRECTORY = Path(__file__).parent / "cases"
 DECOYS = ("/a", "/*", "//b", "//b/c", "/a/*/c", "//*//*", "//@x", "/a/text()", "/zebra//quagga", "//a | //b", "/r//c",
           "//a[b]", "//*[@x = 1]", "//b[not(c)][1]")  # fmt: skip
 
-KEYS = {"name", "document", "encoding", "subscriptions", "ordered", "expected", "judge"}
+KEYS = {"name", "document", "encoding", "subscriptions", "ordered", "expected", "oracle"}
 
 Binding = dict[str, str]
 
@@ -50,7 +50,7 @@ class Case:
     subscriptions: list[Subscription]
     expected: list[str]
     ordered: bool
-    judge: dict[str, tuple[str, Binding | None]] = field(default_factory=dict)
+    oracle: dict[str, tuple[str, Binding | None]] = field(default_factory=dict)
 
 
 def load_cases() -> list[Case]:
@@ -59,10 +59,10 @@ def load_cases() -> list[Case]:
         for entry in tomllib.loads(path.read_text("utf-8"))["case"]:
             assert entry.keys() <= KEYS, entry["name"]
             subscriptions = [Subscription(row[0], row[1], *(row[2:] or [None])) for row in entry["subscriptions"]]
-            judge = {key: (row[0], row[1] if len(row) > 1 else None) for key, row in entry.get("judge", {}).items()}
+            oracle = {key: (row[0], row[1] if len(row) > 1 else None) for key, row in entry.get("oracle", {}).items()}
             data = entry["document"].encode(entry.get("encoding", "utf-8"))
             ordered = entry.get("ordered", False)
-            cases.append(Case(path.stem, entry["name"], data, subscriptions, entry["expected"], ordered, judge))
+            cases.append(Case(path.stem, entry["name"], data, subscriptions, entry["expected"], ordered, oracle))
     return cases
 
 
@@ -144,7 +144,7 @@ def test_lxml_agrees_with_the_case(case: Case) -> None:
     tree = etree.fromstring(case.document, etree.XMLParser(load_dtd=False, no_network=True)).getroottree()
     found = []
     for s in case.subscriptions:
-        query, namespaces = case.judge.get(s.id, (s.query, s.namespaces))
+        query, namespaces = case.oracle.get(s.id, (s.query, s.namespaces))
         if tree.xpath(query, namespaces=namespaces):
             found.append(s.id)
     assert found == case.expected
@@ -156,4 +156,4 @@ def test_the_corpus_is_whole() -> None:
     for case in CASES:
         ids = [s.id for s in case.subscriptions]
         assert len(set(ids)) == len(ids), case.name
-        assert set(case.judge) <= set(ids), case.name
+        assert set(case.oracle) <= set(ids), case.name

@@ -65,9 +65,9 @@ def test_a_near_miss_is_no_failure(news: str, capsys: pytest.CaptureFixture[str]
 
 def test_json(news: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-q", "//item/@lang", "--format", "json", news) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["document"], told["matched"], told["miss"]) == ("news.xml", True, None)
-    found = told["steps"][1]["place"]
+    report = json.loads(capsys.readouterr().out)
+    assert (report["document"], report["matched"], report["miss"]) == ("news.xml", True, None)
+    found = report["steps"][1]["place"]
     assert (found["path"], NEWS[found["start"] : found["end"]]) == ("/news[1]/item[1]/@lang", 'lang="en"')
 
 

@@ -336,14 +336,14 @@ def test_the_help_tells_the_true_defaults() -> None:
 
     renamed = {"bytes": "bytes_target"}
     for kind, settings in (("documents", DocumentSettings()), ("queries", QuerySettings())):
-        told = {}
+        defaults = {}
         for action in parser_of(kind)._actions:
             default = re.search(r"\(default ([\d.]+)\)", action.help or "")
             if default and action.dest not in ("seed", "count", "value_skew", "text_words_max", "weight"):
-                told[renamed.get(action.dest, action.dest)] = float(default[1])
+                defaults[renamed.get(action.dest, action.dest)] = float(default[1])
         fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-        assert told == {name: fields[name] for name in told}
-        assert len(told) >= 6
+        assert defaults == {name: fields[name] for name in defaults}
+        assert len(defaults) >= 6
 
 
 def test_prefixes_are_told_from_values() -> None:

@@ -7,7 +7,7 @@ Run are the cases for XML 1.0 (fifth edition) and Namespaces 1.0. Expected of th
 - any other case: accepted, valid or not.
 
 Three decisions, each of them checked here. Where a case is at fault only in an external entity (the suite marks them by
-ENTITIES), the document itself is judged, by libxml2 told to load nothing, because nothing is ever fetched. A reference
+ENTITIES), libxml2 checks the document itself and loads nothing, because nothing is ever fetched. A reference
 to an entity that only an external subset could declare is refused with TC206. Namespaces cannot be switched off, so two
 cases marked NAMESPACE="no" whose colons Namespaces 1.0 forbids are refused with TC207.
 

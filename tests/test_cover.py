@@ -1,4 +1,4 @@
-"""Covering: never yes wrongly, complete for two fragments, and the cases one would try by hand."""
+"""Covering: never a wrong yes, complete for two fragments, and the cases that one would try by hand."""
 
 from __future__ import annotations
 
@@ -315,12 +315,12 @@ def test_values_pass_as_in_xpath() -> None:
         relation, value = test
         literal = f'"{value}"' if isinstance(value, str) else f"{value:g}"
         call = f"{relation}(@x, {literal})" if relation[0].isalpha() else f"@x {relation} {literal}"
-        judge = etree.XPath(f"boolean(/a[{call}])")
+        expected = etree.XPath(f"boolean(/a[{call}])")
         for text in SAMPLES:
-            assert passes(text, test) == judge(etree.Element("a", x=text)), (text, test)
+            assert passes(text, test) == expected(etree.Element("a", x=text)), (text, test)
 
 
-def test_values_imply_only_what_is_so() -> None:
+def test_values_imply_only_what_is_certain() -> None:
     random = Random("values")
     certain = 0
     for _ in range(20_000):

@@ -1,4 +1,4 @@
-"""Covering takes a number of steps that is linear in the two queries, and within that stays as complete as it was.
+"""Covering takes a number of steps that is linear in the two queries, and stays complete within that.
 
 Work is counted as calls of functions, Python's own included: no clock decides.
 """

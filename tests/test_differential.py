@@ -51,8 +51,8 @@ def test_the_deepest_documents() -> None:
     assert compare(queries, documents, [Setting(cache=cache) for cache in CACHES]) == 180
 
 
-def test_an_empty_cdata_section_is_no_text() -> None:
-    """Where the judge deviates from XPath 1.0, whose text nodes have at least one character."""
+def test_an_empty_cdata_section_is_not_a_text() -> None:
+    """Where the oracle deviates from XPath 1.0, whose text nodes have at least one character."""
     index = Index()
     index.add_many(
         [("x", "//text()"), ("predicate", "/a[text()]"), ("position", "/a/text()[1]"), ("negation", "/a[not(text())]")]
@@ -107,7 +107,7 @@ def test_published_answers(cache: str, data_directory: Path | None, leave_out: C
 
 
 def test_a_wrong_answer_is_found_and_shrunk() -> None:
-    """A judge that is asked for something else stands for a wrong answer: the report shows one query, one element."""
+    """An oracle that is asked for something else stands for a wrong answer: the report shows one query, one element."""
     wrong = Query("/a/b", "/a/c")
     queries = [plain("//a"), plain("/a"), wrong, plain("//b/text()")]
     documents = [b"<a/>", b"<a x='1'><c/>text<b><a/></b></a>", b"<a><b/></a>"]

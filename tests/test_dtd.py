@@ -1,6 +1,6 @@
-"""The DTD reader: what it reads, where it looks for parts, what it refuses and where it says the fault is.
+"""The DTD reader: what it reads, where it looks for parts, what it refuses and at which place.
 
-lxml is the judge of what a DTD declares.
+lxml is the oracle of what a DTD declares.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_an_external_part_inside_a_value(tmp_path: Path) -> None:
         ("<!ELEMENT a (b)><!ELEMENT b (c|a)><!ELEMENT c (b)>", "always contains itself", 0),
     ],
 )
-def test_bad_dtd_is_refused(text: str, message: str, line: int) -> None:
+def test_invalid_dtd_is_refused(text: str, message: str, line: int) -> None:
     with pytest.raises(DocumentError, match=re.escape(message)) as caught:
         Schema.from_text(text)
     assert caught.value.line == line
@@ -359,7 +359,7 @@ def test_a_file_that_is_too_large_and_one_that_never_ends(tmp_path: Path, monkey
     assert Schema.from_dtd(path).missing == ("e.ent",)
 
 
-# lxml as the judge.
+# lxml as the oracle.
 
 
 def agree(declarations: Declarations, grammar: Any) -> int:

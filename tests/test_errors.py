@@ -1,4 +1,4 @@
-"""Golden errors: tests/errors holds, for each code, an input that is refused and the whole message beside it.
+"""Golden errors: tests/errors holds, for each code, an input that is refused and the whole message.
 
 TC104.query is refused with the text of TC104.txt; documents are read with the small limits below. After a deliberate
 change of wording, TREECAST_GOLDEN=write makes the texts anew, to be read before they are committed.

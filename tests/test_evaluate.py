@@ -1,4 +1,4 @@
-"""The direct evaluator against lxml, against a brute-force judge of ordered patterns, and on cases made by hand."""
+"""The direct evaluator against lxml, against a brute-force oracle of ordered patterns, and on cases made by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generators.conditions import ConditionDrawer, draw_valued_document
 from generators.paths_and_documents import Vocabulary, chain
 from lxml import etree
 from oracles.differential import PARSER, Query, compiled
-from oracles.ordered_patterns import Judge, Pattern, draw_pattern, draw_small_document
+from oracles.ordered_patterns import Oracle, Pattern, draw_pattern, draw_small_document
 
 import treecast
 from treecast import _native
@@ -24,7 +24,7 @@ def selected_by_lxml(query: Query, root: Any) -> Found:
     """(kind, element, attribute name, value) of what lxml selects, in document order."""
     place = {element: number for number, element in enumerate(root.iter(etree.Element))}
     found: Found = []
-    for item in etree.XPath(query.judge, namespaces=dict(query.judge_namespaces))(etree.ElementTree(root)):
+    for item in etree.XPath(query.oracle, namespaces=dict(query.oracle_namespaces))(etree.ElementTree(root)):
         if not isinstance(item, str):
             found.append((0, place[item], "", ""))
         elif item.is_attribute:  # type: ignore[attr-defined]
@@ -57,13 +57,13 @@ def words(random: Random, namespaces: bool) -> Vocabulary:
     return Vocabulary(tiny.elements, tuple((uri, name) for uri, name in tiny.attributes if name != "a"), tiny.prefixes)
 
 
-def judge(queries: list[Query], documents: list[bytes], *, reparse: bool = False) -> int:
+def check_queries(queries: list[Query], documents: list[bytes], *, reparse: bool = False) -> int:
     """Fails where a truth value differs from lxml's; the number of decisions. All queries share one set of bindings."""
     texts = [query.text.encode() for query in queries]
     answers = _native.judge(documents, texts, list(queries[0].namespaces), reparse=reparse)
     for document, answer in zip(documents, answers, strict=True):
         tree = etree.ElementTree(etree.fromstring(document, PARSER))
-        expected = [n for n, q in enumerate(queries) if compiled(q.judge, q.judge_namespaces)(tree)]
+        expected = [n for n, q in enumerate(queries) if compiled(q.oracle, q.oracle_namespaces)(tree)]
         for number in set(expected) ^ set(answer):
             pytest.fail(f"{queries[number].text!r} on {document!r}: lxml says {number in expected}")
     return len(queries) * len(documents)
@@ -76,7 +76,7 @@ def test_truth_against_lxml(namespaces: bool) -> None:
     for number in range(60):
         drawer = ConditionDrawer(random, words(random, namespaces), depth_max=random.choice((2, 3, 4)))
         documents = [draw_valued_document(random, namespaces=namespaces) for _ in range(8)]
-        decisions += judge([drawer.query() for _ in range(50)], documents, reparse=number % 2 == 1)
+        decisions += check_queries([drawer.query() for _ in range(50)], documents, reparse=number % 2 == 1)
     assert decisions == 24_000
 
 
@@ -104,7 +104,7 @@ def test_deep_documents_against_lxml() -> None:
     for _ in range(12):
         drawer = ConditionDrawer(random, words(random, False), depth_max=3)
         documents = [chain(random, random.choice((10, 30, 70))) for _ in range(4)]
-        decisions += judge([drawer.query() for _ in range(50)], documents)
+        decisions += check_queries([drawer.query() for _ in range(50)], documents)
     assert decisions == 2_400
 
 
@@ -113,7 +113,7 @@ def test_documents_of_all_sizes_share_an_evaluator() -> None:
     random = Random("sizes")
     drawer = ConditionDrawer(random, words(random, False))
     documents = [draw_valued_document(random, elements_max=size) for size in (200, 2, 80, 1, 300, 5, 40)]
-    assert judge([drawer.query() for _ in range(120)], documents) == 840
+    assert check_queries([drawer.query() for _ in range(120)], documents) == 840
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_ordered_against_brute_force() -> None:
         pattern = draw_pattern(random)
         text = pattern.written(branch=False).encode()
         for document in [draw_small_document(random) for _ in range(8)]:
-            expected = Judge(document).selected(pattern)
+            expected = Oracle(document).selected(pattern)
             context = f"{text.decode()!r} on {document!r}"
             assert _native.select(document, text, ordered=True) == [(0, place) for place in expected], context
             assert _native.satisfies(document, text, ordered=True) == bool(expected), context
@@ -367,10 +367,10 @@ def test_what_ordered_patterns_refuse(query: str, refused: str) -> None:
     assert caught.value.hint
 
 
-def test_judge_of_ordered_patterns_knows_the_definition() -> None:
-    """The judge is checked by hand, too."""
+def test_oracle_of_ordered_patterns_knows_the_definition() -> None:
+    """The oracle is checked by hand, too."""
     two = Pattern(False, "a", (Pattern(False, "b"), Pattern(False, "c")))
     assert two.written(branch=False) == "/a[b][c]"
-    assert Judge(b"<a><b/><c/></a>").selected(two) == [0]
-    assert Judge(b"<a><c/><b/></a>").selected(two) == []
-    assert Judge(b"<a><c/><b/></a>").selected(Pattern(False, "a", (Pattern(False, "b"),), Pattern(True, "c"))) == []
+    assert Oracle(b"<a><b/><c/></a>").selected(two) == [0]
+    assert Oracle(b"<a><c/><b/></a>").selected(two) == []
+    assert Oracle(b"<a><c/><b/></a>").selected(Pattern(False, "a", (Pattern(False, "b"),), Pattern(True, "c"))) == []

@@ -15,7 +15,7 @@ import pytest
 from treecast import experiments
 from treecast.cli import main
 from treecast.errors import QueryLimitError
-from treecast.experiments import inputs, judging, output
+from treecast.experiments import inputs, output, rules
 from treecast.experiments.experiment import ANSWERS, Experiment, Finding, Row, Sizes, overall
 from treecast.experiments.session import Session
 from treecast.experiments.ten_types import tags_of
@@ -58,9 +58,9 @@ def tiny(experiment: Experiment) -> Sizes:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_experiment_runs_and_leaves_its_files(name: str, tmp_path: Path) -> None:
     experiment = experiments.find(name)
-    told: list[tuple[int, int, str]] = []
+    progress: list[tuple[int, int, str]] = []
     outcome = experiments.perform(
-        experiment, tiny(experiment), progress=lambda done, total, what: told.append((done, total, what))
+        experiment, tiny(experiment), progress=lambda done, total, what: progress.append((done, total, what))
     )
     assert outcome.problems == []
     assert outcome.rows and all(tuple(row) == experiment.columns for row in outcome.rows)
@@ -71,7 +71,7 @@ def test_each_experiment_runs_and_leaves_its_files(name: str, tmp_path: Path) ->
     if name in TOO_SMALL:
         assert {finding.answer for finding in outcome.findings} == {"inconclusive"}, "however the times came out"
     points = len(experiment.points(outcome.sizes))
-    assert [done for done, _, what in told if what == "inputs"] == list(range(points))
+    assert [done for done, _, what in progress if what == "inputs"] == list(range(points))
     files = output.write(outcome, tmp_path / "out", f"treecast experiment {name}")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in files)
     with (tmp_path / "out" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
@@ -322,32 +322,32 @@ def test_verdict_on_variants() -> None:
     assert answers("xtrie-variants", rows(10, queries=50)) == ["inconclusive"]
 
 
-# The means of judging.
+# The rules behind verdicts.
 
 
 def test_fits_by_least_squares() -> None:
-    fit = judging.line([(1, 5), (2, 7), (3, 9)])
+    fit = rules.line([(1, 5), (2, 7), (3, 9)])
     assert fit and (round(fit.base, 9), round(fit.rise, 9), round(fit.explained, 9)) == (3, 2, 1)
-    noisy = judging.line([(0, 0), (1, 1), (2, 0), (3, 1)])
+    noisy = rules.line([(0, 0), (1, 1), (2, 0), (3, 1)])
     assert noisy and round(noisy.explained, 3) == 0.2
-    assert judging.line([(1, 5), (1, 7)]) is None and judging.line([]) is None
-    assert judging.slope([(1, 2), (10, 2), (100, 2)]) == 0
-    assert judging.slope([(10, 0), (20, 4)]) is None, "nothing is no point on a logarithmic scale"
+    assert rules.line([(1, 5), (1, 7)]) is None and rules.line([]) is None
+    assert rules.slope([(1, 2), (10, 2), (100, 2)]) == 0
+    assert rules.slope([(10, 0), (20, 4)]) is None, "nothing is no point on a logarithmic scale"
 
 
 def test_thresholds_have_a_band_that_decides_nothing() -> None:
-    assert [judging.at_least(v, agree=5, differs=2) for v in (5, 4.9, 2, 1.9)] == [
+    assert [rules.at_least(v, agree=5, differs=2) for v in (5, 4.9, 2, 1.9)] == [
         "agree", "inconclusive", "inconclusive", "differs",
     ]  # fmt: skip
-    assert [judging.at_most(v, agree=2, differs=5) for v in (2, 2.1, 5, 5.1)] == [
+    assert [rules.at_most(v, agree=2, differs=5) for v in (2, 2.1, 5, 5.1)] == [
         "agree", "inconclusive", "inconclusive", "differs",
     ]  # fmt: skip
-    assert [judging.between(v, 5, 20, slack=2) for v in (5, 20, 3, 40, 2, 41)] == [
+    assert [rules.between(v, 5, 20, slack=2) for v in (5, 20, 3, 40, 2, 41)] == [
         "agree", "agree", "inconclusive", "inconclusive", "differs", "differs",
     ]  # fmt: skip
-    for judge in (judging.at_least, judging.at_most):
-        assert judge(None, agree=1, differs=1) == judge(float("nan"), agree=1, differs=1) == "inconclusive"
-    assert judging.between(None, 1, 2, slack=1) == "inconclusive"
+    for rule in (rules.at_least, rules.at_most):
+        assert rule(None, agree=1, differs=1) == rule(float("nan"), agree=1, differs=1) == "inconclusive"
+    assert rules.between(None, 1, 2, slack=1) == "inconclusive"
 
 
 def test_one_answer_for_all_findings() -> None:
@@ -384,7 +384,7 @@ def test_a_data_directory_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
     assert "queries: distinct, drawn from the DTD" in said and "left out" in said and "auction" in said
 
 
-def test_what_the_data_directory_lacks_is_drawn() -> None:
+def test_missing_data_is_drawn() -> None:
     session = Session(Sizes((5,), 2))
     assert inputs.news_schema(session).root == "news" and len(inputs.news_documents(session)) == 2
     assert [schema.name for schema in inputs.ten_schemas(session)] == ["news", "records"]
@@ -399,7 +399,7 @@ def test_more_distinct_paths_than_the_dtd_has_is_an_error(monkeypatch: pytest.Mo
         experiments.perform(experiment, replace(tiny(experiment), queries=(1_000,)))
 
 
-def test_the_release_has_what_the_experiments_want(
+def test_the_release_has_the_inputs_of_the_experiments(
     data_directory: Path | None, leave_out: Callable[[str], None]
 ) -> None:
     if data_directory is None:

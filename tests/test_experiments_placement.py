@@ -130,7 +130,7 @@ def test_other_costs_differ() -> None:
     assert answers("xtrie-routers", slow)[2] == "differs", "what remains is not reading"
 
 
-def test_what_was_not_run_is_not_judged() -> None:
+def test_what_was_not_run_has_no_verdict() -> None:
     assert answers("xtrie-routers", cluster_rows(paper_cost)) == [
         "inconclusive", "agree", "agree", "agree", "agree", "agree", "inconclusive", "inconclusive",
     ]  # fmt: skip
@@ -182,24 +182,24 @@ def executed(monkeypatch: pytest.MonkeyPatch, made: list[Run]) -> tuple[Session,
     return session, xtrie_routers.measure(session, {"queries": 20, "what": "executors"})
 
 
-def test_the_speed_of_real_runs_is_told_by_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the CPU time, two executors are as fast as the wall says; Spark's own part is left out beside that."""
+def test_the_speed_of_real_runs_is_wall_clock_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wall-clock time decides, whatever the CPU time; Spark's own part is subtracted from both."""
     session, rows = executed(monkeypatch, runs())
     assert [(row["strategy"], row["routers"], round(row["us"]), round(row["speed"])) for row in rows] == [
         (DATA, 1, 1_000, 500),
         (FILTER, 2, 300, 2_000),
     ]
-    # By the wall Spark takes 600 - 100 and 360 - 60 µs, which leaves 1,500 and 200 to XTrie.
+    # In wall-clock time Spark takes 600 - 100 and 360 - 60 µs, which leaves 1,500 and 200 to XTrie.
     assert [round(row["net_speed"]) for row in rows] == [667, 5_000]
     assert [(row["expected_us"], row["cores"], row["load"]) for row in rows] == [(100, 4, 1.2), (60, 4, 1.2)]
-    assert any("Spark itself takes about 400 µs of CPU and 500 µs by the wall" in note for note in session.notes)
+    assert any("Spark itself takes about 400 µs of CPU and 500 µs of wall-clock time" in note for note in session.notes)
     assert session.problems == []
     half = [run._replace(cpu_us=run.cpu_us / 2) for run in runs()]
     _, again = executed(monkeypatch, half)
     assert [row["speed"] for row in again] == [row["speed"] for row in rows], "CPU time decides no throughput"
 
 
-def test_what_cannot_be_told_from_spark_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_separated_from_spark_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     close = [run._replace(wall_us=605.0) for run in runs()]
     _, rows = executed(monkeypatch, close)
     assert rows[0]["net_speed"] > 0 and rows[1]["net_speed"] == 0, "60 of 605 µs could be anything"
@@ -315,7 +315,7 @@ def pep_rows(pep: float = 1.0, random: float = 3.0, queries: int = 1_000_000) ->
 
 
 def both(*answers: str) -> list[str]:
-    """Each finding is judged for each of the two numbers of values."""
+    """Each finding has a verdict for each of the two numbers of values."""
     return [answer for answer in answers for _ in (onyx_pep.VALUES, onyx_pep.MORE_VALUES)]
 
 
@@ -328,7 +328,7 @@ def test_verdict_on_pep() -> None:
     assert answers("onyx-pep", pep_rows(queries=1_000)) == ["inconclusive"] * 8
 
 
-def test_more_values_are_judged_too() -> None:
+def test_more_values_have_a_verdict_too() -> None:
     """What holds for 200 values need not hold for 1,000: then the verdict says so, and is not agree."""
     few, many = (
         [row for row in pep_rows(random=random) if row["values"] == values]
@@ -355,7 +355,7 @@ def test_pep_comes_out_as_the_formula_has_it_at_a_small_size() -> None:
     assert any("PEP chose 10 patterns" in note for note in outcome.notes)
 
 
-def test_a_message_has_each_element_as_often_as_asked() -> None:
+def test_a_message_has_each_element_as_often_as_requested() -> None:
     parts = onyx_pep.draw_message(Random(1), 3, values=5)
     assert sorted(part[:3] for part in parts) == sorted(b"<p%d" % n for n in range(10) for _ in range(3))
     query, other = onyx_pep.query([(1, 5), (1, 7)]), onyx_pep.query([(1, 5), (2, 7)])

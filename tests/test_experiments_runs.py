@@ -14,7 +14,7 @@ from treecast import experiments
 from treecast.cli import main
 from treecast.experiments import output
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes, overall
-from treecast.experiments.judging import at_least
+from treecast.experiments.rules import at_least
 from treecast.experiments.runs import combine, median_rows
 from treecast.experiments.session import Session
 
@@ -63,10 +63,12 @@ def test_one_run_is_said_to_be_one() -> None:
 
 
 def test_progress_goes_over_all_runs() -> None:
-    told: list[tuple[int, int]] = []
+    progress_calls: list[tuple[int, int]] = []
     sizes = Sizes((1,), 1, runs=3)
-    experiments.perform(made_up(iter([1.0] * 3)), sizes, progress=lambda done, total, what: told.append((done, total)))
-    assert told == [(0, 3), (1, 3), (2, 3)]
+    experiments.perform(
+        made_up(iter([1.0] * 3)), sizes, progress=lambda done, total, what: progress_calls.append((done, total))
+    )
+    assert progress_calls == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_medians_keep_labels_and_pass_over_runs_that_lack_rows() -> None:

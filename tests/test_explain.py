@@ -294,7 +294,7 @@ def all_conditions(explanation: Explanation) -> list[Condition]:
 
 
 def test_explanations_agree_with_the_answer() -> None:
-    """Whatever the query: the answer as it is judged, the first item selected, only true conditions on the way."""
+    """Whatever the query: the same answer as the evaluator, the first item selected, only true conditions on it."""
     random = Random("explain")
     tiny = Vocabulary.tiny(random)
     drawer = ConditionDrawer(random, Vocabulary(tiny.elements, (("", "x"), ("", "y"))))

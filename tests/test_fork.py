@@ -1,4 +1,4 @@
-"""Indexes in a process that forks: what no thread was changing works in the child; what one was changing says so."""
+"""Indexes in a process that forks: they work in the child, unless a thread was just changing one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# gcc 12's libasan holds locks of its own across a fork (later ones do not): a child may then wait for them for ever.
+# gcc 12's libasan holds locks of its own across a fork (later ones do not): a child may then wait for them forever.
 pytestmark = pytest.mark.skipif("TREECAST_SANITIZED" in os.environ, reason="the sanitizer's allocator must not fork")
 
 BEGIN = """
@@ -16,7 +16,7 @@ import os, signal, sys, threading, time
 import treecast
 
 def in_child(work):
-    '''The exit status of work() in a forked child, which does not wait for ever.'''
+    '''The exit status of work() in a forked child, which does not wait forever.'''
     child = os.fork()
     if not child:
         signal.alarm(20)
@@ -103,7 +103,7 @@ def run(program: str, engine: str) -> str:
 
 @pytest.mark.parametrize("engine", ["auto", "yfilter"])
 def test_a_fork_while_another_thread_writes(engine: str) -> None:
-    """A child waited for ever for a lock that no thread of it could give back."""
+    """A child waited forever for a lock that no thread of it could give back."""
     assert run(WRITING, engine) in ("[0, 2]\n", "[2]\n")
 
 

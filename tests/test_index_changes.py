@@ -229,7 +229,7 @@ def test_wrong_types_are_refused(wrong: Any) -> None:
     assert len(index) == 0
 
 
-def test_one_refused_says_its_hint_once() -> None:
+def test_a_single_refusal_shows_its_hint_once() -> None:
     with pytest.raises(QueryError) as caught:
         Index().add_many([("x", "/a[")])
     assert str(caught.value).count(caught.value.hint) == 1

@@ -58,7 +58,7 @@ def test_other_objects_are_refused(index: Index, wrong: Any) -> None:
         index.match_many([DOCUMENT, wrong])
 
 
-def test_no_document_is_told_in_a_sentence(index: Index) -> None:
+def test_a_missing_document_is_reported_in_a_sentence(index: Index) -> None:
     nothing: Any = None
     for call in (index.match, index.render):
         with pytest.raises(TypeError, match="a document is bytes, not None"):
@@ -169,7 +169,7 @@ def test_batches_see_the_index_of_their_time(index: Index) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_bad_document_raises(index: Index, threads: int) -> None:
+def test_an_invalid_document_raises(index: Index, threads: int) -> None:
     with pytest.raises(DocumentError) as caught:
         index.match(BAD)
     assert caught.value.code.startswith("TC2")
@@ -183,7 +183,7 @@ def test_a_bad_document_raises(index: Index, threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_bad_documents_are_reported(index: Index, threads: int) -> None:
+def test_invalid_documents_are_reported(index: Index, threads: int) -> None:
     documents = [BAD, DOCUMENT, b"", b"<c/>", b"<a>&nope;</a>", DOCUMENT]
     matches, errors = index.match_many(documents, on_error="report", threads=threads)
     assert rows(matches) == [(1, "a"), (1, "b"), (3, "c"), (5, "a"), (5, "b")]

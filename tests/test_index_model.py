@@ -1,6 +1,6 @@
 """Index against a model: thousands of random changes, every answer equal to what a dictionary and lxml say.
 
-The model is the ordered dictionary of ids; lxml judged every query of a pool on every document of a pool beforehand.
+The model is the ordered dictionary of ids; lxml evaluated every query of a pool on every document of a pool beforehand.
 Long runs cross what short tests do not: machines that are merged, slots that are renumbered, names that start afresh.
 """
 
@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from generators.paths_and_documents import LOCALS, Vocabulary, chain, draw_document, draw_queries
-from oracles.differential import CACHES, Query, add, from_table, judged, plain
+from oracles.differential import CACHES, Query, add, from_table, lxml_matches, plain
 
 from treecast import Index, Subscription
 
@@ -27,10 +27,10 @@ class Pool:
         # Longer than most machines expect, and many that share a beginning.
         self.queries += [plain("/" + "/".join(random.choice((*LOCALS, "*")) for _ in range(80))) for _ in range(5)]
         self.queries += [plain(f"//a/b/n{place}") for place in range(50)]
-        self.judged = [judged(self.queries, document) for document in self.documents]
+        self.oracle_answers = [lxml_matches(self.queries, document) for document in self.documents]
 
     def expected(self, model: dict[str, int], document: int) -> list[str]:
-        return [name for name, query in model.items() if query in self.judged[document]]
+        return [name for name, query in model.items() if query in self.oracle_answers[document]]
 
 
 def run(pool: Pool, index: Index, random: Random, changes: int, names: int) -> None:

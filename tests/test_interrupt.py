@@ -1,4 +1,4 @@
-"""Signals such as Ctrl-C end long native calls, the end of the process does not wait for them; neither does harm."""
+"""Signals such as Ctrl-C end long native calls; the end of the process does not wait for them; neither does harm."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ def test_unknown_and_known_keys_change_nothing() -> None:
     assert early(link).text == "keep /r/i"
 
 
-def test_what_is_no_early_form() -> None:
+def test_texts_that_are_not_an_early_form() -> None:
     with pytest.raises(ValueError, match="list of steps for whole documents"):
         Demand.of_link(Early("from /r/i drop //a"))
     with pytest.raises(ValueError, match="list of steps for whole documents"):
@@ -437,7 +437,7 @@ def test_each_condition_is_needed(
     document: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without any one of them the law breaks, and the judge of the rounds sees it."""
+    """Without any one of them the law breaks, and the oracle of the rounds sees it."""
 
     def failures() -> list[str]:
         subscriptions = [Subscription(query, query, deliver="elements") for query in queries]

@@ -1,4 +1,4 @@
-"""requirements.lock: exact versions that pyproject.toml allows, each with hashes, and no word about where from."""
+"""requirements.lock: exact versions that pyproject.toml allows, each with hashes, and no index."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_nothing_is_lacking(lock_tool: ModuleType) -> None:
     assert looked_at > 20
 
 
-def test_files_that_fit_are_told_from_others(lock_tool: ModuleType) -> None:
+def test_files_for_the_platform_are_recognised(lock_tool: ModuleType) -> None:
     for file, fits in {
         "a-1-py3-none-any.whl": True,
         "a-1-py2.py3-none-any.whl": True,

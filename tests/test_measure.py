@@ -1,4 +1,4 @@
-"""Cells: what is counted in them is right, whatever the clock says; failures are rows."""
+"""Cells: their counts are right, whatever the clock says; failures are rows."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_tree_of_processes_is_clocked() -> None:
     assert Seconds(1.0, 2.0) - Seconds(2.0, 1.0) == Seconds(0.0, 1.0)
 
 
-def test_a_process_that_nobody_waits_for_takes_no_time_away() -> None:
+def test_a_process_that_nobody_waits_for_counts_as_zero() -> None:
     code = """
 import os, signal, subprocess, sys, time
 from treecast.measure import tree_clock

@@ -1,4 +1,4 @@
-"""Names that strangers chose: shown without harm, stored whatever their bytes, and never the same for two ids."""
+"""Names that strangers chose: safe to show, storable whatever their bytes, and different for different ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_file_name_can_be_made(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == len(HOSTILE)
 
 
-def test_what_is_shown_moves_no_cursor() -> None:
+def test_output_cannot_move_the_cursor() -> None:
     assert printable("a\x1b[31m\x9b2J\u202eb\x07\t\n\x7f") == r"a\x1b[31m\x9b2J\u202eb\x07\t\n\x7f"
     assert printable_lines("a\x1b\n  ^\r") == "a\\x1b\n  ^\\r"
     assert printable("Jürgen ✓ 東京") == "Jürgen ✓ 東京"

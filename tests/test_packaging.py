@@ -54,7 +54,7 @@ def test_wheel_offers_the_extras_and_the_command(wheel: Path) -> None:
         assert b"Apache License" in archive.read(inside["LICENSE"])
 
 
-def test_wheel_asks_for_no_particular_processor(wheel: Path) -> None:
+def test_wheel_requires_no_particular_processor(wheel: Path) -> None:
     """No compiler flag raises the instruction set: what needs AVX2 says so itself and is chosen at run time."""
     tag = re.sub(r"^treecast-[^-]+-", "", wheel.stem)
     commands = json.loads((ROOT / "build" / tag / "compile_commands.json").read_text())
@@ -80,10 +80,10 @@ def test_types_reach_the_users_of_a_wheel(wheel: Path, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    told = [line for line in result.stdout.splitlines() if line.startswith("program.py")]
-    assert any('"int"' in line or '"builtins.int"' in line for line in told), result.stdout
-    assert any("treecast.query" in line and "Query" in line for line in told), result.stdout
-    assert not any("error" in line for line in told), result.stdout
+    lines = [line for line in result.stdout.splitlines() if line.startswith("program.py")]
+    assert any('"int"' in line or '"builtins.int"' in line for line in lines), result.stdout
+    assert any("treecast.query" in line and "Query" in line for line in lines), result.stdout
+    assert not any("error" in line for line in lines), result.stdout
 
 
 def test_source_distribution_has_what_a_build_needs(dist: Path) -> None:

@@ -1,8 +1,8 @@
 """Every expression that the five papers print, with the answers that they state.
 
-The cases in tests/cases_papers have the form of tests/cases and run on every engine; lxml judges the canonical text of
-each query, so that the papers' own spellings (`$msg`, `x/[p]`, `<>`) are tested with them. Selective prints no
-expressions. Relative paths are listed as what they are: refused, with a hint.
+The cases in tests/cases_papers have the form of tests/cases and run on every engine; lxml is the oracle for the
+canonical text of each query, so that the papers' own spellings (`$msg`, `x/[p]`, `<>`) are tested with them. Selective
+prints no expressions. Relative paths are listed as what they are: refused, with a hint.
 """
 
 from __future__ import annotations

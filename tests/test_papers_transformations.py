@@ -80,7 +80,7 @@ def test_stock_news() -> None:
 @pytest.mark.parametrize(
     "document", [article("NY", "Stock"), article("SF", "Sports"), f"<a>{article('SF', 'Stock')}</a>"]
 )
-def test_stock_news_are_for_no_other_article(document: str) -> None:
+def test_stock_news_match_no_other_article(document: str) -> None:
     """The for and where clauses are equivalent to the path query above them in the paper."""
     assert delivered(STOCKS, document) is None
     index = Index()

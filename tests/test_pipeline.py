@@ -145,7 +145,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
             "TC731",
             "job.toml: [limits] deph_max: there is no such key\n  hint: did you mean depth_max?",
         ),
-        ("[limits]\ndepth_max = 0", "TC732", "job.toml: [limits]: depth_max must be from 1"),
+        ("[limits]\ndepth_max = 0", "TC732", "job.toml: [limits]: depth_max must be 1-"),
         (
             "[limits]\ndepth_max = 'ten'",
             "TC732",

@@ -1,4 +1,4 @@
-"""Every placement keeps its promise: whatever matches meets in exactly one shard, as subscriptions come and go."""
+"""Every placement finds each match in exactly one shard, also while subscriptions change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_subscriptions_come_and_go(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bad_input_changes_nothing(name: str) -> None:
+def test_invalid_input_changes_nothing(name: str) -> None:
     placement = MAKERS[name](3, [])
     placement.add_many([("a", "/a"), ("b", "//b")])
     holders, route = placement.holders("a"), placement.route([b"<a/>"])
@@ -101,7 +101,7 @@ def test_the_number_of_shards_is_limited(shards: int) -> None:
         DataSharing("4")  # type: ignore[arg-type]
 
 
-def test_one_document_is_no_sequence_of_them() -> None:
+def test_one_document_is_not_a_sequence() -> None:
     with pytest.raises(TypeError, match="sequence"):
         RootTag(4).route(b"<a/>")  # type: ignore[arg-type]
 

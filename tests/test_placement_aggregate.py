@@ -1,4 +1,4 @@
-"""Aggregates cover all that they stand for, meet their size, and say truly how much they forward in vain."""
+"""Aggregates cover all their subscriptions, keep to their size, and report correctly how much they forward in vain."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_similar_expressions_shrink_without_loss_and_documents_decide_how() -> N
     assert narrow.false_forwards == 0
 
 
-def test_what_has_no_name_is_told_by_what_must_be_there() -> None:
+def test_unnamed_content_is_named_by_what_must_be_there() -> None:
     queries = [("1", "/*[isbn]"), ("2", '/*[@lang = "de"]'), ("3", "//*/*[@k = 1]"), ("4", "/book//title")]
     sample = [
         b"<a/>",
@@ -95,7 +95,7 @@ def test_what_has_no_name_is_told_by_what_must_be_there() -> None:
     assert (found.wanted, found.forwarded) == (4, 4)
 
 
-def test_bad_documents_of_the_sample_do_not_count() -> None:
+def test_invalid_documents_of_the_sample_do_not_count() -> None:
     sample = Selectivity([b"<a/>", b"<a>", b"<b/>"])
     sample.learn(["/a", "/b", "/c"])
     assert (sample.bits("/a"), sample.bits("/b"), sample.bits("/c")) == (1, 2, 0)

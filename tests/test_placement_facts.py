@@ -79,7 +79,7 @@ def test_facts_are_consequences() -> None:
                 assert all(f"{row} p{at}" in passed for at in range(len(facts.pairs)))
 
 
-def test_a_refused_query_is_told_with_its_place() -> None:
+def test_a_refused_query_is_reported_with_its_place() -> None:
     with pytest.raises(QueryError) as error:
         survey([("a", "/a"), ("b", "/a[")])
     assert error.value.code == "TC101" and "/a[" in str(error.value)

@@ -1,4 +1,4 @@
-"""Each mechanism of the placements, by what it is for: with the mechanism switched off, its test fails.
+"""Each mechanism of the placements has a test that fails when the mechanism is switched off.
 
 `tools/mutants_python.py` switches them off, one at a time, and runs this file against each.
 """
@@ -99,8 +99,8 @@ def test_names_that_rarely_meet_divide_the_queries_of_one_type(others: int) -> N
     apart = report(Hierarchical(16, documents=sample), queries, messages)
     together = report(Hierarchical(16, documents=sample, exclusive=[]), queries, messages)
     assert apart.fan_out <= 3 and together.fan_out > 8, (apart.fan_out, together.fan_out)
-    told = [{f"k{kind}n{name}" for name in range(NAMES)} for kind in range(KINDS)]
-    by_schema = report(Hierarchical(16, exclusive=told), queries, messages)
+    exclusive = [{f"k{kind}n{name}" for name in range(NAMES)} for kind in range(KINDS)]
+    by_schema = report(Hierarchical(16, exclusive=exclusive), queries, messages)
     assert by_schema.fan_out <= 3, by_schema.fan_out
 
 
@@ -215,7 +215,7 @@ def test_a_pattern_that_repeats_gives_way_where_nothing_is_lost() -> None:
     assert found.fan_out_max <= 2
 
 
-def test_what_the_schema_allows_once_is_believed() -> None:
+def test_once_in_the_schema_is_trusted() -> None:
     twice = [b'<r><a k="1"/><a k="2"/><b k="1"/></r>'] * 4
     queries = [(f"q{n}", f"/r[a/@k = {n}][b/@k = {n}]") for n in range(40)]
     queries += [(f"a{n}", f"/r[a/@k = {n}]") for n in range(10)]
@@ -226,7 +226,7 @@ def test_what_the_schema_allows_once_is_believed() -> None:
     assert [pattern.path for pattern in by_schema.patterns] == ["/r/a/@k"]
 
 
-def test_buckets_are_cut_by_how_many_ask() -> None:
+def test_buckets_are_cut_by_the_number_of_queries() -> None:
     """Value n is asked for by 600 / (n + 5) queries. Cut by the number of values, the first of ten buckets would hold
     more than four times the mean."""
     counts = {value: 600 // (value + 5) for value in range(1, 201)}

@@ -1,4 +1,4 @@
-"""The placements that look into documents do it well: hierarchies, patterns, reports, and the choice between them."""
+"""The placements that look into documents: hierarchies, patterns, reports, and the choice between them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_value_has_many_spellings() -> None:
     assert measure(pep, index, documents).fan_out <= 1
 
 
-def test_partitions_are_kept_good() -> None:
+def test_partitions_stay_balanced() -> None:
     pep = Pep(21)
     queries = valued(2000, values=200)
     placed(pep, queries)
@@ -117,7 +117,7 @@ def test_partitions_are_kept_good() -> None:
     assert len(pep) == len(now)
 
 
-def test_a_value_that_most_ask_for_wears_nothing() -> None:
+def test_a_value_that_most_queries_ask_for_causes_no_imbalance() -> None:
     pep = Pep(9)
     queries = [(f"q{n}", f'/news[@topic = "{n % 50 if n % 2 else 0}"]') for n in range(1000)]
     placed(pep, queries)
@@ -189,8 +189,8 @@ def test_exclusive_sets_from_a_schema_and_from_documents_do_the_same() -> None:
         {"track", "length", "label", "disc"},
         {"scale", "region", "sheet", "map"},
     ]
-    seen, told = Hierarchical(6, documents=documents), Hierarchical(6, exclusive=sets)
-    for placement in (seen, told):
+    seen, declared = Hierarchical(6, documents=documents), Hierarchical(6, exclusive=sets)
+    for placement in (seen, declared):
         index = placed(placement, queries)
         assert violations(placement, documents, [index.match(document) for document in documents]) == []
         assert measure(placement, index, documents).fan_out <= 3.5, placement.describe()

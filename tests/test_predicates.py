@@ -79,7 +79,7 @@ def test_three_thousand_queries_in_one_index(simd: int) -> None:
 
 
 def test_changes_and_saves_in_turn() -> None:
-    """One index that lives long: it is changed, saved, loaded and asked, and always agrees with a new one's judge."""
+    """One index that lives long: it is changed, saved, loaded and asked, and always agrees with a new one's oracle."""
     random = Random("in turn")
     drawer = ConditionDrawer(random, condition_words(random, namespaces=False))
     live = [drawer.query() for _ in range(40)]
@@ -185,7 +185,7 @@ def test_more_ways_than_are_spelt_out() -> None:
         agree(document.encode(), *queries)
 
 
-def test_many_children_that_say_the_same() -> None:
+def test_many_equal_children() -> None:
     """Beyond a thousand entries, an element's list of what its children said is shortened on the way."""
     queries = [
         "//a[b = 3]",
@@ -261,7 +261,7 @@ def test_yfilter_queries(data_directory: Path | None, leave_out: Callable[[str],
 
 
 def test_a_wrong_answer_is_shown_small() -> None:
-    """A judge that is asked for something else stands for a wrong answer."""
+    """An oracle that is asked for something else stands for a wrong answer."""
     wrong = Query("//a[b[@x = 1]/c]", "//nothing")
     documents = [b"<a><b/></a>", b"<r y='2'><a z='3'><b x='1' y='2'><c/></b>text</a></r>"]
     report = smallest([plain("//b"), wrong, plain("//a[c]")], documents, Setting("one by one"))

@@ -242,7 +242,7 @@ def test_guide() -> None:
     assert count > 20
 
 
-def test_what_is_no_text_is_told_in_a_sentence() -> None:
+def test_a_query_that_is_not_a_text_is_refused_in_a_sentence() -> None:
     number: object = 3
     with pytest.raises(TypeError, match="a query is a str, not int"):
         treecast.parse(number)  # type: ignore[arg-type]

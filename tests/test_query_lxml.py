@@ -1,7 +1,7 @@
-"""Generated queries over the whole grammar, judged by libxml2: the canonical text and the normal form select the same.
+"""Generated queries over the whole grammar against libxml2: canonical text and normal form select the same items.
 
-Left out, because libxml2 is no judge there: numbers that it rounds differently (many digits), and the spellings of the
-papers, which are not XPath (test_query.py has those).
+Left out, because libxml2 is not an oracle there: numbers that it rounds differently (many digits), and the spellings of
+the papers, which are not XPath (test_query.py has those).
 """
 
 from __future__ import annotations

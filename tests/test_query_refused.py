@@ -206,7 +206,7 @@ def test_refused_bindings(bindings: dict[str, str]) -> None:
     assert caught.value.code == "TC109"
 
 
-def test_xml_may_be_bound_to_what_it_is() -> None:
+def test_xml_may_be_bound_to_its_own_namespace() -> None:
     uri = "http://www.w3.org/XML/1998/namespace"
     assert treecast.parse("//@xml:id", namespaces={"xml": uri}) == treecast.parse("//@xml:id")
 

@@ -1,4 +1,4 @@
-"""What the reader makes of a document, on both levels of instructions."""
+"""What the reader makes of a document, with both instruction sets."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_columns_outlive_their_document() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_known_names_change_no_error(level: int) -> None:
+def test_known_names_do_not_change_errors(level: int) -> None:
     """A name that the reader has met before is not examined again; what is wrong after it is found all the same."""
     limits = treecast.Limits(depth_max=2).native()
     refused = []

@@ -1,4 +1,4 @@
-"""The reader beside lxml and expat: the same names, attributes, texts and positions, and the same refusals."""
+"""The reader against lxml and expat: the same names, attributes, texts and positions, and the same refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README, the guide and the examples say what is true: their code runs, and prints what they show.
+"""The README, the guide and the examples are correct: their code runs and prints what they show.
 
 A ```python block runs after those above it in the same file, a ```sh block in a shell of its own; a block without a
 language that follows is what they print. A ```shell block is for a clone (git, make, pip): its make targets exist.
@@ -95,12 +95,12 @@ def test_the_help_knows_every_option_of_the_guide() -> None:
 
 def test_the_page_of_errors_has_every_code() -> None:
     page = (ROOT / "docs" / "guide" / "errors.md").read_text("utf-8")
-    told = set(re.findall(r"TC\d{3}", page))
+    documented = set(re.findall(r"TC\d{3}", page))
     for first, last in re.findall(r"TC(\d{3}) to TC(\d{3})", page):
-        told |= {f"TC{number}" for number in range(int(first), int(last))}
-    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "native").glob("*.[ch]pp")]
+        documented |= {f"TC{number}" for number in range(int(first), int(last))}
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "native").rglob("*.[ch]pp")]
     thrown = {code for path in sources for code in re.findall(r"TC\d{3}\b", path.read_text("utf-8"))}
-    assert told == thrown
+    assert documented == thrown
 
 
 def test_every_page_can_be_found() -> None:

@@ -1,4 +1,4 @@
-"""Records cut from files, beside lxml and expat: the same elements, namespaces and offsets, whatever the parts."""
+"""Records cut from files, against lxml and expat: the same elements, namespaces and offsets, whatever the parts."""
 
 from __future__ import annotations
 
@@ -248,8 +248,8 @@ def test_names_are_as_spelled_and_the_outermost_counts() -> None:
     ],
 )
 def test_a_broken_file_is_one_row_behind_its_records(data: bytes, before: int, code: str, offset: int) -> None:
-    *good, (document, at, ordinal, told) = rows(data)
-    assert (len(good), document, at, ordinal, told) == (before, None, offset, None, code)
+    *good, (document, at, ordinal, error_code) = rows(data)
+    assert (len(good), document, at, ordinal, error_code) == (before, None, offset, None, code)
     last = list(records.records(io.BytesIO(data)))[-1]
     assert isinstance(last.error, DocumentError) and last.error.offset == offset and last.ordinal is None
 
@@ -354,14 +354,14 @@ def test_memory_is_bounded_by_the_batch_not_by_what_namespaces_make_of_small_rec
         {"entities": "latin"},
     ],
 )
-def test_rules_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_rules_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"record|entities"):
         Rule(**wrong)
     with pytest.raises(ValueError, match="part_bytes"):
         plan(io.BytesIO(), Rule(), part_bytes=0)
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_an_invalid_state_is_refused() -> None:
     with pytest.raises(ValueError, match="no state"):
         rows(b"<r/>", part=Part(1, None, 0, b"\x01\x02"))
 

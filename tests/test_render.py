@@ -267,7 +267,7 @@ def test_attribute_items_become_attributes() -> None:
         ("for $i in $msg//item return <o>{attribute id {1}, $i/@id}</o>", "two attributes", "$i/@id"),
     ],
 )
-def test_attributes_that_have_no_place_refuse_the_delivery(text: str, message: str, at: str) -> None:
+def test_misplaced_attributes_refuse_the_delivery(text: str, message: str, at: str) -> None:
     error = refused(NEWS, text)
     assert isinstance(error, QueryError)
     assert error.code == "TC119"

@@ -1,4 +1,4 @@
-"""Deliveries of an index, document after document: what one leaves behind is nothing to the next."""
+"""Deliveries of an index, document after document: one document does not affect the next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ITEMS = (
 )
 
 
-def test_documents_of_a_batch_and_originals_take_no_room_from_each_other() -> None:
+def test_documents_of_a_batch_and_originals_have_separate_limits() -> None:
     index = Index(delivery_limits=DeliveryLimits(document_payload_bytes_max=80))
     index.add("whole", "//title")
     for name, query in {"titles": "//title", "p": "//p", "b": "//b"}.items():

@@ -1,4 +1,4 @@
-"""Clauses, conditions on values, and what a payload may look at while it is built: bounded, however little is bound."""
+"""Clauses, conditions on values, and the limit on the items that building a payload may visit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_clauses(text: str, expected: bytes) -> None:
         "for $r in $msg/r, $a in $r/a return $r/text()",
     ],
 )
-def test_what_is_looked_at_is_limited(text: str) -> None:
+def test_visited_items_are_limited(text: str) -> None:
     refused = deliver(text, MANY).refused
     assert isinstance(refused, treecast.LimitError)
     assert isinstance(refused, treecast.DocumentError)

@@ -32,7 +32,7 @@ def drawn(seed: int, count: int) -> list[tuple[str, str]]:
     return [(f"s{number}", text) for number, text in enumerate(forms)]
 
 
-def told(delivery: treecast.Delivery) -> tuple[str, bytes, str | None]:
+def summary(delivery: treecast.Delivery) -> tuple[str, bytes, str | None]:
     return delivery.subscription, delivery.payload, delivery.refused.code if delivery.refused else None
 
 
@@ -48,7 +48,7 @@ def test_each_gets_what_it_would_get_alone() -> None:
     assert len(expected) > 100
     for _ in range(2):  # what was learnt from the first time is used the second
         found = index.render(DOCUMENT)
-        assert [told(one) for one in found] == [told(one) for one in expected]
+        assert [summary(one) for one in found] == [summary(one) for one in expected]
         assert [one.subscription for one in found] == index.match(DOCUMENT)
 
 

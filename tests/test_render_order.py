@@ -1,4 +1,4 @@
-"""order by: the order itself, and what sorting may cost: memory by the tuples, not by the keys."""
+"""order by: the order itself, and the cost of sorting: memory for the tuples, not for the keys."""
 
 from __future__ import annotations
 

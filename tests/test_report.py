@@ -55,40 +55,40 @@ def hostile(count: int, text: str = HOSTILE) -> Figures:
 
 
 @pytest.mark.parametrize("figures", [EMPTY, FULL, hostile(3), hostile(60, "x" * 100_000)])
-def test_the_page_is_html_that_asks_for_nothing(figures: Figures) -> None:
+def test_the_page_is_html_that_loads_nothing(figures: Figures) -> None:
     text = page(figures)
     check_page(text)
     assert len(text.encode()) <= PAGE_BYTES_MAX
 
 
 def test_the_page_says_what_happened() -> None:
-    told = check_page(page(FULL))
+    text = check_page(page(FULL))
     for expected in ("1,000", "5.0 MB", "12,345", "50/s", "0.25 MB/s", "1.5 s", "sport", "800", "3.2 ms"):
-        assert expected in told, expected
-    assert "2 × TC202, 1 × TC209" in told
-    assert "the end tag </a> does not match the start tag <b>" in told
-    assert "… and 2 more; all of them are rows of the result." in told
-    assert "out/matches" in told
+        assert expected in text, expected
+    assert "2 × TC202, 1 × TC209" in text
+    assert "the end tag </a> does not match the start tag <b>" in text
+    assert "… and 2 more; all of them are rows of the result." in text
+    assert "out/matches" in text
     assert "<svg" in page(FULL)
 
 
 def test_the_page_says_what_was_rendered() -> None:
     refused = RefusedDocument("a.xml, for sport", "TC330", "the payload is too large")
     rendered = replace(FULL, errors=0, payload_bytes=7_000_000, refused_deliveries=1, refused=(refused,))
-    told = check_page(page(rendered))
+    text = check_page(page(rendered))
     for expected in ("7.0 MB of payloads", "of reading, matching and rendering", "a.xml, for sport"):
-        assert expected in told, expected
-    assert "Refused documents and deliveries" in told
+        assert expected in text, expected
+    assert "Refused documents and deliveries" in text
     assert "payloads" not in check_page(page(FULL))
     lines = list(table(rendered))
     assert "  deliveries            12,344               7.0 MB of payloads" in lines
 
 
 def test_names_stay_text() -> None:
-    told = check_page(page(hostile(1)))
-    assert "<script>alert('x')</script>" in told
-    assert "\\x00\\x1b[2J" in told
-    assert "\\ud800&amp;" in told
+    text = check_page(page(hostile(1)))
+    assert "<script>alert('x')</script>" in text
+    assert "\\x00\\x1b[2J" in text
+    assert "\\ud800&amp;" in text
 
 
 def test_a_short_job_has_no_curve() -> None:

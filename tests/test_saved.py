@@ -260,7 +260,7 @@ def test_odd_file_names(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_pipe_is_no_saved_index(tmp_path: Path) -> None:
+def test_a_pipe_is_not_a_saved_index(tmp_path: Path) -> None:
     """It is refused at once; nobody writes to it."""
     os.mkfifo(tmp_path / "pipe")
     assert load_or_refuse(tmp_path / "pipe") is None
@@ -335,7 +335,7 @@ def test_another_format_version_is_rebuilt(fill: Callable[[Index], None], tmp_pa
         same(index, Index.load(path), IDS)
 
 
-def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_place_is_named(tmp_path: Path) -> None:
     place = tmp_path / "no" / "where.tcx"
     with pytest.raises(FileNotFoundError) as caught:
         Index().save(place)

@@ -1,4 +1,4 @@
-"""Schemas: what may stand in what, how deep it must and can go, what is recursive, what cannot be had."""
+"""Schemas: which element may contain which, how deep they are, which are recursive, which cannot be finished."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_required_are_the_elements_in_every_one() -> None:
     assert schema.required["g"] == {"k"}
 
 
-def test_what_cannot_be_valid_is_unfit() -> None:
+def test_invalid_content_is_unfit() -> None:
     schema = Schema.from_text(
         """<!ELEMENT a (b | undeclared | c | d)> <!ELEMENT b EMPTY> <!ELEMENT c EMPTY> <!ATTLIST c r IDREF #REQUIRED>
         <!ELEMENT d EMPTY> <!ATTLIST d e ENTITY #REQUIRED>"""

@@ -1,4 +1,4 @@
-"""tools/setup.sh decides right: what is missing is said in one line with status 2, and a half-made venv is made again.
+"""tools/setup.sh: one line with status 2 names what is missing, and an incomplete venv is made again.
 
 Each test gives the script a PATH of its own: a directory with the few real tools it calls, and fakes for those the test
 is about. Nothing is installed and nothing is fetched.

@@ -223,7 +223,7 @@ def test_many_namespaces_unwrapped_over_many_children() -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_drawn_lists_equal_the_judge(part: int) -> None:
+def test_drawn_lists_equal_the_oracle(part: int) -> None:
     pairs = filled = 0
     for number in range(150):
         drawn, left = run_round(f"steps/{part}/{number}")
@@ -257,4 +257,4 @@ def test_an_index_delivers_what_the_steps_leave() -> None:
 
 
 def started(root: etree._Element, steps: StepList) -> bool:
-    return bool(select(root, steps.start_judge, steps.judge_namespaces))
+    return bool(select(root, steps.start_oracle, steps.oracle_namespaces))

@@ -1,4 +1,4 @@
-"""String values that lie in each other, in the evaluator and the shared machine, against lxml."""
+"""Nested string values, in the evaluator and in the shared machine, against lxml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers wrote does not reach a terminal as it is: ids, names of files, errors, payloads, DTDs."""
+"""Texts of strangers reach a terminal only escaped: ids, names of files, errors, payloads, DTDs."""
 
 from __future__ import annotations
 

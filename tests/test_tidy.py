@@ -1,7 +1,7 @@
-"""The house stays tidy: rooms import in one direction, files and functions stay short, names and texts keep the rules.
+"""The repository stays tidy: rooms import in one direction, files and functions are short, names follow the rules.
 
-ARCHITECTURE.md gives the rules in words; here they are checked. An exception is listed below with its reason and has
-to be needed: the tests fail when one has become superfluous.
+ARCHITECTURE.md explains the rules; this file checks them. Each exception below has a reason, and the tests fail if it
+is no longer needed.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def test_names_say_what_is_inside() -> None:
     assert parts & BANNED_NAMES == set()
 
 
-def test_nothing_of_ours_is_called_a_node() -> None:
+def test_nothing_is_called_a_node() -> None:
     """XML has elements, a machine has states, a query has steps. Here the names in Python are checked."""
     wrong = []
     for path in files(".py", under=SOURCE):
@@ -281,16 +281,16 @@ def test_functions_have_type_hints() -> None:
     assert wrong == []
 
 
-def test_modules_say_what_they_do() -> None:
+def test_modules_have_a_description() -> None:
     silent = [name_of(path) for path in files(".py") if not ast.get_docstring(syntax(path)) and path.stat().st_size]
     for path in files(".cpp", ".hpp"):
-        told_in_header = path.suffix == ".cpp" and path.with_suffix(".hpp").exists()
-        if not told_in_header and not path.read_text(encoding="utf-8").startswith("//"):
+        described_in_header = path.suffix == ".cpp" and path.with_suffix(".hpp").exists()
+        if not described_in_header and not path.read_text(encoding="utf-8").startswith("//"):
             silent.append(name_of(path))
     assert silent == []
 
 
-def test_documents_mention_no_absent_files() -> None:
+def test_documents_mention_only_files_that_exist() -> None:
     link = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)")
     mention = re.compile(r"`((?:src|native|tests|docs|bench|tools|examples|\.ci)/[\w./*-]*)`")
     wrong = []

@@ -1,4 +1,4 @@
-"""Transformations as text: what is read, what it is called in canonical form, what it matches, what is refused."""
+"""Transformations as text: what is read, the canonical form, what it matches, what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on transformations says what is true: its tables parse, and what they say is refused is refused."""
+"""The page on transformations is correct: its tables parse, and what it lists as refused is refused."""
 
 from __future__ import annotations
 

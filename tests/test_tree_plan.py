@@ -1,4 +1,4 @@
-"""The tree machine looks at few entries, whatever all subscriptions have in common and in which order it is written.
+"""The tree machine visits few entries, whatever the subscriptions share and in whatever order it is written.
 
 Work is counted, not timed: `looked_at` says how many entries were tested one by one.
 """

@@ -206,7 +206,7 @@ def _flipped(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-def test_damaged_records_are_told_in_one_sentence(tmp_path: Path) -> None:
+def test_damaged_records_are_reported_in_one_sentence(tmp_path: Path) -> None:
     """Wherever a byte of the SQLite file has changed, the versions are as before, or the error is ours."""
     table = Table(id=["a"], query=["/a"])
     versions = Versions(tmp_path, table)
@@ -275,7 +275,7 @@ def test_a_damaged_version_of_an_index_is_saved_again(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_a_supplier_raises_is_not_taken_for_damage(tmp_path: Path) -> None:
+def test_an_error_of_the_supplier_does_not_count_as_damage(tmp_path: Path) -> None:
     table = Table()
     table.answer = sqlite3.DatabaseError("theirs")
     versions = Versions(tmp_path, table)

@@ -15,7 +15,7 @@ import pytest
 from generators.conditions import ConditionDrawer, draw_valued_document
 from generators.paths_and_documents import chain
 from support.rounds_conditions import condition_words
-from test_evaluate import judge
+from test_evaluate import check_queries
 
 import treecast
 from treecast import _native
@@ -85,7 +85,7 @@ def test_nested_conditions_against_lxml() -> None:
         drawer = ConditionDrawer(random, condition_words(random, namespaces=False), depth_max=2, nesting=0.5)
         documents = [draw_valued_document(random, elements_max=30) for _ in range(5)]
         documents += [chain(random, random.choice((5, 15, 25)))]
-        decisions += judge([drawer.query() for _ in range(30)], documents, reparse=number % 2 == 1)
+        decisions += check_queries([drawer.query() for _ in range(30)], documents, reparse=number % 2 == 1)
     assert decisions == 30 * 30 * 6
 
 

@@ -1,4 +1,4 @@
-"""Generated documents: valid whatever the settings, of the size and shape asked for, repeatable."""
+"""Generated documents: valid whatever the settings, of the requested size and shape, repeatable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from lxml import etree
-from oracles.dtd_validation import HUGE, grammar_of, judge, loadable
+from oracles.dtd_validation import HUGE, grammar_of, loadable, validate
 from test_dtd import SHOP_DTD
 
 from treecast import DocumentError, LimitError
@@ -72,7 +72,7 @@ def test_documents_are_valid(name: str, settings: DocumentSettings) -> None:
     schema = Schema.from_text(text, name=name)
     documents = list(generate_documents(schema, 12, settings, seed=5))
     if name != "undeclared":  # lxml's own check of what it cannot know
-        judge(grammar_of(text, schema), documents, name)
+        validate(grammar_of(text, schema), documents, name)
     for document in documents:
         read(document)  # our own reader, namespaces and all
 
@@ -94,7 +94,7 @@ def test_real_dtds_give_valid_documents(data_directory: Path | None, leave_out: 
         schema = Schema.from_dtd(path)
         grammar = grammar_of(path, schema)
         for settings in SETTINGS[1:4]:
-            assert len(judge(grammar, generate_documents(schema, 3, settings, seed=2), path.name)) == 3
+            assert len(validate(grammar, generate_documents(schema, 3, settings, seed=2), path.name)) == 3
 
 
 # Size and shape.
@@ -102,7 +102,7 @@ def test_real_dtds_give_valid_documents(data_directory: Path | None, leave_out: 
 
 @pytest.mark.parametrize("bytes_target", [5_000, 30_000, 300_000])
 @pytest.mark.parametrize("name", list(SHIPPED))
-def test_documents_have_the_size_asked_for(name: str, bytes_target: int) -> None:
+def test_documents_have_the_requested_size(name: str, bytes_target: int) -> None:
     count = 60 if bytes_target < 100_000 else 5
     settings = DocumentSettings(bytes_target=bytes_target, depth_max=8)
     documents = list(generate_documents(Schema.shipped(name), count, settings, seed=3))
@@ -110,7 +110,7 @@ def test_documents_have_the_size_asked_for(name: str, bytes_target: int) -> None
     assert 0.8 * bytes_target < sum(map(len, documents)) / count < 1.2 * bytes_target
 
 
-def test_without_a_target_the_limit_ends_what_grows() -> None:
+def test_without_a_target_the_limit_ends_growing_documents() -> None:
     settings = DocumentSettings(bytes_target=None, bytes_max=100_000, depth_max=30, repeats_max=9, optional=1)
     sizes = [len(document) for document in generate_documents(Schema.news(), 8, settings)]
     assert 10_000 < max(sizes) < 300_000
@@ -121,7 +121,7 @@ def depths(documents: Sequence[bytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("depth_max", [5, 8, 20, 100])
-def test_documents_have_the_depth_asked_for(depth_max: int) -> None:
+def test_documents_have_the_requested_depth(depth_max: int) -> None:
     settings = DocumentSettings(bytes_target=20_000, depth_max=depth_max, repeats_max=2)
     documents = list(generate_documents(Schema.news(), 30, settings, seed=3))
     # Content models must be finished: the limit may be passed by what they require.
@@ -243,7 +243,7 @@ def test_values_are_skewed() -> None:
     assert max(drawn_values(Values(skew=1), "<b>(.*)</b>").values()) > 200
 
 
-def test_texts_have_the_length_asked_for() -> None:
+def test_texts_have_the_requested_length() -> None:
     lengths = Counter(len(text.split()) for text in drawn_values(Values(text_words_max=3), "<b>(.*)</b>").elements())
     assert set(lengths) == {1, 2, 3, 4}  # a tenth of them has a sign, a price or a year beside the words
     assert lengths[4] < 200
@@ -266,7 +266,7 @@ def test_values_that_the_dtd_forbids(sources: dict[str, Any], message: str) -> N
 # Repeatable, one by one, from several schemas.
 
 
-def test_documents_do_not_depend_on_how_many_are_asked_for() -> None:
+def test_documents_do_not_depend_on_their_number() -> None:
     schema = Schema.news()
     ten = list(generate_documents(schema, 10, seed=4))
     assert list(generate_documents(schema, 3, seed=4, start=6)) == ten[6:9]
@@ -322,7 +322,7 @@ def test_the_hash_seed_does_not_matter() -> None:
         {"weights": {"a": -1}}, {"weights": {"a": float("inf")}},
     ],
 )  # fmt: skip
-def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"at least|probabilities|a skew is|not negative"):
         DocumentSettings(**settings)
 
@@ -333,12 +333,12 @@ def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
         ({"a": ()}, "not empty"), ({"a": "xyz"}, "a list"), ({"a": ("\0",)}, "no XML document"),
     ],
 )  # fmt: skip
-def test_bad_values_are_refused(sources: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(sources: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Values(sources)
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_missing_things_are_refused() -> None:
     for settings in (DocumentSettings(weights={"prize": 2}), DocumentSettings(values=Values({"@prize": ("1",)}))):
         with pytest.raises(ValueError, match="prize"):
             generate_documents(Schema.news(), 1, settings)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from lxml import etree
-from oracles.dtd_validation import grammar_of, judge
+from oracles.dtd_validation import grammar_of, validate
 
 from treecast import DocumentError, Index, LimitError
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
@@ -80,14 +80,14 @@ def draw_settings(random: Random) -> DocumentSettings:
 
 @pytest.mark.parametrize("part", range(4))
 def test_drawn_dtds(part: int) -> None:
-    judge_drawn(part, 50)
+    check_drawn(part, 50)
 
 
-def judge_drawn(part: int, count: int) -> None:
-    """Judge documents and queries of so many DTDs; tests/long/test_full_workload.py does more."""
+def check_drawn(part: int, count: int) -> None:
+    """Check documents and queries of so many DTDs; tests/long/test_full_workload.py does more."""
     random = Random(f"drawn/{part}")
-    judged = unfit = 0
-    while judged < count:
+    checked = unfit = 0
+    while checked < count:
         text = draw_dtd(random)
         settings = draw_settings(random)
         try:
@@ -100,10 +100,10 @@ def judge_drawn(part: int, count: int) -> None:
         if schema.heights["e0"] >= UNFIT:
             unfit += 1  # no document of this DTD is valid
             continue
-        trees = judge(grammar_of(text, schema), documents, (text, settings))
-        judged += 1
+        trees = validate(grammar_of(text, schema), documents, (text, settings))
+        checked += 1
         check_queries(schema, documents, trees, part)
-    assert unfit < 5 * judged
+    assert unfit < 5 * checked
 
 
 def check_queries(schema: Schema, documents: list[bytes], trees: list[etree._Element], seed: int) -> None:

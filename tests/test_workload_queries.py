@@ -1,4 +1,4 @@
-"""Generated queries: every parameter does what it says, all compile, none comes twice, and they can match."""
+"""Generated queries: every parameter does what it says, all compile, none repeats, and they can match."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_a_prefix_of_a_workload_is_one() -> None:
     assert list(generate_queries(Schema.news(), 100, seed=4)) != whole[:100]
 
 
-def test_a_small_schema_says_that_it_has_no_more_queries() -> None:
+def test_a_small_schema_runs_out_of_queries() -> None:
     schema = Schema.from_text("<!ELEMENT a (b)> <!ELEMENT b EMPTY>")
     with pytest.raises(QueryError, match="gave only 2 distinct queries of the 3") as caught:
         list(generate_queries(schema, 3, QuerySettings(wildcard=0, descendant=0)))
@@ -364,12 +364,12 @@ def test_queries_with_prefixes_match() -> None:
         {"kinds": {"text": -1, "attribute": 1}},
     ],
 )  # fmt: skip
-def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|probabilities|a skew is|from 0 to 20|kinds of predicates"):
         QuerySettings(**settings)
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_missing_things_are_refused() -> None:
     with pytest.raises(ValueError, match="prize"):
         generate_queries(Schema.news(), 1, QuerySettings(values=Values({"prize": ("1",)})))
     with pytest.raises(ValueError, match="not negative"):

@@ -194,7 +194,7 @@ def test_a_later_witness_may_be_complete_first() -> None:
     assert not ordered_match("//a[.//x[y]][.//z][.//w]", "<a><x><w/><z/><y/></x></a>")
 
 
-def test_what_waits_below_one_child_is_no_use_below_the_next() -> None:
+def test_what_waits_below_one_child_does_not_help_below_the_next() -> None:
     assert not ordered_match("//a[.//x[y]][.//z]", "<a><b><z/></b><x><y/></x></a>")
     assert ordered_match("//a[.//x[y]][.//z]", "<a><b><z/></b><x><y/></x><b><z/></b></a>")
 
@@ -248,7 +248,7 @@ def test_of_occurrences_inside_each_other_the_outermost_serves_a_single_path() -
     assert xtrie.work(["//a/*/c"], deep, single_path=True).remembered == 40, "at one depth each of them counts"
 
 
-def test_an_occurrence_that_no_parent_waits_for_is_not_remembered() -> None:
+def test_an_occurrence_without_a_waiting_parent_is_not_remembered() -> None:
     """The first `a` with a `b` is all that `r` needs of that branch; what comes later is redundant."""
     document = b"<r>" + b"<a><b/></a>" * 50 + b"</r>"
     for ordered in (False, True):
@@ -259,12 +259,12 @@ def test_an_occurrence_that_no_parent_waits_for_is_not_remembered() -> None:
     assert xtrie.work(["/r[.//y][.//a[.//b]]"], document, ordered=True).matches == ()
 
 
-def test_a_branch_that_an_occurrence_has_is_not_told_again() -> None:
+def test_a_branch_is_reported_once_per_occurrence() -> None:
     """Each `b` says that it is there; that `a` is matched is said once."""
     document = b"<r><a>" + b"<b/>" * 50 + b"</a></r>"
-    assert xtrie.work(["/r[.//a[.//b]]/z"], document).told == 50 + 1
+    assert xtrie.work(["/r[.//a[.//b]]/z"], document).reported == 50 + 1
     nested = b"<r>" + b"<a>" * 10 + b"<b/>" * 5 + b"</a>" * 10 + b"</r>"
-    assert xtrie.work(["/r[.//a[.//b]]/z"], nested).told == 5 + 10
+    assert xtrie.work(["/r[.//a[.//b]]/z"], nested).reported == 5 + 10
 
 
 def test_the_work_on_a_document_grows_with_what_is_not_matched_yet() -> None:
@@ -272,7 +272,7 @@ def test_the_work_on_a_document_grows_with_what_is_not_matched_yet() -> None:
     document = b"<r>" + b"<a><b/>" + b"".join(b"<c%d/>" % number for number in range(20)) + b"</a>"
     once, often = (xtrie.work(queries, document + b"<a><b/></a>" * more + b"</r>") for more in (0, 100))
     assert once.matches == often.matches == tuple(range(20))
-    assert (often.remembered, often.told) == (once.remembered, once.told)
+    assert (often.remembered, often.reported) == (once.remembered, once.reported)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ BRANCHING = {"//Stock[Symbol/text()='GHI'][Price/text()>15]": 2, "/a[@x]/b": 1, 
 
 @pytest.mark.parametrize("engine", VARIANTS)
 @pytest.mark.parametrize("query", REFUSED)
-def test_what_neither_variant_has(query: str, engine: str) -> None:
+def test_what_neither_variant_supports(query: str, engine: str) -> None:
     what, position = REFUSED[query]
     with pytest.raises(QueryError) as refused:
         Index(engine=engine).add("q", query)

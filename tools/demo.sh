@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job on the embedded sample: which of its subscriptions does each of its documents concern? Fills results/.
+# Runs the main job on the embedded sample and writes to results/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 .venv/bin/python -m treecast run --output results

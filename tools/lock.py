@@ -1,15 +1,14 @@
 """The exact packages that the set-up installs, with hashes: requirements.lock.
 
-    tools/lock.py                 resolve the ranges of pyproject.toml anew, and write requirements.lock
+    tools/lock.py                 resolve the ranges of pyproject.toml again, and write requirements.lock
     tools/lock.py ranges          print the ranges that the set-up needs, one a line
 
-Run it with the Python of .venv, 3.11 on Linux x86-64: the lock is for that platform. pip resolves the ranges; the
-hashes are those of every file that the index has of the chosen version and that fits the platform, or of the one that
-pip chose where the index cannot be read. The lock names no index: whoever installs by it may use a mirror, and gets
-the same bytes.
+Run it with the Python of .venv, 3.11 on Linux x86-64: the lock is for that platform. pip resolves the ranges. The
+hashes are those of every file of the chosen version that fits the platform; if the index cannot be read, that of the
+file that pip chose. The lock names no index, so you can install from a mirror and get the same bytes.
 
-Source distributions are built with what the lock says as well: setuptools and wheel are in it, and the set-up
-installs them first and builds without isolation, since pip would fetch what it builds with unchecked.
+The lock also covers the build requirements of source distributions: it contains setuptools and wheel, and the set-up
+installs them first and builds without isolation. Otherwise pip would fetch them without checking hashes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ HEADER = """\
 
 
 def ranges() -> list[str]:
-    """What the set-up needs: the build, the library, Spark, measurements, tests."""
+    """The requirements of the set-up: the build, the library, Spark, measurements, tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     groups = (project["build-system"]["requires"], project["project"]["dependencies"], *map(extras.get, EXTRAS))
@@ -98,14 +97,14 @@ def files_of(name: str, version: str) -> dict[str, str]:
 
 
 def version_of(file: str, name: str) -> str | None:
-    """The version in the name of a file; None where it is none of this package."""
+    """The version in a file name; None if the file does not belong to this package."""
     stem = re.sub(r"\.(tar\.gz|zip)$", "", file)
     parts = file.split("-") if file.endswith(".whl") else stem.rsplit("-", 1)
     return parts[1] if len(parts) > 1 and normal(parts[0]) == name else None
 
 
 def fits(file: str) -> bool:
-    """Whether the file can be installed where the lock is for; source distributions can be everywhere."""
+    """Whether the file fits the platform of the lock; source distributions always do."""
     if not file.endswith(".whl"):
         return file.endswith((".tar.gz", ".zip"))
     *_, pythons, abis, platforms = file.removesuffix(".whl").split("-")

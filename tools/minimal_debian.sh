@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Does a clean clone work where there is nothing but make and git? Builds a minimal Debian 12 with debootstrap, clones this
 # checkout's HEAD into it, and runs `make demo` and `make test` as an ordinary user and as root. Needs root, on a Debian.
-# Java is among what is missing at first; at last it is hidden, to see that the other tests run and the line ends them.
+# Java is missing at first. At the end it is hidden, to check that the other tests run and that the last line reports it.
 #
 # The Debian mirror, pip's configuration and the certificates are those that this machine itself uses, found out at run time.
 # What was seen goes to build/minimal-debian.md. All mounts live in a namespace of their own and vanish with it.
@@ -70,7 +70,7 @@ apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|ForceIPv4|Retries
 cp -L /etc/resolv.conf /etc/hosts "$world/etc/"
 mount -t proc proc "$world/proc"
 mkdir -p "$world/dev/pts"
-mount -t devpts -o newinstance,ptmxmode=0666 devpts "$world/dev/pts"    # a Debian that runs has it, minimal or not
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$world/dev/pts"    # every running Debian has it
 ln -sf pts/ptmx "$world/dev/ptmx"
 
 mapfile -t settings < <(env | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE=|CURL_CA_BUNDLE=|GIT_SSL_|(https?|no|HTTPS?|NO)_(proxy|PROXY)=)')
@@ -129,7 +129,7 @@ try() {    # try USER EXPECTED-STATUS command…; late-2 expects the refusal of 
     {
         printf '\n## %d. As %s: `%s`\n\nStatus %d after %d s: %s\n\n```\n' \
             $number "$user" "$*" $status $((SECONDS - began)) "$verdict"
-        # The lines that tell, without the many that a test run prints between them.
+        # The significant lines, without those that a test run prints between them.
         grep -E '^(treecast|make: |=+ .* in )|^[0-9]+ passed|results/|^FAILED|^ERROR' "$log" | grep -v ' … [0-9]* s$' | tail -n 12
         printf '```\n'
     } >>"$record"

@@ -5,9 +5,9 @@
     python tools/mutants.py 3 17         these
     python tools/mutants.py --list       what they are
 
-A mutant that no test notices means that a test is missing. All mutants are compiled at once, into a copy of the tree: each
-place becomes a choice between the original and its mutants, and TREECAST_MUTANT in the environment makes it, so one build
-serves all. Number 0 is the original; it has to pass before anything else is tried.
+If no test notices a mutant, a test is missing. All mutants are compiled at once, into a copy of the tree: each place
+becomes a choice between the original and its mutants, and the environment variable TREECAST_MUTANT selects one. Number 0 is
+the original; it must pass before anything else is tried.
 """
 
 # ruff: noqa: E501  (one mutant, one line)
@@ -39,7 +39,7 @@ inline const int treecast_mutant = std::getenv("TREECAST_MUTANT") ? std::atoi(st
 
 @dataclass(frozen=True)
 class Mutant:
-    """`original` stands exactly once in native/`file`, or once right behind `behind`; it is an expression, or a statement
+    """`original` occurs exactly once in native/`file`, or once right after `behind`. It is an expression, or a statement
     that ends with a semicolon."""
 
     file: str
@@ -120,8 +120,8 @@ MUTANTS = [
     # What XTrie finds redundant: the answers stay the same, the work does not.
     Mutant("engines/xtrie_run.cpp", "parent == none || wanted(row, level, parent)", "true", "occurrences that nobody waits for are remembered", tests=XTRIE),
     Mutant("engines/xtrie_run.cpp", "!row.child_open || innermost_[probe.row] == none", "true", "occurrences inside another are remembered", tests=XTRIE),
-    Mutant("engines/xtrie_run.cpp", "if (parent.seen & bit) return false;", "(void)bit;", "what is matched is told again", tests=XTRIE),
-    Mutant("engines/xtrie_run.cpp", "if (matched(row.filter)) return;", "(void)row;", "what is matched is told to the end", tests=XTRIE),
+    Mutant("engines/xtrie_run.cpp", "if (parent.seen & bit) return false;", "(void)bit;", "what is matched is reported again", tests=XTRIE),
+    Mutant("engines/xtrie_run.cpp", "if (matched(row.filter)) return;", "(void)row;", "what is matched is reported to the end", tests=XTRIE),
 ]  # fmt: skip
 
 
@@ -136,11 +136,11 @@ def switched(mutants: Sequence[tuple[int, Mutant]]) -> str:
 
 
 def place(source: str, mutant: Mutant) -> int:
-    """Where the mutant's original stands in the source."""
+    """The place of the mutant's original in the source."""
     text = mutant.behind + mutant.original
     if source.count(text) != 1:
         count = source.count(text)
-        raise SystemExit(f"mutants: {text!r} stands {count} times in native/{mutant.file}: mend tools/mutants.py")
+        raise SystemExit(f"mutants: {text!r} occurs {count} times in native/{mutant.file}: fix tools/mutants.py")
     return source.index(text) + len(mutant.behind)
 
 
@@ -179,7 +179,7 @@ def build(home: Path) -> Path:
         ["cmake", "-S", tree, "-B", home / "cmake", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=", f"-DPython_EXECUTABLE={sys.executable}"],
         ["cmake", "--build", home / "cmake"],
         ["cmake", "--install", home / "cmake", "--prefix", home / "site"],
-        # An installed treecast must not be found first, hence a Python of our own that sees the packages only.
+        # An installed treecast must not be found first, so use a Python that sees only the packages.
         [sys.executable, "-m", "venv", "--without-pip", home / "venv"],
     ):  # fmt: skip
         done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
@@ -193,7 +193,7 @@ def build(home: Path) -> Path:
 
 
 def tests_pass(python: Path, home: Path, number: int, tests: Sequence[str]) -> tuple[bool, str]:
-    """Whether the quick tests pass with this mutant, and what first said no."""
+    """Whether the quick tests pass with this mutant, and the first failure."""
     command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "TREECAST_MUTANT": str(number)}
     try:

@@ -5,8 +5,8 @@
     python tools/mutants_python.py 3 17         these
     python tools/mutants_python.py --list       what they are
 
-What tools/mutants.py does for native code: a mechanism whose absence no test notices has no test, or no effect. Nothing
-is compiled; each mutant is a line replaced in a copy of the package.
+It is the counterpart of tools/mutants.py: if no test notices that a mechanism is missing, it has no test or no effect.
+Nothing is compiled; each mutant is a replaced line in a copy of the package.
 """
 
 # ruff: noqa: E501  (one mutant, one line)
@@ -31,7 +31,7 @@ SECONDS_MAX = 300  # a mutant may make a loop endless
 
 @dataclass(frozen=True)
 class Mutant:
-    """`original` stands exactly once in src/treecast/`file`; `test` has to fail with `mutated` in its place."""
+    """`original` occurs exactly once in src/treecast/`file`; `test` must fail with `mutated` in its place."""
 
     file: str
     original: str
@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant("experiments/router_verdict.py", "if load > LOAD_MAX:", "if load < 0:", "a busy machine decides", FIGURES),
     Mutant("experiments/router_verdict.py", "if cores < needed:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
     Mutant("experiments/router_verdict.py", "beyond_one(None if short else needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
-    Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values are not judged", FIGURES),
+    Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values have no verdict", FIGURES),
     Mutant("experiments/runs.py", 'finding.answer if len(answers) == 1 else "moved between runs"', "finding.answer", "verdicts that moved are not called so", RUNS),
     # Covering.
     Mutant("query/cases.py", "self.left -= steps", "self.left -= 0", "no step counts", COVERING),
@@ -90,7 +90,7 @@ def mutate(package: Path, mutant: Mutant) -> None:
 
 
 def prepare(home: Path) -> Path:
-    """A Python that sees the packages of this one, but for treecast, which it finds in `home`/site."""
+    """A Python with the packages of this one, except treecast, which it finds in `home`/site."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     packages = next((home / "venv" / "lib").glob("python*/site-packages"))
     ours = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
@@ -111,7 +111,7 @@ def copy_package(home: Path) -> Path:
 
 
 def tests_pass(python: Path, test: str) -> tuple[bool, str]:
-    """Whether the tests pass, and what first said no."""
+    """Whether the tests pass, and the first failure."""
     command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX)

@@ -5,8 +5,8 @@
 #   tools/sanitize.sh tests/x.py -k y   these, with pytest's own arguments
 #
 # build/sanitize/venv sees the packages of .venv but not the treecast in it, so child processes are sanitized too. The
-# runtime has to be loaded before Python is; libstdc++ goes with it, for it is asked how to throw. Python's own allocator
-# is switched off: in its arenas an overrun of a small object would stay unseen.
+# runtime must be loaded before Python, together with libstdc++, which it asks how to throw. Python's own allocator is
+# off: in its arenas an overrun of a small object would go unnoticed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -3,17 +3,20 @@
 #
 #   tools/setup.sh             the venv
 #   tools/setup.sh java        the venv, and Java for Spark
-#   tools/setup.sh maybe-java  the same, but where Java can only be missed the venv is made all the same
-#   tools/setup.sh maybe-nats  the venv, and nats-server if it can be had: tests that want it say so when it is not there
+#   tools/setup.sh maybe-java  the same, but if Java is missing and cannot be installed, the venv is made anyway
+#   tools/setup.sh maybe-nats  the venv, and nats-server if it can be installed; tests that need it report if it is missing
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
-#   tools/setup.sh debootstrap the venv, and what makes a minimal Debian
+#   tools/setup.sh debootstrap the venv, and debootstrap for a minimal Debian
 #
-# Order of events: (1) a stamp that fits the sources means there is nothing to do; (2) everything is checked in one pass,
-# and nothing is created meanwhile; (3) what is missing is installed by apt-get, as root and unless TREECAST_NO_APT=1, or
-# else named in exactly one line, with exit status 2; (4) the venv is made and its stamp written last, so that a venv without
-# a stamp is a half-made one, removed and made again. A change of pyproject.toml, requirements.lock, CMakeLists.txt or
-# native/ reinstalls, and so does a new package. Packages are those of requirements.lock, checked by their hashes, on the
-# platform that it is for (tools/lock.py writes it); elsewhere the ranges of pyproject.toml decide, which is said.
+# Order of events:
+#   1. If the stamp fits the sources, there is nothing to do.
+#   2. Everything is checked in one pass, which creates nothing.
+#   3. As root, and unless TREECAST_NO_APT=1, apt-get installs what is missing. Otherwise exactly one line names it, and the
+#      exit status is 2.
+#   4. The venv is made and its stamp written last. A venv without a stamp is incomplete: it is removed and made again.
+# A change of pyproject.toml, requirements.lock, CMakeLists.txt or native/ reinstalls, and so does a new package. On its
+# platform requirements.lock decides the packages, checked by their hashes (tools/lock.py writes it). Elsewhere the ranges
+# of pyproject.toml decide, and a message says so.
 #
 # Settings: TREECAST_PYTHON (the Python to use instead of the first that fits), TREECAST_NO_APT=1, CXX, JAVA_HOME.
 set -u
@@ -46,29 +49,29 @@ fingerprint() {
 stamp_line() { sed -n "${1}p" "$STAMP" 2>/dev/null; }
 current() { [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c '' 2>/dev/null; }
 
-# ---- checks: each calls `lack "what" package…` or `trouble "what" "remedy"`, and creates nothing ----
+# ---- checks: each calls `lack "what" package…` or `problem "what" "remedy"`, and creates nothing ----
 
-lacks=() packages=() troubles=() remedies=()
+lacks=() packages=() problems=() remedies=()
 lack() { lacks+=("$1"); shift; packages+=("$@"); }
-trouble() { troubles+=("$1"); remedies+=("$2"); }
+problem() { problems+=("$1"); remedies+=("$2"); }
 
 check_writable() {
     local place
     for place in . "$VENV" build results; do
         if [ -e "$place" ] && [ ! -w "$place" ]; then
-            trouble "$(readlink -f "$place") is not writable" "run as root: chown -R $(id -un) '$(pwd -P)'"
+            problem "$(readlink -f "$place") is not writable" "run as root: chown -R $(id -un) '$(pwd -P)'"
             return
         fi
     done
 }
 
 check_disk() {
-    [ -f "$STAMP" ] && return    # what takes the space is there already
+    [ -f "$STAMP" ] && return    # the space is already in use
     local blocks bytes free_mb
     read -r blocks bytes < <(stat -f -c '%a %S' . 2>/dev/null) || return
     free_mb=$((blocks * bytes / 1048576))
     [ "$free_mb" -ge "$DISK_MB_MIN" ] ||
-        trouble "$free_mb MB of disk free where $DISK_MB_MIN MB are needed" "free $((DISK_MB_MIN - free_mb)) MB below $(pwd -P)"
+        problem "$free_mb MB of disk free where $DISK_MB_MIN MB are needed" "free $((DISK_MB_MIN - free_mb)) MB below $(pwd -P)"
 }
 
 # Prints "old", or "3.11 venv headers" with "-" for what that Python lacks.
@@ -111,7 +114,7 @@ check_python() {
         [ -n "$best" ] || best="$version $venv $headers $candidate"
     done
     if [ -z "$best" ]; then
-        # An old python3 means a distribution whose newer one, if it has any, carries its version in the name.
+        # If python3 is old, a newer Python of the distribution has its version in the package name.
         local name=python3
         [ -z "$old" ] || name=python3.11
         lack "Python 3.11 or newer with venv and Python.h" "$name" "$name-venv" "$name-dev"
@@ -146,8 +149,8 @@ check_java() {
     [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
     version=$("$java" -version 2>&1 | sed -n 's/^[^"]* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1)
     [ "${version:-0}" -lt $JAVA_VERSION_MIN ] || return
-    if [ -n "${JAVA_HOME:-}" ]; then    # no package changes where that points
-        trouble "Java $JAVA_VERSION_MIN or newer in JAVA_HOME, which is $JAVA_HOME" "let JAVA_HOME name one, or unset it"
+    if [ -n "${JAVA_HOME:-}" ]; then    # installing a package would not change it
+        problem "Java $JAVA_VERSION_MIN or newer in JAVA_HOME, which is $JAVA_HOME" "let JAVA_HOME name one, or unset it"
     else
         lack "Java $JAVA_VERSION_MIN or newer" "$(java_package)"
     fi
@@ -172,7 +175,7 @@ check_nats() {
 
 check_fuzzer() {
     local version probe found=no
-    probe=$(mktemp)    # linking is the test: the compiler may be there without the library
+    probe=$(mktemp)    # linking is the test: clang may be installed without the library
     printf '#include <cstddef>\nextern "C" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) { return 0; }\n' |
         clang++ -std=c++20 -fsanitize=fuzzer,address -x c++ - -o "$probe" >/dev/null 2>&1 && found=yes
     rm -f "$probe"
@@ -195,14 +198,14 @@ join() {    # join ", " a b c
 }
 
 examine() {
-    lacks=() packages=() troubles=() remedies=() indispensable=0
+    lacks=() packages=() problems=() remedies=() indispensable=0
     local check before
     for check in "$@"; do
-        before=$((${#lacks[@]} + ${#troubles[@]}))
+        before=$((${#lacks[@]} + ${#problems[@]}))
         "check_${check#maybe-}"
-        [[ $check == maybe-* ]] || indispensable=$((indispensable + ${#lacks[@]} + ${#troubles[@]} - before))
+        [[ $check == maybe-* ]] || indispensable=$((indispensable + ${#lacks[@]} + ${#problems[@]} - before))
     done
-    [ ${#lacks[@]} -eq 0 ] && [ ${#troubles[@]} -eq 0 ]
+    [ ${#lacks[@]} -eq 0 ] && [ ${#problems[@]} -eq 0 ]
 }
 
 install_line() { join " " apt-get install -y --no-install-recommends "${packages[@]}"; }
@@ -210,7 +213,7 @@ install_line() { join " " apt-get install -y --no-install-recommends "${packages
 # The one line, and status 2.
 refuse() {
     local line remedy
-    line="missing: $(join ", " "${lacks[@]+"${lacks[@]}"}" "${troubles[@]+"${troubles[@]}"}")"
+    line="missing: $(join ", " "${lacks[@]+"${lacks[@]}"}" "${problems[@]+"${problems[@]}"}")"
     for remedy in "${remedies[@]+"${remedies[@]}"}"; do line+="; $remedy"; done
     if [ ${#packages[@]} -gt 0 ]; then
         if ! command -v apt-get >/dev/null; then
@@ -226,7 +229,7 @@ refuse() {
 }
 
 may_install() {
-    [ ${#packages[@]} -gt 0 ] && [ ${#troubles[@]} -eq 0 ] && [ "$(id -u)" = 0 ] && [ "${TREECAST_NO_APT:-}" != 1 ] &&
+    [ ${#packages[@]} -gt 0 ] && [ ${#problems[@]} -eq 0 ] && [ "$(id -u)" = 0 ] && [ "${TREECAST_NO_APT:-}" != 1 ] &&
         command -v apt-get >/dev/null
 }
 
@@ -252,7 +255,7 @@ stop() { [ -z "$child" ] || kill -- "-$child" 2>/dev/null; say "interrupted" >&2
 trap stop INT TERM HUP
 
 attempt() {    # attempt "words" command…: its exit status
-    local words=$1 began=$SECONDS told=-1 passed status
+    local words=$1 began=$SECONDS reported=-1 passed status
     shift
     printf -- '---- %s: %s\n' "$words" "$*" >>"$LOG"
     set -m    # a process group of its own, so that an interruption reaches the compilers too
@@ -264,17 +267,17 @@ attempt() {    # attempt "words" command…: its exit status
         passed=$((SECONDS - began))
         [ $passed -ge 2 ] || continue
         if [ -t 1 ]; then
-            [ $passed -eq $told ] || printf '\rtreecast set-up: %s … %d s' "$words" $passed
-            told=$passed
-        elif [ $told -lt 0 ] || [ $passed -ge $((told + 30)) ]; then
+            [ $passed -eq $reported ] || printf '\rtreecast set-up: %s … %d s' "$words" $passed
+            reported=$passed
+        elif [ $reported -lt 0 ] || [ $passed -ge $((reported + 30)) ]; then
             say "$words … $passed s"
-            told=$passed
+            reported=$passed
         fi
     done
     wait "$child"
     status=$?
     child=""
-    if [ -t 1 ] && [ $told -ge 0 ]; then printf '\n'; fi
+    if [ -t 1 ] && [ $reported -ge 0 ]; then printf '\n'; fi
     return $status
 }
 
@@ -285,13 +288,13 @@ step() {
     exit 1
 }
 
-# requirements.lock is for this platform only; elsewhere the ranges of pyproject.toml have to do.
+# requirements.lock is for this platform only; elsewhere the ranges of pyproject.toml apply.
 PLATFORM='import platform, sys; print(sys.implementation.name, "%d.%d" % sys.version_info[:2], sys.platform, platform.machine())'
 locked() {
     [ -f requirements.lock ] && [ "$("$VENV/bin/python" -I -c "$PLATFORM" 2>/dev/null)" = "cpython 3.11 linux x86_64" ]
 }
 
-# What sdists are built with comes first, by its hashes too: pip would fetch it unchecked for a build of its own.
+# Build requirements of sdists come first, with hashes: pip would fetch them unchecked for an isolated build.
 install_packages() {
     local pip=("$VENV/bin/python" -m pip install --quiet) wanted
     if locked; then
@@ -317,10 +320,10 @@ make_venv() {
     fi
     export CXX=$compiler
     step "building treecast" "$VENV/bin/python" -m pip install --quiet --no-build-isolation --no-deps --editable .
-    # mypy reads the sources, so the generated stub is wanted beside them too.
+    # mypy reads the sources, so it needs the generated stub next to them.
     for name in "$VENV"/lib/python*/site-packages/treecast/_native.pyi; do cp "$name" src/treecast/_native.pyi; done
     fingerprint >"$STAMP.new" && mv "$STAMP.new" "$STAMP"
-    # Root in somebody else's checkout: leave it usable to its owner.
+    # Root in somebody else's checkout: keep it usable for its owner.
     if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
         chown -R --reference=. "$VENV" build src/treecast/_native.pyi
     fi
@@ -344,7 +347,7 @@ if ! examine "${checks[@]+"${checks[@]}"}"; then
         lock
         : >"$LOG"
         installed=yes
-        apt_install || installed=no    # one package of many may have failed, and not one that matters: look again
+        apt_install || installed=no    # the package that failed may not be needed: check again
         hash -r
         if ! examine "${checks[@]}" && [ $indispensable -gt 0 ]; then
             [ $installed = yes ] || tail -n 20 "$LOG" >&2

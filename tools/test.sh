@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The test suite in two halves, with Spark and without, and beside them its native part under the sanitizers; arguments go
-# to pytest.
+# Runs the test suite in two halves, with Spark and without, and at the same time its native part under the sanitizers.
+# Arguments go to pytest.
 #
-# Spark is waited for much of the time, so all together take little longer than the longest. What the others printed comes
+# The Spark half mostly waits, so all together take little longer than the longest. The output of the others is printed
 # when the half without Spark is done.
 #
-# Without Java the tests marked spark cannot run: everything else does, and then the one line that says what is missing
-# ends it with status 2, so that nothing passes for tested that was not.
+# Without Java the tests marked spark cannot run. Everything else runs, then one line says what is missing, and the exit
+# status is 2, so that untested code does not count as tested.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -33,7 +33,7 @@ wait "$sanitize"
 sanitized=$?
 cat build/sanitize/tests.log
 
-none=5    # pytest's word for: there are no such tests. It is wrong only where both halves say it.
+none=5    # pytest's status for "no tests found". It is an error only if both halves report it.
 if [ $plain -eq $none ] && [ $sparked -ne $none ]; then plain=0; fi
 if [ $sparked -eq $none ] && [ $plain -ne $none ]; then sparked=0; fi
 status=0

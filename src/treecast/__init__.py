@@ -1,4 +1,4 @@
-"""treecast finds, for every XML document, every standing XPath subscription that it concerns."""
+"""treecast matches XML documents against many standing XPath subscriptions at once."""
 
 from treecast import engines
 from treecast.document import Document, Limits, Reader, read

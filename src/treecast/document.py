@@ -1,8 +1,8 @@
 """Read XML: bytes become a Document, a flat table of elements, attributes and texts.
 
-Use it to look at a document the way treecast does; `Index.match` reads documents by itself. It is not a tree to be
-edited: for that, use lxml. Accepted is well-formed XML 1.0 with namespaces in UTF-8, UTF-16, US-ASCII, ISO-8859-1 or
-windows-1252. A DTD is never processed and nothing is ever fetched.
+Use it to see a document the way treecast does; `Index.match` reads documents by itself. A Document is not a tree to
+edit; use lxml for that. The input must be well-formed XML 1.0 with namespaces, in UTF-8, UTF-16, US-ASCII, ISO-8859-1
+or windows-1252. A DTD is never processed, and nothing is ever fetched.
 
     >>> from treecast.document import read
     >>> document = read(b'<a><b x="1">one</b><c/></a>')
@@ -48,19 +48,19 @@ class Limits:
     document_bytes_max: int = 64 << 20
     depth_max: int = 512
     attributes_max: int = 256
-    """Attributes of one element, namespace declarations included."""
+    """Attributes of one element, including namespace declarations."""
     name_bytes_max: int = 1024
     attribute_bytes_max: int = 1 << 20
     work_per_item_max: int = 16
-    """Steps that deciding one subscription may take for each element, attribute, text and 64 bytes of a document, and
-    for half a million more: past them it is undecided on this document (TC340), and the others go on."""
+    """Steps to decide one subscription: this many for each element, attribute, text and 64 bytes of a document, and for
+    half a million items more. Beyond that it is undecided on this document (TC340); the others are answered."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{name} must be an integer, not {value!r}")
+                raise TypeError(f"{name} must be an integer, got {value!r}")
             if not 0 < value < 1 << 32:
-                raise ValueError(f"{name} must be from 1 to {(1 << 32) - 1}, not {value}")
+                raise ValueError(f"{name} must be 1-{(1 << 32) - 1}, got {value}")
         self.native()
 
     def native(self) -> _native.Limits:
@@ -69,9 +69,9 @@ class Limits:
 
 
 def arrow_views(documents: Any) -> list[Bytes]:
-    """The values of an Arrow array of binary or string, uncopied; a null is an empty one.
+    """The values of an Arrow array of binary or string, without a copy; a null becomes an empty value.
 
-    Strings are UTF-8, whatever encoding a document among them declares: it is made to say so.
+    Strings are UTF-8, whatever encoding a document declares, so its declaration is changed to UTF-8.
     """
     import pyarrow as pa
 
@@ -80,7 +80,7 @@ def arrow_views(documents: Any) -> list[Bytes]:
         kind = chunk.type
         large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-            raise TypeError(f"documents are an array of binary or string, not of {kind}")
+            raise TypeError(f"documents must be an array of binary or string, got {kind}")
         if not len(chunk):
             continue
         _, ends, data = chunk.buffers()
@@ -95,7 +95,7 @@ def arrow_views(documents: Any) -> list[Bytes]:
 
 
 def _declared_utf8(view: Bytes) -> Bytes:
-    """The document, with another encoding than UTF-8 in its declaration replaced by that; all offsets stay."""
+    """The document with UTF-8 in place of any other declared encoding; all offsets stay the same."""
     found = _DECLARATION.match(view)
     if found is None or found[2].lower() in (b"utf-8", b"utf8"):
         return view
@@ -104,7 +104,7 @@ def _declared_utf8(view: Bytes) -> Bytes:
     room = end - begin - len(b"UTF-8")
     if room >= 0:
         return text[:begin] + b"UTF-8" + found[1] + b" " * room + text[end + 1 :]
-    behind = text.find(b"?>") + 2  # no room for it: then there is no declaration
+    behind = text.find(b"?>") + 2  # no room for it: blank out the declaration
     return b" " * behind + text[behind:]
 
 
@@ -156,12 +156,12 @@ class Document:
 
     @property
     def depths(self) -> memoryview:
-        """How many elements each one is inside."""
+        """The number of ancestors of each element."""
         return self._native.depths()
 
     @property
     def sizes(self) -> memoryview:
-        """How many elements each subtree has, its top included."""
+        """The number of elements in each subtree, including its root."""
         return self._native.sizes()
 
     @property
@@ -206,22 +206,22 @@ class Document:
 
 
 def read(data: Bytes, *, limits: Limits | None = None, entities: EntityTexts = None) -> Document:
-    """Read one document. Raises DocumentError, or DocumentLimitError where it is over a limit.
+    """Read one document. Raises DocumentError, or DocumentLimitError if it exceeds a limit.
 
     `entities` gives the text for entity references that XML itself does not define: a mapping, or "html".
     """
     if not isinstance(data, bytes):
         if not isinstance(data, (bytearray, memoryview)):
-            raise TypeError(f"a document is bytes, not {type(data).__name__}; encode text as UTF-8 first")
+            raise TypeError(f"a document must be bytes, got {type(data).__name__}; encode text as UTF-8 first")
         data = bytes(data)
     return Document(_native.Document(data, (limits or Limits()).native(), native_entities(entities)))
 
 
 class Reader:
-    """Reads a document that arrives in chunks: feed() what comes, close() gives the Document.
+    """Reads a document that arrives in chunks: feed() each chunk, close() returns the Document.
 
-    The chunks are only kept, never read ahead, so no part of a document is acted on before its end is known to be
-    good. A document over the size limit is refused by the chunk that makes it so.
+    Chunks are only collected, so no part of a document is used before its end is known to be valid. The chunk that
+    exceeds the size limit raises the error.
 
         >>> reader = Reader()
         >>> reader.feed(b"<a>")
@@ -236,7 +236,7 @@ class Reader:
         self._data: bytearray | None = bytearray()
 
     def feed(self, chunk: Bytes) -> None:
-        """Take the next bytes of the document."""
+        """Add the next bytes of the document."""
         if self._data is None:
             raise ValueError("this Reader is closed")
         chunk = chunk if isinstance(chunk, bytes) else bytes(chunk)
@@ -247,7 +247,7 @@ class Reader:
         self._data += chunk
 
     def close(self) -> Document:
-        """Read what was fed. The Reader takes nothing more afterwards."""
+        """Read everything that was fed. The Reader cannot be used afterwards."""
         if self._data is None:
             raise ValueError("this Reader is closed")
         data, self._data = bytes(self._data), None

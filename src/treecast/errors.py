@@ -10,7 +10,7 @@
     ├── PeerError       TC4xx   the other side broke protocol
     ├── SnapshotError   TC5xx   not ours, wrong version, corrupt
     ├── AccessError     TC6xx   not allowed
-    └── PipelineError   TC7xx   the job cannot run so          Spark or Java is missing, a wrong column, a missing file
+    └── PipelineError   TC7xx   the job cannot run             Spark or Java is missing, a wrong column, a missing file
 
     UndecidedWarning    TC340   a subscription needs too much work on a document; the others are answered
 
@@ -31,7 +31,7 @@ EXCERPT_CHARS_MAX = 70
 
 
 class TreecastError(Exception):
-    """The root of the tree; `code` is stable, `str(error)` is for people."""
+    """The base class of all errors. `code` is stable across versions; `str(error)` is for people."""
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:
         super().__init__(_shorten(message))
@@ -84,7 +84,7 @@ class DocumentError(TreecastError):
 
 
 class LimitError(TreecastError):
-    """Something is larger than a limit allows; the hint says which, and how to raise it."""
+    """Something exceeds a limit. The hint names the limit and says how to raise it."""
 
 
 class QueryLimitError(LimitError, QueryError):
@@ -96,9 +96,9 @@ class DocumentLimitError(LimitError, DocumentError):
 
 
 class UndecidedWarning(UserWarning):
-    """Some subscriptions were not decided, because that takes more work than `Limits.work_per_item_max` allows (TC340).
+    """Some subscriptions were not decided, because they need more work than `Limits.work_per_item_max` allows (TC340).
 
-    The answer is complete for all others. To have an exception instead, which carries the same:
+    The answer is complete for all others. To get an exception with the same content instead:
     `warnings.simplefilter("error", treecast.UndecidedWarning)`.
     """
 
@@ -122,15 +122,15 @@ class PeerError(TreecastError):
 
 
 class SnapshotError(TreecastError):
-    """A saved index that is not ours, of another version, or damaged."""
+    """A file that is not a saved index, has another version, or is damaged."""
 
 
 class AccessError(TreecastError):
-    """A request beyond the rights of who made it."""
+    """A request that its sender is not allowed to make."""
 
 
 class PipelineError(TreecastError):
-    """A job that cannot run as it is described; the hint says what to change."""
+    """A job that cannot run as described. The hint says what to change."""
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
@@ -149,7 +149,7 @@ def _shorten(message: str) -> str:
 
 
 def _excerpt(query: str, position: int, length: int) -> str:
-    """The part of the query round `position`, on one line, with carets under the offending range."""
+    """The part of the query around `position`, on one line, with carets under the offending range."""
     position = max(0, min(position, len(query)))
     begin = max(0, position - EXCERPT_CHARS_MAX // 2)
     end = min(len(query), begin + EXCERPT_CHARS_MAX)
@@ -161,7 +161,7 @@ def _excerpt(query: str, position: int, length: int) -> str:
 
 
 def _decode(data: bytes) -> str:
-    """UTF-8 to text with something in place of what is not, so that positions can be counted in any query."""
+    """Decode UTF-8. Invalid bytes are replaced, so that positions can be counted in any query."""
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -173,7 +173,7 @@ def _raise_native(
 ) -> TreecastError:
     """Build the exception for a native Failure; positions arrive as byte offsets."""
     if family == "query":
-        # A hostile query may be large: only what the excerpt can show is decoded.
+        # A hostile query may be large, so decode only what the excerpt can show.
         text = _decode(query[: position + length + 4 * EXCERPT_CHARS_MAX])
         start = len(_decode(query[:position]))
         width = len(_decode(query[position : position + length]))

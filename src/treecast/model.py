@@ -1,4 +1,4 @@
-"""The small, frozen things that pass between the parts of treecast."""
+"""The small, frozen values that pass between the parts of treecast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Deliver = Literal["document", "elements"]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A standing query: what `Index.add` takes, in one piece.
+    """A standing query: the arguments of `Index.add` as one value.
 
     >>> Subscription("q1", "//x:item", namespaces={"x": "urn:x"}).id
     'q1'
@@ -28,30 +28,30 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one subscriber gets of one document."""
+    """What one subscriber gets for one document."""
 
     subscription: str
     payload: bytes
-    """The document as given, the elements asked for, or what the transformation built; empty where it was refused."""
+    """The document itself, the selected elements, or what the transformation built; empty if refused."""
     refused: TreecastError | None = None
-    """Why there is no payload: it would have gone over a limit, or cannot be well-formed."""
+    """Why there is no payload: it would exceed a limit, or cannot be well-formed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLimits:
-    """How much rendering may give; what goes over it is a refused delivery, and the others go on."""
+    """Limits on payloads. A delivery that exceeds one is refused; the others are not affected."""
 
     payload_bytes_max: int = 16 << 20
     document_payload_bytes_max: int = 256 << 20
     """All different payloads of one document together."""
     bindings_max: int = 1_000_000
-    """Combinations of `for` variables that one payload may look at; and for each of them, 128 items of the document."""
+    """Combinations of `for` variables that one payload may visit, with 128 items of the document for each."""
 
     def __post_init__(self) -> None:
         for name in ("payload_bytes_max", "document_payload_bytes_max", "bindings_max"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= 1 << 40:
-                raise ValueError(f"{name} must be a number from 1 to {1 << 40}, not {value!r}")
+                raise ValueError(f"{name} must be 1-{1 << 40}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Stats:
 
     subscriptions: int
     paths: int
-    """Distinct paths: equal ones are stored once."""
+    """Distinct paths; equal paths are stored once."""
     states: int
     """States of the shared machines."""
     machines: int

@@ -1,15 +1,15 @@
-"""Names that strangers chose (ids, files, members of archives), fit for where they are shown, stored or used.
+"""Make names that strangers chose (ids, files, members of archives) safe to show, to store and to use.
 
     >>> text_of("caf\\udce9.xml")                    # a file name that is not UTF-8
     'caf\\\\xe9.xml'
-    >>> printable("a\\x1b[2Jb")                      # what could move the cursor of a terminal
+    >>> printable("a\\x1b[2Jb")                      # this would move the cursor of a terminal
     'a\\\\x1b[2Jb'
     >>> file_name("a/b"), file_name("sport")
     ('a%2Fb', 'sport')
 
-Names of files and of subjects are one-to-one: two ids never get the same. Where an id cannot be a name as it is, it is
-escaped, or a hash of it takes its place. What looks like such a hash already is hashed as well, so nobody can choose an
-id that takes the place of another one.
+Names of files and subjects are unique: two ids never get the same name. An id that cannot be used as it is, is escaped
+or replaced by its hash. An id that already looks like such a hash is hashed too, so nobody can choose an id that
+collides with another one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import hashlib
 import re
 
 HASHED = "sha256-"
-"""What names begin with that are hashes, and no others."""
+"""The prefix of all names that are hashes, and of no others."""
 FILE_NAME_BYTES_MAX = 200
 TOKEN = "[A-Za-z0-9_-]{1,128}"
-"""A regular expression for the ids that are tokens of a subject as they are, unless they look like hashes."""
+"""Matches the ids that can be part of a subject unchanged, unless they look like hashes."""
 
 _UNFIT = re.compile(r"""^\.|[. ]\Z|[\x00-\x1f\x7f"%*/:<>?\\|]""")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -37,14 +37,14 @@ def _escape_surrogate(code: int) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` in one line, without characters that could move the cursor of a terminal or turn the writing round."""
+    """`text` in one line, without characters that could move the cursor or change the writing direction."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a message of several lines, whose line feeds stay."""
+    """The same for a message of several lines; line feeds stay."""
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -54,12 +54,12 @@ def hashed(id: str) -> str:
 
 
 def file_name(id: str) -> str:
-    """A name for the file or directory of a subscription: its id, with %XX for what no file name should hold."""
+    """A name for the file or directory of a subscription: its id, with %XX for unsafe characters."""
     name = _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", id)
     too_long = len(name.encode("utf-8", "surrogatepass")) > FILE_NAME_BYTES_MAX
     return hashed(id) if too_long or id.startswith(HASHED) else name
 
 
 def subject_token(id: str) -> str:
-    """The token of a subject for a subscription."""
+    """The part of a subject that stands for a subscription."""
     return hashed(id) if id.startswith(HASHED) or not re.fullmatch(TOKEN, id) else id

@@ -1,4 +1,4 @@
-"""What a match could not answer: documents that are refused, and subscriptions that are undecided.
+"""What a match could not answer: rejected documents and undecided subscriptions.
 
 matches, errors = index.match_many(documents, on_error="report")     # `errors` is made here
 """
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Undecided: TypeAlias = list[tuple[int, str, DocumentLimitError]]
-"""Subscriptions that needed too much work: the number of the document, the id, and the error that says so."""
+"""Subscriptions that needed too much work: the number of the document, the id, and the error."""
 
 
 def warn_of(undecided: Undecided) -> None:
-    """Tell the caller of `match` and its like what is missing from the answer."""
+    """Warn the caller of `match` and similar calls that the answer is incomplete."""
     if not undecided:
         return
     ids = tuple(dict.fromkeys(id for _, id, _ in undecided))
@@ -30,7 +30,7 @@ def warn_of(undecided: Undecided) -> None:
 
 
 def error_table(matches: Any, first: int) -> pa.Table:
-    """Bad documents, and subscriptions that are undecided, by document."""
+    """A table of rejected documents and undecided subscriptions, in the order of the documents."""
     import pyarrow as pa
 
     kinds = [pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string()]

@@ -1,6 +1,6 @@
-"""Random queries of the whole language, and documents whose values they compare: few names, few values, many hits.
+"""Random queries of the whole language, and documents for them: few names and few values, so many matches.
 
-Every query is drawn twice, for treecast and for the judge: the same text but for the prefixes (see
+Every query is drawn twice, for treecast and for the oracle: the same text but for the prefixes (see
 `drawing.Vocabulary`). Numbers stay within what libxml2 reads as XPath does: no exponents, no lone points, few digits.
 """
 
@@ -91,13 +91,13 @@ class ConditionDrawer:
         branches = [self.path(0, absolute=True)]
         while self.random.random() < 0.08 and len(branches) < 3:
             branches.append(self.path(0, absolute=True))
-        texts, judges = zip(*branches, strict=True)
-        judge_namespaces = tuple((prefix, uri) for uri, prefix in self.words.judge_prefixes.items())
-        return Query(" | ".join(texts), " | ".join(judges), self.words.prefixes, judge_namespaces)
+        texts, oracles = zip(*branches, strict=True)
+        oracle_namespaces = tuple((prefix, uri) for uri, prefix in self.words.oracle_prefixes.items())
+        return Query(" | ".join(texts), " | ".join(oracles), self.words.prefixes, oracle_namespaces)
 
     def path(self, depth: int, *, absolute: bool) -> Pair:
         """Steps, and perhaps an attribute or text at the end."""
-        text = judge = ""
+        text = oracle = ""
         steps = self.random.choice((1, 1, 2, 3) if depth else (1, 2, 2, 3, 4))
         for place in range(steps):
             if absolute or place:
@@ -107,14 +107,14 @@ class ConditionDrawer:
             first = place == 0
             axis = self.axis(first=first, absolute=absolute)
             test, against = self.element_test()
-            conditions, judged = self.predicates(depth, "element")
+            conditions, oracle_conditions = self.predicates(depth, "element")
             text += between + axis + test + conditions
-            judge += between + axis + against + judged
+            oracle += between + axis + against + oracle_conditions
         if self.random.random() < 0.2:
             between = "//" if self.random.random() < 0.3 else "/"
             tail, against = self.tail(depth)
-            text, judge = text + between + tail, judge + between + against
-        return text, judge
+            text, oracle = text + between + tail, oracle + between + against
+        return text, oracle
 
     def axis(self, *, first: bool, absolute: bool) -> str:
         axes = ["", "", "", "", "", "", "child::", "descendant::", "descendant::", "descendant-or-self::", "self::"]
@@ -127,9 +127,9 @@ class ConditionDrawer:
         if form < 0.25:
             local = self.random.choice(LOCALS)
             return (f"*[local-name()='{local}']",) * 2
-        if form < 0.3 and self.words.judge_prefixes:
+        if form < 0.3 and self.words.oracle_prefixes:
             prefix, uri = self.random.choice([pair for pair in self.words.prefixes if pair[0]])
-            return f"{prefix}:*", f"{self.words.judge_prefixes[uri]}:*"
+            return f"{prefix}:*", f"{self.words.oracle_prefixes[uri]}:*"
         return self.words.element(self.random, *self.random.choice(self.words.elements))
 
     def tail(self, depth: int) -> Pair:
@@ -138,45 +138,45 @@ class ConditionDrawer:
             name, against = self.words.attribute(self.random, *self.random.choice(self.words.attributes))
             if self.random.random() < 0.15:
                 name = against = "*"
-            conditions, judged = self.predicates(depth, "attribute")
-            return f"@{name}{conditions}", f"@{against}{judged}"
+            conditions, oracle_conditions = self.predicates(depth, "attribute")
+            return f"@{name}{conditions}", f"@{against}{oracle_conditions}"
         axis = self.random.choice(("", "", "", "descendant::"))
-        conditions, judged = self.predicates(depth, "text")
-        return f"{axis}text(){conditions}", f"{axis}text(){judged}"
+        conditions, oracle_conditions = self.predicates(depth, "text")
+        return f"{axis}text(){conditions}", f"{axis}text(){oracle_conditions}"
 
     def predicates(self, depth: int, kind: str) -> Pair:
         chance = (0.45, 0.3, 0.2, 0.1)[min(depth, 3)] if kind == "element" else 0.3
-        text = judge = ""
+        text = oracle = ""
         while depth < self.depth_max and self.random.random() < chance:
             condition, against = self.condition(depth + 1, kind, whole=True)
             text += f"[{condition}]"
-            judge += f"[{against}]"
+            oracle += f"[{against}]"
             chance *= 0.6
-        return text, judge
+        return text, oracle
 
     def nested(self, depth: int) -> Pair:
         """A test of what lies below, and a position, joined."""
-        inner, judged = (
+        inner, oracle_conditions = (
             self.nested(depth + 1) if depth < self.depth_max + 2 else self.operand(self.depth_max, "element")
         )
         axis = self.random.choice(("descendant::", "descendant::", "descendant-or-self::", ".//", ""))
         test, against = self.element_test()
         tail = self.random.choice(("", "", "", "/*", "//b", "[last()]", "[. != '']", "/@x", "//text()"))
-        path, judge = f"{axis}{test}[{inner}]{tail}", f"{axis}{against}[{judged}]{tail}"
+        path, oracle = f"{axis}{test}[{inner}]{tail}", f"{axis}{against}[{oracle_conditions}]{tail}"
         literal = self.random.choice(LITERALS)
         form = self.random.choice(
             ("contains({}, '{}')", "contains({}, '{}')", "starts-with({}, '{}')", "{} = '{}'", "{}")
         )
-        path, judge = form.format(path, literal), form.format(judge, literal)
+        path, oracle = form.format(path, literal), form.format(oracle, literal)
         if self.random.random() < 0.3:
-            path, judge = f"not({path})", f"not({judge})"
+            path, oracle = f"not({path})", f"not({oracle})"
         if self.random.random() < 0.2:
-            return path, judge
+            return path, oracle
         position = self.position(whole=False)
         word = self.random.choice((" or ", " or ", " and "))
         if self.random.random() < 0.5:
-            return f"{position}{word}{path}", f"{position}{word}{judge}"
-        return f"{path}{word}{position}", f"{judge}{word}{position}"
+            return f"{position}{word}{path}", f"{position}{word}{oracle}"
+        return f"{path}{word}{position}", f"{oracle}{word}{position}"
 
     def condition(self, depth: int, kind: str, *, whole: bool = False) -> Pair:
         if self.nesting and kind == "element" and self.random.random() < self.nesting:
@@ -188,28 +188,29 @@ class ConditionDrawer:
             joined = [self.condition(depth + 1, kind) for _ in range(2)]
             word = self.random.choice((" and ", " or "))
             joined = [
-                (f"({text})", f"({judge})") if self.random.random() < 0.5 else (text, judge) for text, judge in joined
+                (f"({text})", f"({oracle})") if self.random.random() < 0.5 else (text, oracle)
+                for text, oracle in joined
             ]
-            texts, judges = zip(*joined, strict=True)
-            return word.join(texts), word.join(judges)
+            texts, oracles = zip(*joined, strict=True)
+            return word.join(texts), word.join(oracles)
         if form < 0.5:
-            text, judge = self.condition(depth + 1, kind)
-            return f"not({text})", f"not({judge})"
-        text, judge = self.operand(depth, kind)
+            text, oracle = self.condition(depth + 1, kind)
+            return f"not({text})", f"not({oracle})"
+        text, oracle = self.operand(depth, kind)
         if form < 0.62:
             literal = self.random.choice(LITERALS)
             function = self.random.choice(("contains", "starts-with"))
-            return f"{function}({text}, '{literal}')", f"{function}({judge}, '{literal}')"
+            return f"{function}({text}, '{literal}')", f"{function}({oracle}, '{literal}')"
         if form < 0.8:
             relation = self.random.choice(RELATIONS)
             value = self.random.choice(NUMBERS) if self.random.random() < 0.5 else f"'{self.random.choice(LITERALS)}'"
             if self.random.random() < 0.2:
-                return f"{value} {relation} {text}", f"{value} {relation} {judge}"
-            return f"{text} {relation} {value}", f"{judge} {relation} {value}"
+                return f"{value} {relation} {text}", f"{value} {relation} {oracle}"
+            return f"{text} {relation} {value}", f"{oracle} {relation} {value}"
         if form < 0.84:
             other, against = self.operand(depth, kind)
-            return f"{text} | {other}", f"{judge} | {against}"
-        return text, judge
+            return f"{text} | {other}", f"{oracle} | {against}"
+        return text, oracle
 
     def position(self, *, whole: bool) -> str:
         number = self.random.choice(("1", "1", "2", "2", "3", "0", "1.5"))

@@ -353,7 +353,7 @@ def canonical(query: treecast.Query, gap_max: int) -> Iterator[Any]:
             script = [*taken[:-1], taken[-1] + 1]
 
 
-class Judge:
+class Oracle:
     """lxml's answer for a query."""
 
     def __init__(self, query: treecast.Query) -> None:
@@ -365,10 +365,10 @@ class Judge:
 
 def is_contained(a: treecast.Query, b: treecast.Query, gap_max: int, documents_max: int) -> bool | None:
     """Whether a matches the canonical documents of b; None where there are too many of them to tell."""
-    judge_a, judge_b = Judge(a), Judge(b)
+    oracle_a, oracle_b = Oracle(a), Oracle(b)
     for count, document in enumerate(canonical(b, gap_max)):
-        assert judge_b.matches(document), f"{b}: {etree.tostring(document).decode()}"
-        if not judge_a.matches(document):
+        assert oracle_b.matches(document), f"{b}: {etree.tostring(document).decode()}"
+        if not oracle_a.matches(document):
             return False
         if count == documents_max:
             return None
@@ -383,11 +383,11 @@ def count_triples(random: Random, dialect: Dialect, triples: int) -> tuple[int, 
         pairs += 1
         if a == b or not a.covers(b):
             continue
-        judge_a, judge_b = Judge(a), Judge(b)
+        oracle_a, oracle_b = Oracle(a), Oracle(b)
         for _ in range(5):
             document = plant(random, b)
             checked += 1
-            if judge_b.matches(document):
+            if oracle_b.matches(document):
                 matched += 1
-                assert judge_a.matches(document), f"{a} does not cover {b}: {etree.tostring(document).decode()}"
+                assert oracle_a.matches(document), f"{a} does not cover {b}: {etree.tostring(document).decode()}"
     return pairs, matched

@@ -1,4 +1,4 @@
-"""Draws sets of subscriptions that share something, documents for them, trees of brokers, and judges the links' law.
+"""Draws sets of subscriptions that share something, documents for them, trees of brokers, and checks the law of links.
 
 The law: what comes out behind the links, remainder(early(document)), is what the subscription itself makes of the
 document. Sets are drawn so that most have a `for` path, a start or first steps in common, with everything beside it

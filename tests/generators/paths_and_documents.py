@@ -102,7 +102,7 @@ def chain(random: Random, depth: int) -> bytes:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What queries may name: elements and attributes as (URI, local), and the prefixes of the query and the judge."""
+    """What queries may name: elements and attributes as (URI, local), and the prefixes of the query and the oracle."""
 
     elements: tuple[tuple[str, str], ...]
     attributes: tuple[tuple[str, str], ...]
@@ -122,19 +122,19 @@ class Vocabulary:
         return cls(elements, attributes, tuple(prefixes))
 
     @property
-    def judge_prefixes(self) -> dict[str, str]:
-        """URI -> prefix on the judge's side."""
+    def oracle_prefixes(self) -> dict[str, str]:
+        """URI -> prefix on the oracle's side."""
         return {uri: f"n{place}" for place, uri in enumerate(dict.fromkeys(uri for _, uri in self.prefixes))}
 
     def element(self, random: Random, uri: str, local: str) -> tuple[str, str]:
-        """A name test for this element, for treecast and for the judge."""
+        """A name test for this element, for treecast and for the oracle."""
         default = dict(self.prefixes).get("")
         if uri == (default or ""):
-            return local, f"{self.judge_prefixes[uri]}:{local}" if uri else local
+            return local, f"{self.oracle_prefixes[uri]}:{local}" if uri else local
         for prefix, bound in self.prefixes:
             if prefix and bound == uri:
                 test = random.choice((local, local, "*"))
-                return f"{prefix}:{test}", f"{self.judge_prefixes[uri]}:{test}"
+                return f"{prefix}:{test}", f"{self.oracle_prefixes[uri]}:{test}"
         any_namespace = f"*[local-name()='{local}']"
         return any_namespace, any_namespace
 
@@ -144,7 +144,7 @@ class Vocabulary:
         for prefix, bound in self.prefixes:
             if prefix and bound == uri:
                 test = random.choice((local, "*"))
-                return f"{prefix}:{test}", f"{self.judge_prefixes[uri]}:{test}"
+                return f"{prefix}:{test}", f"{self.oracle_prefixes[uri]}:{test}"
         return "*", "*"
 
 
@@ -156,7 +156,7 @@ AXIS_NAMES, AXIS_WEIGHTS = zip(*AXES, strict=True)
 
 
 def draw_path(random: Random, words: Vocabulary, steps_max: int) -> tuple[str, str]:
-    text = judge = ""
+    text = oracle = ""
     for place in range(random.randint(1, steps_max)):
         axis = random.choices(AXIS_NAMES, AXIS_WEIGHTS)[0]
         if place == 0 and axis in ("/self::", "/descendant-or-self::"):
@@ -166,7 +166,7 @@ def draw_path(random: Random, words: Vocabulary, steps_max: int) -> tuple[str, s
         else:
             test, against = words.element(random, *random.choice(words.elements))
         text += axis + test
-        judge += axis + against
+        oracle += axis + against
     final = random.random()
     axis = random.choice(("/", "/", "//"))
     if final < 0.12:
@@ -175,11 +175,11 @@ def draw_path(random: Random, words: Vocabulary, steps_max: int) -> tuple[str, s
             name = against = "*"
         sign = random.choice(("@", "@", "attribute::"))
         text += axis + sign + name
-        judge += axis + sign + against
+        oracle += axis + sign + against
     elif final < 0.22:
         text += axis + "text()"
-        judge += axis + "text()"
-    return text, judge
+        oracle += axis + "text()"
+    return text, oracle
 
 
 def draw_query(random: Random, words: Vocabulary, steps_max: int = 5) -> Query:
@@ -187,9 +187,9 @@ def draw_query(random: Random, words: Vocabulary, steps_max: int = 5) -> Query:
     while random.random() < 0.1 and len(branches) < 4:
         branches.append(draw_path(random, words, steps_max))
     between = random.choice(("|", " | "))
-    judge_namespaces = tuple((prefix, uri) for uri, prefix in words.judge_prefixes.items())
-    texts, judges = zip(*branches, strict=True)
-    return Query(between.join(texts), between.join(judges), words.prefixes, judge_namespaces)
+    oracle_namespaces = tuple((prefix, uri) for uri, prefix in words.oracle_prefixes.items())
+    texts, oracles = zip(*branches, strict=True)
+    return Query(between.join(texts), between.join(oracles), words.prefixes, oracle_namespaces)
 
 
 def draw_queries(random: Random, words: Vocabulary, count: int, steps_max: int = 5) -> list[Query]:
@@ -230,7 +230,7 @@ def paths_of(random: Random, document: bytes, words: Vocabulary, count: int) -> 
     for _ in range(count):
         element = random.choice(elements)
         line = [*reversed(list(element.iterancestors())), element]
-        text = judge = ""
+        text = oracle = ""
         skipped = False
         for member in line:
             if member is not element and random.random() < 0.25:
@@ -241,14 +241,14 @@ def paths_of(random: Random, document: bytes, words: Vocabulary, count: int) -> 
             name = split_name(member.tag) if random.random() < 0.93 else random.choice(words.elements)
             test, against = ("*", "*") if random.random() < 0.2 else words.element(random, *name)
             text += axis + test
-            judge += axis + against
+            oracle += axis + against
         final = random.random()
         if final < 0.1 and element.attrib:
             name = split_name(random.choice(list(element.attrib)))
             test, against = words.attribute(random, *name) if name[0] != XML_URI else ("*", "*")
-            text, judge = f"{text}/@{test}", f"{judge}/@{against}"
+            text, oracle = f"{text}/@{test}", f"{oracle}/@{against}"
         elif final < 0.2:
-            text, judge = text + "/text()", judge + "/text()"
-        judge_namespaces = tuple((prefix, uri) for uri, prefix in words.judge_prefixes.items())
-        queries.append(Query(text, judge, words.prefixes, judge_namespaces))
+            text, oracle = text + "/text()", oracle + "/text()"
+        oracle_namespaces = tuple((prefix, uri) for uri, prefix in words.oracle_prefixes.items())
+        queries.append(Query(text, oracle, words.prefixes, oracle_namespaces))
     return queries

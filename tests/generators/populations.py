@@ -1,4 +1,4 @@
-"""What the checks of populations on Spark share, small and full-size: populations, and independent judges."""
+"""Shared by the small and full-size checks of populations on Spark: populations and independent oracles."""
 
 from __future__ import annotations
 

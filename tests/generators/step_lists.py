@@ -1,4 +1,4 @@
-"""Random documents with everything that an edit of bytes can trip over, random lists of steps, and their comparison.
+"""Random documents with everything that makes editing bytes hard, random lists of steps, and their comparison.
 
 Documents have prefixes that are rebound on the way down, odd white space in tags, both kinds of quotes, CDATA,
 comments, instructions, references, and texts that would make `]]>` or one line end of two when the markup between them
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from lxml import etree
 from oracles.differential import PARSER
-from oracles.step_lists import RefusedError, Step, StepList, canonical, judged
+from oracles.step_lists import RefusedError, Step, StepList, canonical, expected_result
 
 from generators.conditions import ConditionDrawer
 from generators.paths_and_documents import LOCALS, PREFIXES, URIS, Vocabulary
@@ -25,7 +25,7 @@ ENTITIES = {"ent": "é<b>]]>\"'&", "one": "1"}
 
 
 def entity(name: str, text: str) -> str:
-    """Its declaration for the judge; treecast is given the text."""
+    """Its declaration for the oracle; treecast is given the text."""
     return f'<!ENTITY {name} "{escape(text).replace("&", "&#38;").replace(chr(34), "&#34;")}">'
 
 
@@ -119,43 +119,43 @@ class ListDrawer:
     def steps(self) -> StepList:
         steps = tuple(self.step() for _ in range(self.random.randint(1, self.steps_max)))
         start = self.union(elements=True) if self.random.random() < 0.3 else ("", "")
-        judge_namespaces = tuple((prefix, uri) for uri, prefix in self.words.judge_prefixes.items())
-        return StepList(steps, *start, self.words.prefixes, judge_namespaces)
+        oracle_namespaces = tuple((prefix, uri) for uri, prefix in self.words.oracle_prefixes.items())
+        return StepList(steps, *start, self.words.prefixes, oracle_namespaces)
 
     def step(self) -> Step:
         word = self.random.choices(("drop", "keep", "rename", "unwrap"), (3, 1, 3, 2))[0]
-        paths, judge = self.union(elements=word == "unwrap", texts=word != "rename")
+        paths, oracle = self.union(elements=word == "unwrap", texts=word != "rename")
         if word != "rename":
-            return Step(word, paths, judge)
+            return Step(word, paths, oracle)
         local = self.random.choice((*LOCALS, "x", "z"))
         prefix, uri = self.random.choice((*self.words.prefixes, ("", "")))
         if not prefix:
-            return Step(word, paths, judge, local, dict(self.words.prefixes).get("", ""))
-        return Step(word, paths, judge, f"{prefix}:{local}", uri, uri)
+            return Step(word, paths, oracle, local, dict(self.words.prefixes).get("", ""))
+        return Step(word, paths, oracle, f"{prefix}:{local}", uri, uri)
 
     def union(self, *, elements: bool, texts: bool = True) -> tuple[str, str]:
         paths = [self.path(elements=elements, texts=texts)]
         while self.random.random() < 0.25 and len(paths) < 4:
             paths.append(self.path(elements=elements, texts=texts))
         between = self.random.choice((", ", " | ", ","))
-        return between.join(text for text, _ in paths), " | ".join(judge for _, judge in paths)
+        return between.join(text for text, _ in paths), " | ".join(oracle for _, oracle in paths)
 
     def path(self, *, elements: bool, texts: bool) -> tuple[str, str]:
-        text = judge = ""
+        text = oracle = ""
         for place in range(self.random.choice((1, 1, 2, 3))):
             between = self.random.choice(("/", "//") if place else ("/", "//", "//", "//"))
             axis = self.conditions.axis(first=place == 0, absolute=True) if self.random.random() < 0.3 else ""
             test, against = self.conditions.element_test()
             predicates = self.conditions.predicates(0, "element") if self.random.random() < 0.5 else ("", "")
             text += between + axis + test + predicates[0]
-            judge += between + axis + against + predicates[1]
+            oracle += between + axis + against + predicates[1]
         if elements or self.random.random() < 0.55:
-            return text, judge
+            return text, oracle
         between = self.random.choice(("/", "/", "//"))
         while True:
             tail, against = self.conditions.tail(0)
             if texts or "text()" not in tail.partition("[")[0]:
-                return text + between + tail, judge + between + against
+                return text + between + tail, oracle + between + against
 
 
 # --- comparison ------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def restructure_counting(
 
 
 def compare(document: str, lists: Sequence[StepList], *, encoding: str = "utf-8", entities: bool = False) -> int:
-    """Compare each list with the judge, one after the other and all together; return how many left something."""
+    """Compare each list with the oracle, one after the other and all together; return how many left something."""
     texts = [steps.text for steps in lists]
     data = document.encode(encoding) if encoding != "latin-1" else declared(document)
     settings = {"entities": _native.Entities(ENTITIES)} if entities else {}
@@ -185,7 +185,7 @@ def compare(document: str, lists: Sequence[StepList], *, encoding: str = "utf-8"
     for steps, payload, own in zip(lists, payloads, alone, strict=True):
         case = f"{steps.text}\nunder {steps.namespaces}\non {document}\ngives {payload!r}"
         try:
-            expected = judged(source, steps)
+            expected = expected_result(source, steps)
         except RefusedError:
             assert isinstance(payload, TreecastError) and payload.code == "TC119", case
             continue
@@ -227,7 +227,7 @@ def run_round(seed: str, lists_each: int = 4) -> tuple[int, int]:
         steps = ListDrawer(random, words).steps()
         if lists and random.random() < 0.5:  # begin like the list before
             last = lists[-1]
-            steps = StepList(last.steps[:3] + steps.steps[:2], last.start, last.start_judge, *words_of(steps))
+            steps = StepList(last.steps[:3] + steps.steps[:2], last.start, last.start_oracle, *words_of(steps))
         if accepted(steps):
             lists.append(steps)
     encoding = random.choice(("utf-8",) * 8 + ("utf-16", "latin-1")) if not entities else "utf-8"
@@ -235,7 +235,7 @@ def run_round(seed: str, lists_each: int = 4) -> tuple[int, int]:
 
 
 def words_of(steps: StepList) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    return steps.namespaces, steps.judge_namespaces
+    return steps.namespaces, steps.oracle_namespaces
 
 
 def accepted(steps: StepList) -> bool:

@@ -1,4 +1,4 @@
-"""What a drawn transformation is made of: a tree of pieces, written once for treecast and once for the judge.
+"""The pieces of a drawn transformation: a tree, written once for treecast and once for the oracle.
 
 What can be left out is a `Cut`, so that a failure is shrunk by cutting. The XQuery that says whether anything is bound
 is made of the same pieces, and so is cut with them.
@@ -15,7 +15,7 @@ class Pair:
     """What the two sides spell differently."""
 
     ours: str
-    judge: str
+    oracle: str
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ Pieces = Sequence[Piece]
 
 
 def write(pieces: Pieces, side: str, cut: frozenset[int] = frozenset()) -> str:
-    """The text for one side, "ours" or "judge", without what is cut."""
+    """The text for one side, "ours" or "oracle", without what is cut."""
     out = []
     for piece in pieces:
         if isinstance(piece, str):
             out.append(piece)
         elif isinstance(piece, Pair):
-            out.append(piece.ours if side == "ours" else piece.judge)
+            out.append(piece.ours if side == "ours" else piece.oracle)
         else:
             out.append(piece.instead if piece.number in cut else write(piece.pieces, side, cut))
     return "".join(out)
@@ -67,7 +67,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A transformation: `text` is treecast's, `judge` gives its result and `bound` whether there is one at all."""
+    """A transformation: `text` is treecast's, `oracle` gives its result and `bound` whether there is one at all."""
 
     pieces: Pieces
     bindings: Sequence[Binding]
@@ -79,13 +79,13 @@ class Drawn:
         return write(self.pieces, "ours", self.cut)
 
     @property
-    def judge(self) -> str:
-        return write(self.pieces, "judge", self.cut)
+    def oracle(self) -> str:
+        return write(self.pieces, "oracle", self.cut)
 
     @property
     def bound(self) -> str:
         left = set(cuts_of(self.pieces, self.cut))
-        bound = [write(binding.pieces, "judge", self.cut) for binding in self.bindings if binding.mark.number in left]
+        bound = [write(binding.pieces, "oracle", self.cut) for binding in self.bindings if binding.mark.number in left]
         return " or ".join(bound) or "false()"
 
     def smaller(self) -> Iterable[Drawn]:

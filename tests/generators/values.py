@@ -170,20 +170,20 @@ class Sampler:
         random = self.random
         element = random.choice(self.elements)
         line = [*reversed(list(element.iterancestors())), element]
-        text = judge = ""
+        text = oracle = ""
         between = "/"
         for member in line:
             if member is not element and random.random() < 0.3:
                 between = "//"
                 continue
             test, against = self.name(member)
-            text, judge = text + between + test, judge + between + against
+            text, oracle = text + between + test, oracle + between + against
             between = "/" if random.random() < 0.9 else "//"
             while random.random() < 0.35:
-                condition, judged = self.predicate(member)
-                text, judge = f"{text}[{condition}]", f"{judge}[{judged}]"
-        judge_namespaces = tuple((prefix, uri) for uri, prefix in self.words.judge_prefixes.items())
-        return Query(text, judge, self.words.prefixes, judge_namespaces)
+                condition, oracle_condition = self.predicate(member)
+                text, oracle = f"{text}[{condition}]", f"{oracle}[{oracle_condition}]"
+        oracle_namespaces = tuple((prefix, uri) for uri, prefix in self.words.oracle_prefixes.items())
+        return Query(text, oracle, self.words.prefixes, oracle_namespaces)
 
 
 def draw_samples(random: Random, documents: Sequence[bytes], words: Vocabulary, count: int) -> list[Query]:

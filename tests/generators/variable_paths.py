@@ -233,8 +233,8 @@ class PathDrawer:
         if self.chance(0.3):
             number = f"'{number}'"
             relation = relation if relation[0] in "<>" else "<"
-        judged = [Pair("", "(("), *path.pieces, Pair("", ") ! number(.))")]
-        return self.compared(judged, relation, Pair(number, f"number({number})"))
+        pieces = [Pair("", "(("), *path.pieces, Pair("", ") ! number(.))")]
+        return self.compared(pieces, relation, Pair(number, f"number({number})"))
 
     def compared(self, left: Pieces, relation: str, right: Piece) -> Pieces:
         space = self.random.choice((" ", " ", ""))

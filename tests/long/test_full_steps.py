@@ -9,7 +9,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_drawn_lists_equal_the_judge(part: int) -> None:
+def test_drawn_lists_equal_the_oracle(part: int) -> None:
     pairs = filled = 0
     for number in range(2_500):
         drawn, left = run_round(f"full steps/{part}/{number}")

@@ -35,5 +35,5 @@ def run(seed: str, capsys: pytest.CaptureFixture[str], *, related: bool) -> None
     with capsys.disabled():
         counts = ", ".join(f"{count:,} {what}" for what, count in tally.most_common() if what != "pairs")
         print(f"\n{seed}: {tally['pairs']:,} pairs: {counts}")
-    assert tally["not judged"] < tally["pairs"] / 50
+    assert tally["undecided"] < tally["pairs"] / 50
     assert tally["equal"] > tally["pairs"] / 5

@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from oracles.dtd_validation import grammar_of, judge, loadable
+from oracles.dtd_validation import grammar_of, loadable, validate
 from test_workload_documents import HARD, SHIPPED
-from test_workload_drawn import judge_drawn
+from test_workload_drawn import check_drawn
 from test_workload_queries import compile_all
 
 from treecast import Index
@@ -64,12 +64,12 @@ def test_documents_are_valid_whatever_the_settings(name: str) -> None:
     random = Random(f"settings/{name}")
     for draw in range(DRAWS):
         settings = draw_settings(random)
-        judge(grammar, generate_documents(schema, DOCUMENTS, settings, seed=draw), (name, settings))
+        validate(grammar, generate_documents(schema, DOCUMENTS, settings, seed=draw), (name, settings))
 
 
 @pytest.mark.parametrize("part", range(10, 20))
 def test_drawn_dtds(part: int) -> None:
-    judge_drawn(part, 1000)
+    check_drawn(part, 1000)
 
 
 def test_real_dtds(data_directory: Path | None, leave_out: Callable[[str], None]) -> None:
@@ -82,5 +82,5 @@ def test_real_dtds(data_directory: Path | None, leave_out: Callable[[str], None]
         grammar = grammar_of(path, schema)
         for draw in range(DRAWS):
             settings = draw_settings(random)
-            judge(grammar, generate_documents(schema, DOCUMENTS, settings, seed=draw), (path.name, settings))
+            validate(grammar, generate_documents(schema, DOCUMENTS, settings, seed=draw), (path.name, settings))
         assert compile_all(schema, 3000, seed=2) > 5

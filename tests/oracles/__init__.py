@@ -1,1 +1,1 @@
-"""Independent judges of what treecast answers: lxml, Saxon, brute force."""
+"""Independent oracles for the answers of treecast: lxml, Saxon, brute force."""

@@ -1,8 +1,8 @@
 """treecast against lxml: drawn queries and documents, every way to fill an index, every way to ask it.
 
-A decision is one (query, document) pair; the judge is lxml's compiled XPath, evaluated as a boolean, or for an ordered
-pattern the brute force of `ordered_judge`. `compare` runs one configuration and, when a decision differs, shrinks the
-case before it fails: first the queries, then the documents, then the document and the query themselves.
+A decision is one (query, document) pair; the oracle is lxml's compiled XPath, evaluated as a boolean, or for an ordered
+pattern the brute force of `ordered_patterns`. `compare` runs one configuration and, when a decision differs, shrinks
+the case before it fails: first the queries, then the documents, then the document and the query themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from lxml import etree
 
-from oracles.ordered_patterns import Judge, Pattern
+from oracles.ordered_patterns import Oracle, Pattern
 from treecast import Index, QueryError, _native
 from treecast.index import CACHE_BYTES_MAX
 from treecast.model import Subscription
@@ -33,13 +33,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Query:
-    """A query as treecast gets it, and as the judge does: lxml has no prefix for "unprefixed names mean this URI"."""
+    """A query as treecast gets it, and as the oracle does: lxml has no prefix for "unprefixed names mean this URI"."""
 
     text: str
-    judge: str
+    oracle: str
     namespaces: tuple[tuple[str, str], ...] = ()
-    judge_namespaces: tuple[tuple[str, str], ...] = ()
-    pattern: Pattern | None = None  # an ordered pattern, which lxml cannot judge
+    oracle_namespaces: tuple[tuple[str, str], ...] = ()
+    pattern: Pattern | None = None  # an ordered pattern, which lxml cannot oracle
 
     @property
     def ordered(self) -> bool:
@@ -57,19 +57,19 @@ def ordered(pattern: Pattern) -> Query:
 
 
 @lru_cache(maxsize=32_768)
-def compiled(judge: str, namespaces: tuple[tuple[str, str], ...]) -> Any:
-    return etree.XPath(f"boolean({judge})", namespaces=dict(namespaces))
+def compiled(oracle: str, namespaces: tuple[tuple[str, str], ...]) -> Any:
+    return etree.XPath(f"boolean({oracle})", namespaces=dict(namespaces))
 
 
-def judged(queries: Sequence[Query], document: bytes) -> set[int]:
+def lxml_matches(queries: Sequence[Query], document: bytes) -> set[int]:
     """The numbers of the queries that lxml finds in the document."""
     tree = etree.ElementTree(etree.fromstring(document, PARSER))
-    judge = Judge(document) if any(query.ordered for query in queries) else None
+    oracle = Oracle(document) if any(query.ordered for query in queries) else None
 
     def holds(query: Query) -> bool:
-        if judge and query.pattern:
-            return bool(judge.selected(query.pattern))
-        return bool(compiled(query.judge, query.judge_namespaces)(tree))
+        if oracle and query.pattern:
+            return bool(oracle.selected(query.pattern))
+        return bool(compiled(query.oracle, query.oracle_namespaces)(tree))
 
     return {place for place, query in enumerate(queries) if holds(query)}
 
@@ -295,8 +295,8 @@ class Setting:
 
 
 def compare(queries: Sequence[Query], documents: Sequence[bytes], settings: Iterable[Setting]) -> int:
-    """Fail with the smallest case if some configuration differs from the judge; else the number of decisions."""
-    expected = [judged(queries, document) for document in documents]
+    """Fail with the smallest case if some configuration differs from the oracle; else the number of decisions."""
+    expected = [lxml_matches(queries, document) for document in documents]
     for setting in settings:
         if setting.answers(queries, documents) != expected:
             pytest.fail(smallest(queries, documents, setting))
@@ -309,7 +309,7 @@ def compare(queries: Sequence[Query], documents: Sequence[bytes], settings: Iter
 def differs(queries: Sequence[Query], documents: Sequence[bytes], setting: Setting) -> bool:
     if not documents:
         return False
-    return setting.answers(queries, documents) != [judged(queries, document) for document in documents]
+    return setting.answers(queries, documents) != [lxml_matches(queries, document) for document in documents]
 
 
 def thin(items: list[Item], still: Callable[[list[Item]], bool]) -> list[Item]:
@@ -354,7 +354,7 @@ def simpler(document: bytes) -> Iterable[bytes]:
 def shorter(query: Query) -> Iterator[Query]:
     """The query with one pair of brackets less, or without its last step; where both sides read the same text."""
     text = query.text
-    if query.ordered or text != query.judge:
+    if query.ordered or text != query.oracle:
         return
     opened: list[int] = []
     for place, character in enumerate(text):
@@ -372,7 +372,7 @@ def shorter(query: Query) -> Iterator[Query]:
 def accepted(query: Query, engine: str) -> bool:
     try:
         Index(engine=engine).add("q", query.text)
-        compiled(query.judge, query.judge_namespaces)
+        compiled(query.oracle, query.oracle_namespaces)
     except (QueryError, etree.XPathSyntaxError):
         return False
     return True
@@ -414,5 +414,5 @@ def smallest(queries: Sequence[Query], documents: Sequence[bytes], setting: Sett
     got = setting.answers(kept, left)
     for document, found in zip(left, got, strict=True):
         lines.append(f"  document: {document!r}")
-        lines.append(f"  treecast says {sorted(found)}, lxml {sorted(judged(kept, document))}")
+        lines.append(f"  treecast says {sorted(found)}, lxml {sorted(lxml_matches(kept, document))}")
     return "\n".join(lines)

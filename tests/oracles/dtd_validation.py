@@ -1,4 +1,4 @@
-"""How generated documents are judged: by lxml's DTD validation."""
+"""Checks generated documents with lxml's DTD validation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def grammar_of(dtd: str | Path, schema: Schema) -> Any:
     return etree.DTD(io.BytesIO((dtd + extra).encode()))
 
 
-def judge(grammar: Any, documents: Iterable[bytes], what: object) -> list[Any]:
+def validate(grammar: Any, documents: Iterable[bytes], what: object) -> list[Any]:
     """The trees of these documents, all of them valid."""
     trees = []
     for document in documents:

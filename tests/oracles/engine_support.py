@@ -1,4 +1,4 @@
-"""What each engine of the papers supports, said once more and independently of the engines: from the syntax tree.
+"""What each engine of the papers supports, decided from the syntax tree, independently of the engines.
 
 `supported(engine, query)` decides in tests whether a query is to be accepted and matched, or refused with TC150.
 """

@@ -1,8 +1,8 @@
-"""Ordered patterns, drawn and judged by brute force, with nothing of treecast's in it.
+"""Draws ordered patterns and matches them by brute force, without any code of treecast.
 
 The definition, word by word: at each branching element the branches as written, the continuation of the path last,
 have first-step witnesses whose start tags strictly increase; tests of attributes and of the element's own text are
-exempt. The judge tries all combinations of witnesses.
+exempt. The oracle tries all combinations of witnesses.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Pattern:
         return f"contains({text}, '{value}')" if self.end.call else f"{text} = '{value}'"
 
 
-class Judge:
-    """Judges patterns on one document; elements are known by their place in it."""
+class Oracle:
+    """Matches patterns on one document; elements are known by their place in it."""
 
     def __init__(self, document: bytes) -> None:
         self.elements: list[Any] = list(etree.fromstring(document).iter(etree.Element))

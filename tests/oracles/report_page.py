@@ -1,4 +1,4 @@
-"""A page judged without a browser: well-formed, no script, and nothing in it that could cause a request."""
+"""Checks a page without a browser: well-formed, no script, and nothing in it that could cause a request."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Saxon, through saxonche, judges transformations: what they give on documents, by XQuery 3.1.
+"""Saxon, through saxonche, is the oracle for transformations: what they give on documents, by XQuery 3.1.
 
 All queries of a round become functions of one module, which is run once over all documents, so compiling is shared.
 Each result stands in an element of its own: that is the wrapper within which payloads are compared. A dynamic error of
 one query on one document is caught there; a query that does not compile is left out and counted.
 
-    judge = SaxonJudge()
-    for row in judge.results(queries, documents): ...     # rows of Verdict, one per document and query
+    oracle = SaxonOracle()
+    for row in oracle.results(queries, documents): ...     # rows of Verdict, one per document and query
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Verdict:
     error: str = ""
 
 
-class SaxonJudge:
+class SaxonOracle:
     """One processor for a process: more would not be freed."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class SaxonJudge:
         sources = [self.processor.parse_xml(xml_text=document.decode("utf-8-sig")) for document in documents]
         try:
             return self.run(queries, sources)
-        except JudgeError as error:
+        except OracleError as error:
             if len(queries) == 1:
                 self.uncompiled.append((queries[0], str(error)))
                 return [[None] for _ in documents]
@@ -68,14 +68,14 @@ class SaxonJudge:
             xquery.set_query_content(module(queries))
             text = xquery.run_query_to_string()
         except PySaxonApiError as error:
-            raise JudgeError(str(error)) from error
+            raise OracleError(str(error)) from error
         if text is None:
-            raise JudgeError("no result")
+            raise OracleError("no result")
         root = etree.fromstring(text.encode(), PARSER)
         return [[verdict(row) for row in rows] for rows in root]
 
 
-class JudgeError(Exception):
+class OracleError(Exception):
     """The module does not compile."""
 
 
@@ -92,7 +92,7 @@ def module(queries: Sequence[Drawn]) -> str:
         lines.append(f'declare {word} "{uri}";')
     lines.append("declare variable $documents external;")
     for number, query in enumerate(queries):
-        lines.append(f"declare function local:q{number}($msg) {{ {query.judge} }};")
+        lines.append(f"declare function local:q{number}($msg) {{ {query.oracle} }};")
         lines.append(f"declare function local:b{number}($msg) {{ {query.bound} }};")
     rows = ",\n".join(row(number) for number in range(len(queries)))
     lines.append(f"declare function local:all($msg) {{ ({rows}) }};")

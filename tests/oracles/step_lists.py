@@ -1,4 +1,4 @@
-"""Lists of steps carried out on lxml's trees: the judge of what treecast leaves of a document.
+"""Applies lists of steps to lxml's trees: the oracle for what treecast leaves of a document.
 
 It shares nothing with the native code, which edits bytes: here elements are moved about. After every step the tree is
 written and read again, with one prefix for each namespace and no default, so that texts that have become neighbours are
@@ -25,11 +25,11 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One step, as treecast reads it and as the judge does: lxml has no prefix for unprefixed names."""
+    """One step, as treecast reads it and as the oracle does: lxml has no prefix for unprefixed names."""
 
     word: str
     paths: str
-    judge: str
+    oracle: str
     name: str = ""
     uri: str = ""  # of an element with the new name
     attribute_uri: str = ""
@@ -48,27 +48,27 @@ class Step:
 class StepList:
     steps: tuple[Step, ...]
     start: str = ""  # the paths of `from`; none: the whole document
-    start_judge: str = ""
+    start_oracle: str = ""
     namespaces: tuple[tuple[str, str], ...] = ()
-    judge_namespaces: tuple[tuple[str, str], ...] = ()
+    oracle_namespaces: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
         return (f"from {self.start} " if self.start else "") + "; ".join(step.text for step in self.steps)
 
 
-def judged(document: bytes, steps: StepList) -> str:
+def expected_result(document: bytes, steps: StepList) -> str:
     """What the list leaves, as text; or RefusedError."""
     root = etree.fromstring(document, PARSER)
     starts = [root]
     if steps.start:
-        starts = select(etree.fromstring(written(root).encode(), PARSER), steps.start_judge, steps.judge_namespaces)
+        starts = select(etree.fromstring(written(root).encode(), PARSER), steps.start_oracle, steps.oracle_namespaces)
     trees = [written(start) for start in starts]
     for step in steps.steps:
         left = []
         for tree in trees:
             root = etree.fromstring(tree.encode(), PARSER)
-            if STEPS[step.word](root, select(root, step.judge, steps.judge_namespaces), step):
+            if STEPS[step.word](root, select(root, step.oracle, steps.oracle_namespaces), step):
                 left.append(written(root))
         trees = left
     return "".join(trees)

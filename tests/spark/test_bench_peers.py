@@ -26,7 +26,7 @@ def inputs() -> Inputs:
 
 @pytest.mark.parametrize("name", ["spark-xpath", "spark-lxml", "spark-treecast"])
 def test_peers_find_what_we_find(name: str, inputs: Inputs, spark: SparkSession) -> None:
-    judged = measure_engine("auto", inputs, TINY)[1]
+    expected = measure_engine("auto", inputs, TINY)[1]
     cell, answers = measure_on_spark(name, inputs, TINY, spark)
     assert (cell.engine, cell.queries, cell.failure) == (name, 300, "")
     assert 0 < cell.sampled <= 300
@@ -35,6 +35,6 @@ def test_peers_find_what_we_find(name: str, inputs: Inputs, spark: SparkSession)
     assert cell.warm.wall > 0
     assert answers.documents == 4
     assert len(answers.asked) == cell.sampled
-    assert differences(judged, answers) == []
+    assert differences(expected, answers) == []
     if name == "spark-treecast":
         assert len(answers.pairs) > 0

@@ -1,7 +1,7 @@
 """treecast.spark.match says what the index says in one process: in batch, in a stream and over Connect.
 
 The common corpus of cases goes through Spark as one population over all its documents; drawn queries and documents
-with lxml as their judge.
+with lxml as the oracle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from generators.conditions import ConditionDrawer, draw_valued_document
-from oracles.differential import judged
+from oracles.differential import lxml_matches
 from support.rounds_conditions import condition_words
 from test_cases import CASES
 
@@ -133,7 +133,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
-    """Queries of the whole language on drawn documents; lxml judges them."""
+    """Queries of the whole language on drawn documents; lxml is the oracle."""
     random = Random(20261115)
     drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
     queries = [drawer.query() for _ in range(250)]
@@ -143,7 +143,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
         for number, query in enumerate(queries)
     ]
     population = Population(tmp_path_factory.mktemp("drawn"), documents, subscriptions)
-    answers = {(key, str(number)) for key, document in documents.items() for number in judged(queries, document)}
+    answers = {(key, str(number)) for key, document in documents.items() for number in lxml_matches(queries, document)}
     assert population.expected == answers
     return population
 

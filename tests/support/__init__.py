@@ -1,1 +1,1 @@
-"""What several tests share: rounds of comparisons, servers and sessions that tests start."""
+"""Shared by several tests: rounds of comparisons, and servers and sessions that tests start."""

@@ -35,7 +35,7 @@ def many(index: Index) -> Index:
     index.add("text", '//b[contains(., "one")]')
     index.add("either", "/a/b | //q")
     index.add("named", "//n:a", namespaces={"n": "urn:n"})
-    index.add("judged", "//c[b][position() < 3]")
+    index.add("rechecked", "//c[b][position() < 3]")
     for n in range(20):
         index.remove(f"s{n}")
     return index

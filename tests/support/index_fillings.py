@@ -1,4 +1,4 @@
-"""Indexes of every kind, for the tests of saved ones, and what is asked of an index and its twin."""
+"""Indexes of every kind for the tests of saved indexes, and the questions that compare an index with its copy."""
 
 from __future__ import annotations
 

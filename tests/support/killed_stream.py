@@ -1,4 +1,4 @@
-"""A real streaming job that is killed at random moments and started again, and the judge of what it leaves behind.
+"""A real streaming job that is killed at random moments and restarted, and the oracle for its output.
 
 `Trial` is the world of one run: documents, subscriptions whose set changes all the time, an output, and a job in a
 process of its own (`python -m support.killed_stream DIRECTORY`), which is killed with SIGKILL: its driver, its
@@ -215,8 +215,8 @@ class Trial:
         assert self._server is not None
         published: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
         for message in consume(self._server, self.name):
-            told = json.loads(message.payload)
-            published[message.id].add(tuple(told[field] for field in DELIVERED))
+            row = json.loads(message.payload)
+            published[message.id].add(tuple(row[field] for field in DELIVERED))
         assert all(len(one) == 1 for one in published.values())
         assert sorted(next(iter(one)) for one in published.values()) == sorted(
             tuple(row[field] for field in DELIVERED) for row in rows

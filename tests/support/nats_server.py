@@ -93,8 +93,8 @@ def consume(address: str, name: str) -> list[Consumed]:
         found = []
         for number in range(state.first_seq, state.last_seq + 1):
             message = await context.get_msg(name, number)
-            told = message.headers or {}
-            found.append(Consumed(message.subject or "", told["Nats-Msg-Id"], message.data or b"", dict(told)))
+            headers = message.headers or {}
+            found.append(Consumed(message.subject or "", headers["Nats-Msg-Id"], message.data or b"", dict(headers)))
         await client.close()
         return found
 

@@ -1,4 +1,4 @@
-"""What the tests of placements share: every placement by name, and populations whose answers one index knows."""
+"""Shared by the tests of placements: every placement by name, and populations whose answers one index gives."""
 
 from __future__ import annotations
 

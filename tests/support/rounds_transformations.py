@@ -20,7 +20,7 @@ from generators.transformation_pieces import Drawn
 from generators.transformations import TransformationDrawer
 from lxml import etree
 from oracles.differential import simpler
-from oracles.saxon import MADE_UP, SaxonJudge, Verdict, canonical, likeness, wrapped
+from oracles.saxon import MADE_UP, SaxonOracle, Verdict, canonical, likeness, wrapped
 
 from treecast import Index, QueryError, TreecastError, _native
 
@@ -39,9 +39,9 @@ class Made:
 
 
 @cache
-def saxon() -> SaxonJudge:
-    """The one judge of this process."""
-    return SaxonJudge()
+def saxon() -> SaxonOracle:
+    """The one oracle of this process."""
+    return SaxonOracle()
 
 
 def draw_round(seed: str, queries: int, documents: int, *, related: bool = False) -> tuple[list[Drawn], list[bytes]]:
@@ -68,7 +68,7 @@ def relative(random: Random, query: Drawn) -> Drawn:
 def round_transformations(
     seed: str, queries: int = QUERIES, documents: int = DOCUMENTS, *, related: bool = False
 ) -> Counter[str]:
-    """What was found: `pairs`, and how many of them were bound, refused, not judged."""
+    """What was found: `pairs`, and how many of them were bound, refused, undecided."""
     drawn, material = draw_round(seed, queries, documents, related=related)
     index = filled(Random(seed), drawn)
     alone = _native.TextRenderer(share=False)
@@ -77,7 +77,7 @@ def round_transformations(
         made = delivered(index, len(drawn), document)
         assert made == rendered_alone(alone, drawn, document), "sharing changes a payload"
         for number, (found, verdict) in enumerate(zip(made, verdicts, strict=True)):
-            outcome = judged(found, verdict)
+            outcome = agreement(found, verdict)
             if outcome not in FINE:
                 pytest.fail(smallest(drawn[number], document, outcome))
             tally["pairs"] += 1
@@ -126,17 +126,17 @@ def rendered_alone(renderer: _native.TextRenderer, drawn: Sequence[Drawn], docum
 # In the last two only declarations differ. XQuery lets a copied element with a prefix inherit the default namespace
 # around it although its own document had none there; a copy of bytes cannot, for elements without prefix may stand in
 # it. And Saxon takes back, on a constructor with a prefix, a default namespace that its prolog has bound.
-FINE = {"equal", "nothing bound", "refused", "not judged", "made-up prefix", "default namespace"}
+FINE = {"equal", "nothing bound", "refused", "undecided", "made-up prefix", "default namespace"}
 
 
-def judged(delivery: Made | None, verdict: Verdict | None) -> str:
+def agreement(delivery: Made | None, verdict: Verdict | None) -> str:
     """One of FINE, or what is wrong."""
     if verdict is None or (verdict.error and verdict.error not in MISPLACED):
-        return "not judged"
+        return "undecided"
     if delivery is None or not verdict.bound:
         return "nothing bound" if delivery is None and not verdict.bound else "delivered or not"
     if delivery.refused.startswith("TC33"):  # a product of many fors
-        return "not judged"
+        return "undecided"
     if delivery.refused or verdict.error:
         agreed = verdict.error and delivery.refused == "TC119"
         return "refused" if agreed else "refused or not"
@@ -163,7 +163,7 @@ def outcome_of(query: Drawn, document: bytes) -> str:
         made = made_of(query, document)
     except QueryError as error:
         return f"{error.code} when added"
-    return judged(made, saxon().results([query], [document])[0][0])
+    return agreement(made, saxon().results([query], [document])[0][0])
 
 
 def smallest(query: Drawn, document: bytes, outcome: str) -> str:
@@ -183,7 +183,7 @@ def smallest(query: Drawn, document: bytes, outcome: str) -> str:
 
 
 def report(query: Drawn, document: bytes, outcome: str) -> str:
-    lines = [f"treecast and Saxon differ: {outcome}", f"  query:    {query.text}", f"  as XQuery: {query.judge}"]
+    lines = [f"treecast and Saxon differ: {outcome}", f"  query:    {query.text}", f"  as XQuery: {query.oracle}"]
     lines += [f"  prefixes: {dict(query.namespaces)}", f"  document: {document!r}"]
     try:
         lines.append(f"  treecast: {made_of(query, document)}")

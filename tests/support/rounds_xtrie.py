@@ -1,4 +1,4 @@
-"""Rounds of the differential tests for XTrie: tree patterns, ordered and not, and what else of the drawn it supports.
+"""Rounds of the differential tests for XTrie: tree patterns, ordered or not, and other queries that it supports.
 
 Queries come from the drawers of the other rounds. What the variant does not support is drawn again (`rounds_engines`
 sees to it that it is refused), so that each round has as many queries as it was asked for.

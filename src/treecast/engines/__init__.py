@@ -7,13 +7,16 @@
 `lazydfa` steps all queries at once on a shared, bit-parallel NFA and keeps what it learns in a lazily built
 deterministic machine of bounded size. `auto` takes the engine that suits a query best; today that is always `lazydfa`.
 
-The others are the algorithms of the papers, built as published, to be compared with. `yfilter` is YFilter's shared NFA
-with a run-time stack; it evaluates predicates after a path has matched (Selection Postponed), and its variant
-`yfilter-inline` as each step is reached. `xfilter` runs a machine per path, found by a query index; `hybrid` does so
-over substrings that all paths share. `xtrie` finds substrings of tree patterns, ordered ones too, by a trie, and its
-variant `xtrie-single-path` those of expressions without branches; `treecast.engines.xtrie` shows their tables. They
-take part of the language and refuse the rest (TC150); changes wait until nobody matches; a saved index holds their
-queries only.
+The others are the algorithms of the papers, implemented as published, for comparison:
+
+- `yfilter`: YFilter's shared NFA with a run-time stack. It evaluates predicates after a path has matched (Selection
+  Postponed); its variant `yfilter-inline` as each step is reached.
+- `xfilter`: a machine per path, found by a query index. `hybrid` does the same over substrings that all paths share.
+- `xtrie`: a trie of substrings of tree patterns, ordered or not. Its variant `xtrie-single-path` is for expressions
+  without branches. `treecast.engines.xtrie` shows their tables.
+
+They support part of the language and refuse the rest (TC150). Changes wait until nobody matches, and a saved index
+holds only their queries.
 """
 
 from __future__ import annotations
@@ -24,12 +27,12 @@ _OURS = ("auto", "lazydfa")
 
 
 def names(*, variants: bool = False) -> list[str]:
-    """The engines that are built, in the order in which they are best tried; `variants` adds other forms of them."""
+    """The names of the engines, in the order to try them; `variants` adds other forms of them."""
     return [*_OURS, *(name for name in _native.published_names() if variants or "-" not in name)]
 
 
 def check(name: str) -> str:
-    """The name itself, or a ValueError that lists the names there are."""
+    """Return the name itself. Raises a ValueError that lists all names if it is unknown."""
     known = names(variants=True)
     if name not in known:
         raise ValueError(f"no engine is called {name!r}; there are: {', '.join(known)}")
@@ -37,5 +40,5 @@ def check(name: str) -> str:
 
 
 def published(name: str) -> str:
-    """What the native index wants to know: the name of an engine of the papers, or "" for one of ours."""
+    """The name for the native index: that of an engine of the papers, or "" for one of ours."""
     return "" if name in _OURS else name

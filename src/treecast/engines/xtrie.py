@@ -1,4 +1,4 @@
-"""XTrie's tables for a set of queries, to look at: the substring table and the trie with its max-suffix pointers.
+"""XTrie's tables for a set of queries: the substring table and the trie with its max-suffix pointers.
 
 Use it to see how XTrie takes a query apart, or why one costs what it does. Matching needs none of this:
 `Index(engine="xtrie")` and `Index(engine="xtrie-single-path")` build and keep these tables natively.
@@ -24,8 +24,8 @@ class Row:
     """One substring of one query.
 
     It ends `distance` levels below the end of its parent row (the document, where there is none), or with `open` any
-    number of levels below that. The empty substring stands for a `*` that no other row can stand for. `order` is the
-    row's place among the branches that an ordered pattern wants in order; 0 where it has none.
+    number of levels below that. The empty substring stands for a `*` that no other row covers. `order` is the row's
+    place among the branches of an ordered pattern; 0 if it has none.
     """
 
     query: int
@@ -55,14 +55,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What it takes to match one document. What is redundant is in neither count."""
+    """The work to match one document, without redundant work."""
 
     matches: tuple[int, ...]
     """The queries that it matches, by number."""
     remembered: int
-    """Occurrences of substrings that were kept to wait for those below."""
-    told: int
-    """Rows found matched with everything below them, in the variant for trees."""
+    """Occurrences of substrings that were kept while waiting for those below."""
+    reported: int
+    """Rows that matched with everything below them, in the variant for trees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ def tables(
     single_path: bool = False,
     removed: Iterable[int] = (),
 ) -> Tables:
-    """What an XTrie holds after the queries were added and `removed`, by number, taken out again.
+    """The tables of an XTrie after the queries were added and those in `removed`, by number, removed again.
 
-    Raises QueryError for what is no query or what the variant cannot match, as an index does.
+    Raises QueryError for an invalid query or one that the variant cannot match, as an index does.
     """
     bindings = [(prefix.encode(), uri.encode()) for prefix, uri in (namespaces or {}).items()]
     texts = [query.encode("utf-8", "surrogatepass") for query in queries]
@@ -99,10 +99,10 @@ def work(
     ordered: bool = False,
     single_path: bool = False,
 ) -> Work:
-    """What an XTrie of these queries does with a document.
+    """The work of an XTrie of these queries on a document.
 
     >>> work(["//a//b"], b"<a><a><b/><b/></a></a>")
-    Work(matches=(0,), remembered=2, told=2)
+    Work(matches=(0,), remembered=2, reported=2)
     """
     bindings = [(prefix.encode(), uri.encode()) for prefix, uri in (namespaces or {}).items()]
     texts = [query.encode("utf-8", "surrogatepass") for query in queries]

@@ -1,8 +1,8 @@
 """Experiments: one file per figure, table or stated finding of a paper, each with a verdict computed from its rows.
 
-An experiment says what the paper found, measures the same on the engines of this project, and compares. Its verdict
-is a list of findings, each with a threshold that is stated beforehand and one of three answers: agree, differs,
-inconclusive. All engines must give the same matches, or the run has failed, whatever the times say.
+An experiment states what the paper found, measures the same on the engines of this project, and compares. Its verdict
+is a list of findings, each with a threshold that was fixed beforehand and one of three answers: agree, differs,
+inconclusive. If two engines give different matches, the run has failed, whatever the times are.
 
     >>> from treecast import experiments
     >>> experiments.names()[:3]

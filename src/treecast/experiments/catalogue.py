@@ -1,4 +1,4 @@
-"""Which experiments there are. Each is a module of this package that defines EXPERIMENT; its name has hyphens."""
+"""The list of experiments. Each is a module of this package that defines EXPERIMENT; its name has hyphens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name; a KeyError where there is none."""
+    """The experiment of this name. Raises KeyError if there is none."""
     if name not in NAMES:
         raise KeyError(name)
     module = importlib.import_module(f"treecast.experiments.{name.replace('-', '_')}")
@@ -39,7 +39,7 @@ def find(name: str) -> Experiment:
 
 
 def nearest(name: str) -> str | None:
-    """The name that was perhaps meant: one that is spelt alike, or the first that holds a part of it."""
+    """A suggestion: a name that is spelt alike, or the first that contains a part of it."""
     alike = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
     if alike:
         return alike[0]

@@ -1,14 +1,16 @@
-"""Real runs of the three strategies, on executors of Spark: a process each, with what it holds and a core for itself.
+"""Real runs of the three strategies on Spark executors, each a process with a core of its own.
 
-What a strategy reaches is told by the wall: messages over the time from the first to the last of them. CPU time is
-that of all processes; it tells what a message costs, and nothing of how many are filtered at once. Spark's own part of
-both (reading, shuffling, taking the matches) is the same whichever engine matches, so each strategy runs with two
-engines that find the same matches, and the difference is that of the engines alone. The wall is that of a machine which
-may have other things to do: `machine_now` tells, before a run begins.
+Throughput is wall-clock throughput: messages over the time from the first to the last of them. CPU time is that of all
+processes; it shows the cost of a message, but not how many are filtered at once. Spark's own part of both (reading,
+shuffling, collecting the matches) does not depend on the engine. So each strategy runs with two engines that find the
+same matches, and the difference between the runs is the difference between the engines. Other work on the machine
+disturbs wall-clock time, so `machine_now` records the load before a run.
+
+`on_executors` starts
 
     python -m treecast.experiments.executors DIRECTORY
 
-is what `on_executors` starts, since a process has one Spark: the inputs lie in the directory, and so do the figures.
+because a process has only one Spark. The inputs and the figures are files in the directory.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Run(NamedTuple):
     fan_out: float
     matches: float
     wrong: int
-    """Documents whose matches are not as many as one index finds."""
+    """Documents with another number of matches than one index finds."""
 
 
 class Machine(NamedTuple):
@@ -63,7 +65,7 @@ class Machine(NamedTuple):
 
     cores: int
     load: float
-    """The load average of the last minute. The process that asks accounts for one of it."""
+    """The load average of the last minute. The calling process itself accounts for 1."""
 
 
 def machine_now() -> Machine:
@@ -71,12 +73,12 @@ def machine_now() -> Machine:
 
 
 def count() -> int:
-    """As many as the machine has cores for, but two at least: with one there is nothing to compare."""
+    """As many as the machine has cores, but at least two: with one there is nothing to compare."""
     return max(2, min(machine_now().cores, EXECUTORS_MAX))
 
 
 def on_executors(inputs: Inputs, engines: Sequence[str], messages: int) -> list[Run]:
-    """All strategies with all engines, on a cluster of its own. Raises a RuntimeError that says what went wrong."""
+    """Run all strategies with all engines on a separate cluster. Raises a RuntimeError with the reason if it fails."""
     with tempfile.TemporaryDirectory(prefix="treecast-executors-") as name:
         directory = Path(name)
         write_inputs(inputs, directory)
@@ -88,7 +90,7 @@ def on_executors(inputs: Inputs, engines: Sequence[str], messages: int) -> list[
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # so that what it starts can be ended with it
+                start_new_session=True,  # so that its children can be ended with it
             )
             try:
                 status = child.wait(STOP_SECONDS)
@@ -126,7 +128,7 @@ def serve(directory: Path) -> None:
 
 
 def placements(inputs: Inputs, executors: int) -> Iterator[Placement]:
-    """One router, and then all of them by each strategy."""
+    """Run one router, and then all of them with each strategy."""
     yield DataSharing(1, namespaces=inputs.namespaces)
     yield DataSharing(executors, namespaces=inputs.namespaces)
     yield FilterSharing(executors, namespaces=inputs.namespaces)
@@ -142,7 +144,7 @@ def measure(
     directory: Path,
     passes: int = PASSES,
 ) -> Iterator[Run]:
-    """All strategies with all engines on this session; the messages are the documents, again and again."""
+    """Run all strategies with all engines on this session; the messages are the documents, repeated."""
     table = as_table(inputs.queries)
     indexes = [Index(engine=engine, namespaces=inputs.namespaces) for engine in engines]
     for index in indexes:
@@ -187,7 +189,7 @@ def _typical(frame: DataFrame, passes: int) -> Seconds:
 
 
 def _frame(session: SparkSession, documents: Sequence[bytes], files: int, directory: Path) -> DataFrame:
-    """Documents and their numbers in so many files, each the work of one task."""
+    """Write documents and their numbers to files, one per task."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""What an experiment is: what a paper found, which cells measure it, how the rows are judged and drawn."""
+"""What an experiment is: what a paper found, which cells measure it, how the rows become a verdict and a picture."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Point = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence of a paper, held against the rows."""
+    """One claim of a paper, compared with the rows."""
 
     claim: str
     """What the paper found, with its numbers where it gives any."""
     seen: str
     """What the rows say, in figures."""
     rule: str
-    """When it counts as agreeing and when as differing: stated before the run."""
+    """When the answer is "agree" and when "differs", fixed before the run."""
     answer: Answer
     why: str = ""
     figure: float | None = None
-    """What the rule looks at, where that is one number: of several runs, the spread is shown."""
+    """The number that the rule tests, if it is one number; with several runs, the spread is shown."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,20 @@ class Sizes:
     documents: int
     values: tuple[float, ...] = ()
     passes: int = 5
-    """At most so many passes over the documents, of which the fastest counts."""
+    """The maximum number of passes over the documents; the fastest counts."""
     cell_seconds: float = 2.0
-    """No further pass begins after so much CPU time."""
+    """No further pass begins after this much CPU time."""
     runs: int = 1
-    """Everything is measured so many times over; the rows are medians (`treecast.experiments.runs`)."""
+    """How often everything is measured; the rows are medians (`treecast.experiments.runs`)."""
 
     def __post_init__(self) -> None:
         if not self.queries or min(self.queries) < 1 or min(self.documents, self.passes, self.runs) < 1:
-            raise ValueError("queries, documents, passes and runs are positive numbers")
+            raise ValueError("queries, documents, passes and runs must be positive numbers")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure, a table or a stated finding of a paper, and how to see it again."""
+    """A figure, a table or a stated finding of a paper, and how to reproduce it."""
 
     name: str
     paper: str
@@ -63,7 +63,7 @@ class Experiment:
     found: str
     """What the paper found, in words and numbers."""
     parameters: str
-    """What was varied and what was kept, here."""
+    """What is varied here and what is fixed."""
     columns: tuple[str, ...]
     """The columns of the rows, in order; the CSV has these."""
     full: Sizes
@@ -75,7 +75,7 @@ class Experiment:
 
 
 def overall(findings: Sequence[Finding]) -> Answer:
-    """One answer for all: differs if one does, agree if all do."""
+    """One answer for all: "differs" if one differs, "agree" if all agree."""
     answers = {finding.answer for finding in findings}
     if "differs" in answers:
         return "differs"

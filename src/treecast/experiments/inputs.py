@@ -1,7 +1,7 @@
-"""The documents and queries of the papers, as near as a data directory allows; what stands in for them is noted.
+"""The documents and queries of the papers, as far as a data directory has them; replacements are noted.
 
 A data directory holds `dtd/`, `docs/` and `queries/`: the NITF 2.5 DTD with the 500 documents and 153,928 distinct
-queries of the YFilter release, and other DTDs of use. Without one, the two schemas that ship with treecast serve.
+queries of the YFilter release, and other useful DTDs. Without one, the two schemas that ship with treecast are used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_
 NITF = "dtd/nitf-2.5/nitf-2-5.lf.dtd"
 RELEASE_QUERIES = "queries/benchmark_simple_paths/queries-153928-d.txt.gz"
 RELEASE_DOCUMENTS = "docs/nitf-yfilter-500"
-# The release's documents have 3.8 KB on average; its queries up to six steps, and end where the walk does.
+# Documents of the release have 3.8 KB on average; its queries have up to six steps and end where the walk ends.
 DOCUMENT_BYTES = 3_800
 QUERY_STEPS = 6
 
@@ -30,7 +30,7 @@ SEVERAL = (
     ("MusicXML", "dtd/musicxml/partwise.dtd", "score-partwise"),
     ("MEDLINE", "dtd/ncbi/nlmmedlinecitationset_150101.dtd", None),
 )
-# XTrie's were ten commercial document types of 77 to 2,727 elements; these have as many as that or nearly.
+# XTrie used ten commercial document types of 77 to 2,727 elements; these have as many, or nearly.
 TEN = (
     ("NITF", NITF, None),
     ("auction", "dtd/auction/auction.dtd", None),
@@ -60,7 +60,7 @@ def news_schema(session: Session) -> Schema:
 
 
 def news_documents(session: Session, count: int | None = None) -> list[bytes]:
-    """Documents of the YFilter release, or as large ones drawn from the schema."""
+    """Documents of the YFilter release, or documents of the same size drawn from the schema."""
 
     def read() -> list[bytes]:
         wanted = count or session.sizes.documents
@@ -77,8 +77,8 @@ def news_documents(session: Session, count: int | None = None) -> list[bytes]:
 
 
 def news_queries(session: Session, count: int) -> list[str]:
-    """Distinct queries of the YFilter release in random order, or such as its generator draws. Fewer are the first of
-    more."""
+    """Distinct queries of the YFilter release in random order, or queries as its generator draws them. A smaller set is
+    a prefix of a larger one."""
 
     def read() -> list[str]:
         most = max(session.sizes.queries) + session.sizes.queries[0]
@@ -96,7 +96,7 @@ def news_queries(session: Session, count: int) -> list[str]:
 
 
 def query_settings(**changed: object) -> QuerySettings:
-    """As YFilter's generator: paths run down to a leaf or to six steps."""
+    """As in YFilter's generator: paths end at a leaf or after six steps."""
     return QuerySettings(**{"depth_max": QUERY_STEPS, "stop": 0.0, **changed})  # type: ignore[arg-type]
 
 
@@ -107,12 +107,12 @@ def draw_documents(
 
 
 def several_schemas(session: Session) -> list[Schema]:
-    """DTDs of different character; the two that ship with treecast are always among them."""
+    """Different kinds of DTDs, always including the two that ship with treecast."""
     return session.once("several", lambda: [*_read_all(session, SEVERAL), Schema.news(), Schema.records()])
 
 
 def ten_schemas(session: Session) -> list[Schema]:
-    """Ten document types with at least 77 elements each; the two that ship where there is no data directory."""
+    """Ten document types with at least 77 elements each; without a data directory, the two that ship with treecast."""
 
     def read() -> list[Schema]:
         found = _read_all(session, TEN)

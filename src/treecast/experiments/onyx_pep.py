@@ -1,15 +1,15 @@
 """PEP against random partitioning, as elements repeat (ONYX, section 4.4, Figure 9).
 
-The paper's population: every query holds two patterns, each drawn uniformly from ten, so that one query in ten holds
-the same one twice. It tells neither the paths nor the values. Ours: a pattern is an attribute of an element of its own,
-and a value is one of as many as there are partitions, the fewest from which so many buckets can be cut; beside that the
-same with five times as many, to see what hangs on it. A message has each of the ten elements as often as the amount of
+The paper's population: every query has two patterns, each drawn uniformly from ten, so one query in ten has the same
+one twice. The paper gives neither the paths nor the values. Ours: a pattern is an attribute of an element of its own.
+It has as many values as there are partitions, the fewest from which that many buckets can be cut; a second population
+has five times as many, to see how much depends on it. A message has each of the ten elements as often as the amount of
 repetition says, with values drawn uniformly.
 
-Two things are counted, for both ways to partition. *Routed*: the partitions that are told by one condition of each
-query, as PEP's router does it; this is the paper's "can match". *Satisfied*: those that hold a query which the message
-satisfies, the least that any router must send it to. The paper does not say which of the two its figure shows for
-random partitioning; the verdict takes the one that is kinder to it.
+Two things are counted, for both ways to partition. *Routed*: the partitions chosen by one condition of each query, as
+PEP's router does; this is the paper's "can match". *Satisfied*: the partitions with a query that the message satisfies,
+the least that any router must send it to. The paper does not say which of the two its figure shows for random
+partitioning; the verdict takes the one that favours it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from random import Random
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
-from treecast.experiments.judging import at_least, at_most, between, distinct, extreme, pick, ratio, times, value
 from treecast.experiments.panels import lines
+from treecast.experiments.rules import at_least, at_most, between, distinct, extreme, pick, ratio, times, value
 from treecast.experiments.session import Session, as_table
 from treecast.index import Index
 from treecast.measure import clock
@@ -31,7 +31,7 @@ from treecast.report import Panel
 PARTITIONS, PATTERNS = 200, 10
 VALUES, MORE_VALUES = PARTITIONS, 5 * PARTITIONS  # of a pattern
 QUERIES_MIN = 100_000
-FEW = 5  # times that an element comes: "a small amount of repetition"
+FEW = 5  # occurrences of an element: "a small amount of repetition"
 ROUTED, MATCHED, FORMULA = "PEP, routed", "PEP, satisfied", "1-(1-1/K)^(M·r)"
 RANDOM_ROUTED, RANDOM = "random, routed", "random, satisfied"
 HELD = 0.05
@@ -39,13 +39,13 @@ HELD = 0.05
 
 @dataclass(frozen=True)
 class Population:
-    """All queries: placed by PEP, placed at random, and in one index that knows what a message satisfies."""
+    """All queries: placed by PEP, placed at random, and in one index that finds what a message satisfies."""
 
     pep: Pep
     random: list[int]
     """The partition of each query."""
-    told: dict[bytes, set[int]]
-    """For a condition, written as an element that meets it, the random partitions with a query that is told by it."""
+    routed: dict[bytes, set[int]]
+    """For a condition, written as an element that meets it, the random partitions with a query routed by it."""
     index: Index
 
 
@@ -71,14 +71,14 @@ def element(condition: Condition) -> bytes:
 
 
 def draw_message(random: Random, repetition: int, values: int) -> list[bytes]:
-    """The elements of a message: each pattern's so many times, in any order."""
+    """The elements of a message: each pattern as often as the repetition says, in any order."""
     parts = [element((pattern, random.randrange(values))) for pattern in range(PATTERNS) for _ in range(repetition)]
     random.shuffle(parts)
     return parts
 
 
 def populate(session: Session, count: int, values: int) -> Population:
-    """The last one is kept, and no other: a million queries are large, and points come in their order."""
+    """Keep only the last one: a million queries are large, and points come in their order."""
     kept: dict[tuple[int, int], Population] = session.once("population", dict)
     if (count, values) not in kept:
         kept.clear()
@@ -94,9 +94,9 @@ def _make_population(session: Session, count: int, values: int) -> Population:
     seconds = clock(lambda: pep.add_many(table)).cpu
     draw = Random(session.seed + 1)
     random = [draw.randrange(PARTITIONS) for _ in conditions]
-    told: dict[bytes, set[int]] = {}
+    routed: dict[bytes, set[int]] = {}
     for both, partition in zip(conditions, random, strict=True):
-        told.setdefault(element(draw.choice(both)), set()).add(partition)
+        routed.setdefault(element(draw.choice(both)), set()).add(partition)
     index = Index()
     index.add_many(table)
     session.note(
@@ -104,7 +104,7 @@ def _make_population(session: Session, count: int, values: int) -> Population:
         f"{len(pep.patterns)} patterns and placed all queries in {seconds:.0f} s of CPU time; the fullest of its "
         f"partitions holds {pep.skew:.2f} times the mean"
     )
-    return Population(pep, random, told, index)
+    return Population(pep, random, routed, index)
 
 
 def points(sizes: Sizes) -> list[Point]:
@@ -134,13 +134,15 @@ def measure(session: Session, point: Point) -> list[Row]:
             f"first of {messages[lost[0]].decode()[:200]}"
         )
     at_random = [{population.random[int(id)] for id in ids} for ids in satisfied]
-    told: list[set[int]] = []
-    telling = clock(lambda: told.extend(set().union(*(population.told.get(one, ()) for one in all)) for all in drawn))
+    random_routed: list[set[int]] = []
+    random_routing = clock(
+        lambda: random_routed.extend(set().union(*(population.routed.get(one, ()) for one in all)) for all in drawn)
+    )
     found = sum(map(len, satisfied)) / len(messages)
     seen = (
         (ROUTED, _share(routed), routing.cpu),
         (MATCHED, _share(holders), matching.cpu),
-        (RANDOM_ROUTED, _share(told), telling.cpu),
+        (RANDOM_ROUTED, _share(random_routed), random_routing.cpu),
         (RANDOM, _share(at_random), matching.cpu),
     )
     return [
@@ -160,22 +162,22 @@ def measure(session: Session, point: Point) -> list[Row]:
 
 
 def _share(partitions: Sequence[set[int]]) -> float:
-    """Of all partitions, on average."""
+    """The average share of all partitions."""
     return sum(len(some) for some in partitions) / len(partitions) / PARTITIONS
 
 
 def expected(repetition: float, patterns: int = PATTERNS) -> float:
-    """What PEP matches if every occurrence of a pattern picks one of the partitions, all alike."""
+    """The share that PEP matches if every occurrence of a pattern picks a partition uniformly."""
     return 1.0 - math.pow(1 - 1 / PARTITIONS, patterns * repetition)
 
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:
-    """Each finding for each number of values: the paper gives none, so both are judged."""
+    """Each finding for each number of values: the paper gives none, so both are evaluated."""
     most = max(row["queries"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN:,} queries; this run had {most:,}"
     return [
-        judge(pick(rows, queries=most, values=values), f"{values:,} values a pattern", short)
-        for judge in (_alone, _growth, _at_random, _fewer)
+        rule(pick(rows, queries=most, values=values), f"{values:,} values a pattern", short)
+        for rule in (_alone, _growth, _at_random, _fewer)
         for values in (VALUES, MORE_VALUES)
     ]
 
@@ -229,7 +231,8 @@ def _at_random(rows: Sequence[Row], values: str, short: str) -> Finding:
         f"{_percent(value(rows, 'share', partitioning=RANDOM_ROUTED, repetition=1))} from the beginning",
         f"with up to {FEW} occurrences, satisfied: agree from 90 %, differs below 50 %",
         at_least(None if short else share, agree=0.9, differs=0.5),
-        short or "how soon depends on the number of values, which the paper does not give: so both numbers are judged",
+        short
+        or "how soon depends on the number of values, which the paper does not give: so both numbers are evaluated",
         share,
     )
 

@@ -1,5 +1,5 @@
-"""What a run leaves behind: NAME.csv with the rows, NAME.png with the curves, NAME.md with everything a reader needs;
-of several runs NAME-runs.csv too, with the rows of each, where those of NAME.csv are medians.
+"""The files of a run: NAME.csv with the rows, NAME.png with the curves, NAME.md with everything a reader needs. With
+several runs the rows are medians, and NAME-runs.csv has the rows of each run.
 
 The table and the verdict of NAME.md are what the command prints.
 """
@@ -50,7 +50,7 @@ HEADINGS = {
 
 
 def write(outcome: Outcome, directory: Path, command: str) -> list[Path]:
-    """The three files, each whole or not at all."""
+    """Write the three files, each completely or not at all."""
     directory.mkdir(parents=True, exist_ok=True)
     name = outcome.experiment.name
     table, page, picture = (directory / f"{name}.{suffix}" for suffix in ("csv", "md", "png"))
@@ -81,7 +81,7 @@ def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def answer_text(outcome: Outcome) -> str:
-    """The answer, and what it rests on."""
+    """The answer and its reasons."""
     count = len(outcome.runs)
     return f"{outcome.answer} ({f'median of {count} runs' if count > 1 else 'one run'})"
 

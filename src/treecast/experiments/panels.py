@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from treecast.experiments.experiment import Row
-from treecast.experiments.judging import distinct, pairs, value
+from treecast.experiments.rules import distinct, pairs, value
 from treecast.report import Panel, Series
 
 

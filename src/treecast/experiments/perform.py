@@ -17,12 +17,12 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it. `problems` are answers that differ between engines: then the times mean nothing."""
+    """The result. `problems` are answers that differ between engines: the times then mean nothing."""
 
     experiment: Experiment
     sizes: Sizes
     rows: list[Row]
-    """Of several runs the medians."""
+    """The rows; with several runs, their medians."""
     runs: list[list[Row]]
     """The rows of each run."""
     findings: list[Finding]
@@ -43,7 +43,7 @@ def perform(
     seed: int = 1,
     progress: Progress = lambda done, total, what: None,
 ) -> Outcome:
-    """Run it, in this process. `progress` is told how many points are done, of how many, and what comes next."""
+    """Run it, in this process. `progress` is called with the points done, their number, and what comes next."""
     sizes = sizes or experiment.full
     session = Session(sizes, data, seed)
     begin = time.perf_counter()

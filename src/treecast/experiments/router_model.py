@@ -1,17 +1,17 @@
-"""What a cluster of routers can do, from what one router costs: the simulation of XTrie's Figure 7 in closed form.
+"""The performance of a cluster of routers, computed from the cost of one: XTrie's Figure 7 in closed form.
 
-Theory of operation. A router that holds n filters takes c(n) for a message; c is measured, or given. Messages keep all
-routers busy, their transmission costs nothing, routers are alike: the paper's assumptions. Of R routers for N filters
-then
+Theory of operation. A router that holds n filters takes c(n) for a message; c is measured or given. The paper assumes
+that messages keep all routers busy, that their transmission costs nothing, and that routers are equal. R routers for N
+filters then perform as follows:
 
 - *data-sharing* filters R / c(N) messages a second, each in c(N);
 - *filter-sharing* filters 1 / c(N/R), each in c(N/R), since every router takes part in every message;
 - *hierarchical*, with L leaves below R - L routers that read root tags in t, filters the lesser of (R - L) / t and
   L / (f · c(N/L)), where f, the fan-out, is the number of leaves that a message reaches; each takes t + c(N/L). At
-  least 20 routers stand above the leaves, as in the paper; more where that is better.
+  least 20 routers are above the leaves, as in the paper; more if that is better.
 
-So data-sharing is ahead of the hierarchy where f exceeds about c(N) / c(N/L): what the whole set costs over what a
-leaf costs, which is little more than reading the message. With the paper's costs that is 5.
+So data-sharing is faster than the hierarchy if f exceeds about c(N) / c(N/L): the cost of the whole set over the cost
+of a leaf, which is little more than reading the message. With the paper's costs that is 5.
 
     >>> from treecast.experiments.router_model import paper_cost, data_sharing, filter_sharing, hierarchical
     >>> round(data_sharing(10, 200_000, paper_cost).speed), round(filter_sharing(1_000, 200_000, paper_cost).speed)
@@ -36,24 +36,24 @@ Cost: TypeAlias = Callable[[float], float]
 
 
 def paper_cost(filters: float) -> float:
-    """The paper's: from 100 messages a second with 20,000 expressions and 27 with 200,000."""
+    """The paper's cost: from 100 messages a second with 20,000 expressions and 27 with 200,000."""
     return 7_000 + 0.15 * filters
 
 
 class Performance(NamedTuple):
-    """What a cluster reaches."""
+    """The performance of a cluster."""
 
     speed: float
     """Messages a second."""
     latency_us: float
     router_us: float
-    """What a message costs a router that filters it."""
+    """The cost of a message for a router that filters it."""
     leaves: int
     """How many of the routers filter."""
 
 
 class Curve:
-    """A cost that was measured at some numbers of filters; in between a straight line on logarithmic scales."""
+    """A cost measured at some numbers of filters, with straight lines between them on logarithmic scales."""
 
     def __init__(self, points: Iterable[tuple[float, float]]) -> None:
         self._points = sorted(points)
@@ -80,7 +80,7 @@ def filter_sharing(routers: int, filters: int, cost: Cost) -> Performance:
 
 
 def hierarchical(routers: int, filters: int, cost: Cost, *, top_us: float, fan_out: float) -> Performance | None:
-    """The best division of the routers; None where there are too few of them."""
+    """The best division of the routers; None if there are too few."""
 
     def at(leaves: int) -> Performance:
         each = cost(filters / leaves)
@@ -92,7 +92,7 @@ def hierarchical(routers: int, filters: int, cost: Cost, *, top_us: float, fan_o
 
 
 def break_even(routers: int, filters: int, whole: Cost, leaf: Cost, top_us: float) -> float | None:
-    """The fan-out above which data-sharing is ahead; None where there are too few routers for a hierarchy."""
+    """The fan-out above which data-sharing is faster; None if there are too few routers for a hierarchy."""
     best = [
         leaves / leaf(filters / leaves)
         for leaves in range(1, routers - ABOVE_MIN + 1)

@@ -1,11 +1,11 @@
-"""What the rows of xtrie-routers say to each sentence of the paper about Figure 7."""
+"""The verdict on each claim of the paper about Figure 7, from the rows of xtrie-routers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from treecast.experiments.experiment import Answer, Finding, Row
-from treecast.experiments.judging import (
+from treecast.experiments.rules import (
     at_least,
     at_most,
     between,
@@ -23,7 +23,7 @@ from treecast.experiments.judging import (
 XTRIE, OURS, PAPER = "xtrie-single-path", "auto", "the paper's costs"
 DATA, FILTER, HIERARCHICAL, PLACED = "data-sharing", "filter-sharing", "hierarchical", "hierarchical, placed"
 QUERIES_MIN = 20_000
-LOAD_MAX = 1.5  # before real runs; the process that asks makes 1 of it
+LOAD_MAX = 1.5  # before real runs; the calling process itself accounts for 1
 PUBLISHED_CEILING, PUBLISHED_FAN_OUT = 170, 5.0
 
 
@@ -44,7 +44,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
 
 
 def doubt(real: Sequence[Row]) -> str:
-    """Why real runs decide nothing; empty where nothing speaks against them."""
+    """Why real runs decide nothing; empty if they are valid."""
     if not real:
         return "there were no real runs"
     needed, cores, load = max(row["routers"] for row in real), real[0]["cores"], real[0]["load"]
@@ -57,7 +57,7 @@ def doubt(real: Sequence[Row]) -> str:
 
 
 def _linear(rows: Sequence[Row], short: str) -> Finding:
-    """In the model it is so by construction: only real runs can tell, and of those only the wall."""
+    """In the model this holds by construction: only the wall-clock time of real runs can decide."""
     every = pick(rows, source="executors")
     real = pick(every, strategy=DATA)
     counts = sorted(row["routers"] for row in real)
@@ -66,18 +66,18 @@ def _linear(rows: Sequence[Row], short: str) -> Finding:
     factor = counts[-1] if counts else 1
     costs = ratio(real, counts[-1], counts[0], key="routers", y="us") if counts else None
     doubtful = doubt(every)
-    judged = gain / factor if gain is not None else None
+    efficiency = gain / factor if gain is not None else None
     return Finding(
         "the throughput of data-sharing scales linearly with the routers, and its latency stays as it is (7a, 7b)",
-        f"by the wall {factor} executors filter {times(gain)} as many messages as one ({figure(one, 0)} and "
+        f"in wall-clock time {factor} executors filter {times(gain)} as many messages as one ({figure(one, 0)} and "
         f"{figure(all, 0)} messages a second), and a message costs {times(costs)} the CPU time"
         if gain
         else "no real runs",
-        "real runs, by the wall, Spark included: agree if the gain is at least 0.8 of the number of executors, differs "
-        "below 0.6; on a machine that is not idle or has fewer cores than executors nothing is decided",
-        at_least(None if short or doubtful else judged, agree=0.8, differs=0.6),
+        "real runs, wall-clock time, Spark included: agree if the gain is at least 0.8 of the number of executors, "
+        "differs below 0.6; on a machine that is not idle or has fewer cores than executors nothing is decided",
+        at_least(None if short or doubtful else efficiency, agree=0.8, differs=0.6),
         short or doubtful or "in the model it is so by construction",
-        judged,
+        efficiency,
     )
 
 
@@ -253,9 +253,9 @@ def _in_practice(rows: Sequence[Row], short: str) -> Finding:
         f"{PUBLISHED_FAN_OUT * 1.5:g}: that is then the placement",
         beyond_one(None if short else needed, fan_out),
         short
-        or "root tags tell ten types apart and no more: within a type most paths share elements that most messages "
-        "have, and what cannot be told apart is divided by text and visited together. Contention on some leaves, the "
-        "other thing that the paper warns of, is small while all types are equally frequent, as here",
+        or "root tags distinguish ten types and no more: within a type most paths share elements that most messages "
+        "have, and what cannot be distinguished is divided by text and visited together. Contention on some leaves, "
+        "the other thing that the paper warns of, is small while all types are equally frequent, as here",
         fan_out,
     )
 
@@ -279,12 +279,12 @@ def _simulation(rows: Sequence[Row], short: str) -> Finding:
     worst = max(apart) if apart and len(apart) == len(seen) else None
     doubtful = doubt(real)
     return Finding(
-        "a simulation from the cost of one router, without transmission, tells how the strategies compare",
-        ("throughput by the wall over that of data-sharing on as many executors: " + "; ".join(seen))
+        "a simulation from the cost of one router, without transmission, shows how the strategies compare",
+        ("wall-clock throughput over that of data-sharing on as many executors: " + "; ".join(seen))
         if seen
         else "no real runs",
-        "real runs, by the wall, without Spark's own part: agree if within 1.4 of the model, differs beyond 2; on a "
-        "machine that is not idle or has fewer cores than executors nothing is decided",
+        "real runs, wall-clock time, without Spark's own part: agree if within 1.4 of the model, differs beyond 2; on "
+        "a machine that is not idle or has fewer cores than executors nothing is decided",
         at_most(None if short or doubtful else worst, agree=1.4, differs=2.0),
         short or doubtful or "the executors share the caches of one machine",
         worst,

@@ -1,7 +1,7 @@
 """Several runs of one experiment: the median of their rows, and what their verdicts have in common.
 
-A figure that was measured moves from run to run, and so may the verdict on it. The rows of a table are medians, and a
-finding is judged by them; but an answer that not every run gives is called what it is: "moved between runs".
+A measured figure varies from run to run, and so may the verdict on it. The rows of a table are medians, and findings
+are computed from them. But if the runs disagree, the answer is "moved between runs".
 
     >>> from treecast.experiments.experiment import Finding
     >>> def seen(figure, answer):
@@ -25,14 +25,14 @@ from treecast.experiments.experiment import Finding, Row
 
 
 def median_rows(runs: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows of one run with the medians of all. A run that lacks rows (something was left out) is passed over."""
+    """The rows of one run with the medians of all. A run with missing rows is left out."""
     most = max((len(rows) for rows in runs), default=0)
     whole = [rows for rows in runs if len(rows) == most]
     return [{column: _middle([row[column] for row in same]) for column in same[0]} for same in zip(*whole, strict=True)]
 
 
 def _middle(values: Sequence[Any]) -> Any:
-    """Labels are the same in all runs; numbers need not be."""
+    """The median of numbers. Labels are the same in all runs."""
     if all(value == values[0] for value in values):
         return values[0]
     if not all(isinstance(value, int | float) for value in values):
@@ -42,7 +42,7 @@ def _middle(values: Sequence[Any]) -> Any:
 
 
 def combine(findings: Sequence[Finding], by_run: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """The findings on the medians, with what the single runs said to each."""
+    """The findings on the medians, with the answers of the single runs."""
     if len(by_run) < 2:
         return list(findings)
     combined = []

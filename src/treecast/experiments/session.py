@@ -1,8 +1,9 @@
-"""One run of one experiment: what it was asked to do, what it says on the way, and how a cell is timed and checked.
+"""One run of one experiment: its settings, its messages, and how a cell is timed and checked.
 
-A cell is one engine with one set of queries on one set of documents. All engines of a point get the same of both, in
-the same process, one after the other; `auto` is always among them, as the judge of the answers and for the reader to
-see where treecast itself stands. Times are CPU seconds of the fastest pass: what disturbs a pass only ever adds to it.
+A cell is one engine with one set of queries on one set of documents. All engines of a point get the same queries and
+documents, in the same process, one after the other. `auto` is always among them, as the reference for the answers and
+to show where treecast itself stands. Times are CPU seconds of the fastest pass: a disturbance can only make a pass
+slower.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from treecast.measure import Answers, clock, differences
 if TYPE_CHECKING:
     import pyarrow as pa
 
-JUDGE = "auto"
+REFERENCE = "auto"
 Made = TypeVar("Made")
 
 
@@ -42,16 +43,16 @@ class Session:
             self.notes.append(text)
 
     def once(self, key: str, make: Callable[[], Made], *, measured: bool = False) -> Made:
-        """What several points use is made by the first of them; what is `measured`, by the first of each run."""
+        """Make what several points share, once; what is `measured` is made once in each run."""
         kept = self._measured if measured else self._kept
         if key not in kept:
             kept[key] = make()
-            gc.freeze()  # it stays: the collector, which runs before every clocked call, need not look at it again
+            gc.freeze()  # it stays: the collector, which runs before every timed call, need not scan it again
         made: Made = kept[key]
         return made
 
     def begin_run(self) -> None:
-        """Forget what was measured, and keep the inputs."""
+        """Forget the measurements and keep the inputs."""
         self._measured.clear()
 
     def rows(
@@ -64,11 +65,11 @@ class Session:
         namespaces: Mapping[str, str] | None = None,
         **labels: Any,
     ) -> list[Row]:
-        """A row for each engine, with `labels` in it. Engines that find other matches than the judge are a problem."""
+        """A row for each engine, with `labels` in it. An engine that differs from the reference is a problem."""
         table = as_table(queries, ordered)
         rows: list[Row] = []
         expected: Answers | None = None
-        for engine in dict.fromkeys([JUDGE, *engines]):
+        for engine in dict.fromkeys([REFERENCE, *engines]):
             self.say(f"{engine}, {len(queries):,} queries")
             index = Index(engine=engine, namespaces=namespaces)
             build = clock(lambda index=index: index.add_many(table))  # type: ignore[misc]
@@ -96,8 +97,8 @@ class Session:
 
     def fastest(self, index: Index, documents: Sequence[bytes]) -> tuple[float, pa.Table]:
         """CPU seconds of the fastest pass over all documents, and what it found. `auto` has seen the documents before:
-        the others learn nothing from documents, and this is no experiment about learning."""
-        index.match_many(documents if index.engine == JUDGE else documents[:1])
+        the other engines learn nothing from documents, and learning is not what is measured here."""
+        index.match_many(documents if index.engine == REFERENCE else documents[:1])
         best, spent, found = float("inf"), 0.0, None
         for _ in range(self.sizes.passes):
             answer: list[Any] = []
@@ -108,18 +109,18 @@ class Session:
         return best, found
 
     def compare(self, engine: str, queries: Sequence[str], expected: Answers, answers: Answers) -> None:
-        """Every match is compared, not their number only."""
+        """Compare every match, not only their number."""
         wrong = differences(expected, answers)
         if wrong:
             document, query = wrong[0]
             self.problems.append(
-                f"{engine} and {JUDGE} disagree on {len(wrong):,} of the matches with {len(queries):,} queries, "
+                f"{engine} and {REFERENCE} disagree on {len(wrong):,} of the matches with {len(queries):,} queries, "
                 f"first on document {document} and {queries[query]}"
             )
 
 
 def as_table(queries: Sequence[str], ordered: bool = False) -> pa.Table:
-    """What Index.add_many takes; the id of a query is its number."""
+    """A table for Index.add_many; the id of a query is its number."""
     import pyarrow as pa
 
     ids = pa.array(range(len(queries)), pa.int64()).cast(pa.string())

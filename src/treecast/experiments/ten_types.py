@@ -1,4 +1,4 @@
-"""What XTrie's experiments share: ten document types, messages of a hundred tags, expressions with 10 % * and //."""
+"""Shared by XTrie's experiments: ten document types, messages of a hundred tags, expressions with 10 % * and //."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def schemas_of(session: Session) -> list[Schema]:
 
 
 def expressions(session: Session, count: int, *, nested: float = 0.0) -> list[str]:
-    """Distinct ones, evenly over the types; fewer are the first of more."""
+    """Distinct expressions, evenly over the types; a smaller set is a prefix of a larger one."""
 
     def read() -> list[str]:
         settings = QuerySettings(depth_max=10, wildcard=0.1, descendant=0.1, nested=nested)

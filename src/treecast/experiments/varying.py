@@ -1,8 +1,8 @@
-"""What the experiments on `*` and on `//` share: one probability varied, YFilter beside its rivals.
+"""Shared by the experiments on `*` and on `//`: one probability is varied, and YFilter compared with its rivals.
 
-Two kinds of query sets. Drawn at random, as the paper's generator draws, queries repeat, and the share of `*` or `//`
-changes how many of them are distinct, besides everything else. So there is a second set in which all queries are
-distinct, as many at each share.
+There are two kinds of query sets. If queries are drawn at random, as the paper's generator does, they repeat, and the
+share of `*` or `//` also changes how many of them are distinct. So there is a second set in which all queries are
+distinct, with the same number at each share.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from treecast.experiments.experiment import Finding, Point, Row, Sizes
 from treecast.experiments.inputs import news_documents, news_schema, query_settings
-from treecast.experiments.judging import at_least, at_most, distinct, extreme, pairs, pick, ratio, times, value
 from treecast.experiments.panels import lines
+from treecast.experiments.rules import at_least, at_most, distinct, extreme, pairs, pick, ratio, times, value
 from treecast.experiments.session import Session
 from treecast.report import Panel
 from treecast.workload import generate_queries
@@ -37,7 +37,7 @@ class Varied:
     costs: str
     """Why a larger share may take YFilter longer."""
     spares: str
-    """Why it may spare XFilter."""
+    """Why it may not slow XFilter down."""
 
     def points(self, sizes: Sizes) -> list[Point]:
         return [

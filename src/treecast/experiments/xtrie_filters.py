@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import namespaces_of
-from treecast.experiments.judging import Line, at_least, between, figure, line, pairs, slope, times, value
 from treecast.experiments.panels import lines
-from treecast.experiments.session import JUDGE, Session
+from treecast.experiments.rules import Line, at_least, between, figure, line, pairs, slope, times, value
+from treecast.experiments.session import REFERENCE, Session
 from treecast.experiments.ten_types import expressions, messages, schemas_of, tags_of
 from treecast.report import Panel
 
@@ -59,11 +59,11 @@ def _why(rows: Sequence[Row], factor: float | None, fit: Line | None) -> str:
         return "this run had not both sizes"
     if factor <= PUBLISHED * 1.5:
         return ""
-    read = value(rows, engine=JUDGE, queries=FEW)
+    read = value(rows, engine=REFERENCE, queries=FEW)
     text = (
         "the paper's figures are 7 ms + 0.15 µs a filter; the part that grows is 10 times as much there too. The "
         "constant, "
-        f"mostly parsing, is all but absent here: {JUDGE} reads and matches a message in {figure(read, 0)} µs"
+        f"mostly parsing, is all but absent here: {REFERENCE} reads and matches a message in {figure(read, 0)} µs"
     )
     if factor > FILTERS_GROW:
         large = value(rows, "bytes", engine=ENGINE, queries=MANY)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import namespaces_of
-from treecast.experiments.judging import at_least, figure, line, pairs, slope
 from treecast.experiments.panels import lines
+from treecast.experiments.rules import at_least, figure, line, pairs, slope
 from treecast.experiments.session import Session
 from treecast.experiments.ten_types import expressions, messages, schemas_of, tags_of
 from treecast.report import Panel

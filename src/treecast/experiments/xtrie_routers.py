@@ -1,9 +1,9 @@
 """Clusters of routers: data-sharing, filter-sharing, hierarchical (XTrie, Performance Evaluation, Figure 7a-c).
 
-As the paper did, throughput and latency are computed from what one router costs (`router_model`); that is measured for
-the filters that a router of such a cluster would hold. Beside it stand the model with the paper's own costs, what our
-hierarchical placement really reaches on these filters, and real runs on as many executors as there are cores, whose
-throughput is told by the wall.
+As in the paper, throughput and latency are computed from the cost of one router (`router_model`), which is measured
+with the filters that a router of such a cluster would hold. For comparison there are the model with the paper's own
+costs, our hierarchical placement on these filters, and real runs on as many executors as there are cores, measured in
+wall-clock time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from treecast.experiments import executors, router_model
 from treecast.experiments.experiment import Experiment, Point, Row, Sizes
 from treecast.experiments.inputs import draw_documents, namespaces_of
-from treecast.experiments.judging import pick
 from treecast.experiments.router_model import Cost, Curve, Performance
 from treecast.experiments.router_verdict import DATA, FILTER, HIERARCHICAL, OURS, PAPER, PLACED, XTRIE, verdict
+from treecast.experiments.rules import pick
 from treecast.experiments.session import Session, as_table
 from treecast.experiments.ten_types import LEVELS, MESSAGE_BYTES, messages, schemas_of, tags_of
 from treecast.index import Index
@@ -86,7 +86,7 @@ def measure(session: Session, point: Point) -> list[Row]:
 
 
 def absolute(session: Session, count: int) -> list[str]:
-    """Distinct single-path expressions that begin with a root tag, evenly over the types, without order."""
+    """Distinct single-path expressions that begin with a root tag, evenly over the types, shuffled."""
 
     def read() -> list[str]:
         settings = QuerySettings(depth_max=10, wildcard=0.1, descendant=0.1)
@@ -111,7 +111,7 @@ def costs_of(session: Session, queries: int) -> dict[str, Costs]:
 
 
 def _measure_one(session: Session, queries: int, routers: int) -> None:
-    """What a router of so many costs: in a filter-sharing cluster, and as a leaf."""
+    """The cost of a router, by their number: in a filter-sharing cluster, and as a leaf."""
     filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
     costs, size = costs_of(session, queries), len(filters) / routers
     if routers == 1:
@@ -150,7 +150,7 @@ def _measure_leaves(session: Session, filters: Sequence[str], documents: Sequenc
 
 
 def leaf_filters(filters: Sequence[str], roots: Sequence[str], root: str, size: int) -> list[str]:
-    """What a leaf for the messages of one root holds: filters of that root, and others only where there are too few."""
+    """The filters of a leaf for messages of one root: those of that root, and others only if there are too few."""
     own = [text for text, its in zip(filters, roots, strict=True) if its == root]
     others = [text for text, its in zip(filters, roots, strict=True) if its != root]
     return (own + others)[:size]
@@ -201,7 +201,7 @@ def table_row(
     top: float,
     **more: Any,
 ) -> Row:
-    """What a cluster reaches, in the columns of the table; `more` are columns that are not those of the model."""
+    """The performance of a cluster as columns of the table; `more` are columns that the model does not have."""
     return {
         "queries": filters,
         "engine": engine,
@@ -282,13 +282,13 @@ def _executed_row(
     theirs: executors.Run,
     machine: executors.Machine,
 ) -> Row:
-    """Throughput by the wall, of the whole run and without Spark's own part; the cost of a message in CPU time."""
+    """Wall-clock throughput, of the whole run and without Spark's own part; the cost of a message in CPU time."""
     own, theory = (_one_costs(costs[engine], ours, filters) for engine in (OURS, XTRIE))
     spark_cpu = max(0.0, ours.cpu_us - own * ours.fan_out)
     spark_wall = max(0.0, ours.wall_us - own * ours.fan_out / ours.executors)
     session.note(
         f"{ours.strategy} on {ours.executors} executors: of a message Spark itself takes about {spark_cpu:,.0f} µs of "
-        f"CPU and {spark_wall:,.0f} µs by the wall; fan-out {ours.fan_out:.2f}"
+        f"CPU and {spark_wall:,.0f} µs of wall-clock time; fan-out {ours.fan_out:.2f}"
     )
     each = max(theirs.cpu_us - spark_cpu, 1e-3) / theirs.fan_out
     net = theirs.wall_us - spark_wall
@@ -306,14 +306,14 @@ def _executed_row(
 
 
 def _one_costs(cost: Costs, run: executors.Run, filters: int) -> float:
-    """What the model says that a message costs one executor that it reaches."""
+    """The modelled cost of a message for one executor that it reaches."""
     if run.strategy == DATA:
         return cost.whole()(filters)
     return (cost.leaves() if run.strategy == HIERARCHICAL else cost.whole())(filters / run.executors)
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    """One for each part of the figure, then those that the paper has not: other costs, and the real runs."""
+    """A panel for each part of the figure, then those that the paper lacks: other costs, and the real runs."""
     most = max(row["queries"] for row in rows)
     rows = pick(rows, queries=most)
     mine = pick(rows, engine=XTRIE, source="model")
@@ -341,7 +341,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     if real:
         names = [f"{row['strategy']}, {row['routers']}" for row in real]
         figures = [
-            Series("by the wall", names, [row["speed"] for row in real]),
+            Series("wall clock", names, [row["speed"] for row in real]),
             Series("without Spark's own part", names, [row["net_speed"] for row in real]),
         ]
         found.append(Panel("Real runs on executors", "strategy, executors", SPEED, figures, kind="bars"))
@@ -369,7 +369,7 @@ EXPERIMENT = Experiment(
     "throughput than the others; fan-out 1 scales best, and data-sharing is preferable for fan-outs above 5.",
     parameters="absolute single-path expressions over ten document types, 10 % * and //; messages of about 100 tags; "
     "µs/doc is what a message costs a router, measured; the rest is the model, but for the runs on executors, whose "
-    "messages/s are by the wall, Spark included",
+    "messages/s are in wall-clock time, Spark included",
     columns=(
         *("queries", "engine", "source", "strategy", "fan_out", "routers", "leaves", "us", "speed", "latency_us"),
         *("read_us", "top_us", "expected_us", "net_speed", "needed", "cores", "load"),

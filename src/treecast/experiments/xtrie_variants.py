@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from treecast.engines.xtrie import tables
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import namespaces_of
-from treecast.experiments.judging import between, pick, ratio, times
 from treecast.experiments.panels import lines
-from treecast.experiments.session import JUDGE, Session
+from treecast.experiments.rules import between, pick, ratio, times
+from treecast.experiments.session import REFERENCE, Session
 from treecast.experiments.ten_types import expressions, messages, schemas_of, tags_of
 from treecast.report import Panel
 
@@ -32,13 +32,13 @@ def measure(session: Session, point: Point) -> list[Row]:
     rows = session.rows(("xtrie-single-path", "xtrie"), paths, documents, namespaces=bound)
     for row in rows:
         row["substrings"] = substrings(paths, bound)
-    for row, kind in zip(rows, (f"single paths, {JUDGE}", SINGLE, SAME), strict=True):
+    for row, kind in zip(rows, (f"single paths, {REFERENCE}", SINGLE, SAME), strict=True):
         row["kind"] = kind
     for kind, ordered in ((TREES, False), (ORDERED, True)):
         measured = session.rows(("xtrie",), trees, documents, ordered=ordered, namespaces=bound)
         for row in measured:
             row["substrings"] = substrings(trees, bound)
-            row["kind"] = kind if row["engine"] == "xtrie" else f"{kind}, {JUDGE}"
+            row["kind"] = kind if row["engine"] == "xtrie" else f"{kind}, {REFERENCE}"
         rows += measured
     return rows
 

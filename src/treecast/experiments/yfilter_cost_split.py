@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from treecast import measure as measuring
 from treecast.experiments.experiment import Answer, Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import news_documents, news_queries
-from treecast.experiments.judging import at_least, pick
-from treecast.experiments.session import JUDGE, Session
+from treecast.experiments.rules import at_least, pick
+from treecast.experiments.session import REFERENCE, Session
 from treecast.report import Panel, Series
 
-ENGINES = ("yfilter", JUDGE)
+ENGINES = ("yfilter", REFERENCE)
 PARTS = (("parse_us", "parsing"), ("match_us", "matching"), ("emit_us", "collecting results"))
 
 

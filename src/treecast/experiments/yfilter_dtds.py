@@ -8,8 +8,8 @@ from typing import Any
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import draw_documents, namespaces_of, query_settings, several_schemas
-from treecast.experiments.judging import at_least, at_most, distinct, extreme, ratio, times, value
 from treecast.experiments.panels import bars
+from treecast.experiments.rules import at_least, at_most, distinct, extreme, ratio, times, value
 from treecast.experiments.session import Session
 from treecast.report import Panel
 from treecast.workload import generate_queries

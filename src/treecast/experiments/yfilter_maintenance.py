@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import news_documents, news_queries
-from treecast.experiments.judging import at_most, figure, pairs, ratio, slope, times, value
 from treecast.experiments.panels import lines
-from treecast.experiments.session import JUDGE, Session, as_table
+from treecast.experiments.rules import at_most, figure, pairs, ratio, slope, times, value
+from treecast.experiments.session import REFERENCE, Session, as_table
 from treecast.index import Index
 from treecast.measure import Answers, clock
 from treecast.report import Panel
 
-ENGINES = (JUDGE, "yfilter", "hybrid", "xfilter")
+ENGINES = (REFERENCE, "yfilter", "hybrid", "xfilter")
 QUERIES_MIN = 10_000
 ROUNDS = 3
 
@@ -23,7 +23,7 @@ def points(sizes: Sizes) -> list[Point]:
 
 
 def measure(session: Session, point: Point) -> list[Row]:
-    """So many queries are there; others come one by one, and go again."""
+    """Add queries one by one to an index of a given size, and remove them again."""
     changes = session.sizes.queries[0]
     drawn = news_queries(session, point["queries"] + changes)
     base, added = drawn[: point["queries"]], drawn[point["queries"] :]
@@ -94,7 +94,9 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     growth = slope(pairs(rows, "queries", "add_us", engine="yfilter"))
     made, steps = (value(rows, column, engine="yfilter", queries=most) for column in ("new_states", "steps"))
     reused = made / steps if made is not None and steps else None
-    rivals = {rival: ratio(rows, rival, "yfilter", y="add_us", queries=most) for rival in ("hybrid", "xfilter", JUDGE)}
+    rivals = {
+        rival: ratio(rows, rival, "yfilter", y="add_us", queries=most) for rival in ("hybrid", "xfilter", REFERENCE)
+    }
     return [
         Finding(
             "the maintenance cost of the NFA structure is small",

@@ -1,7 +1,7 @@
 """Selection Postponed against Inline (YFilter, sections 3.3 and 3.4, finding 4).
 
-Two kinds of query sets, since what SP gains is what path matching prunes: paths drawn at random, which repeat and of
-which many match a document, and paths that are all different, of which few do.
+SP gains what path matching prunes, so there are two kinds of query sets: paths drawn at random, which repeat and many
+of which match a document, and distinct paths, few of which match.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import replace
 from treecast.errors import QueryLimitError
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import DOCUMENT_BYTES, RELEASE_DOCUMENTS, news_documents, news_schema, query_settings
-from treecast.experiments.judging import at_least, pairs, pick, ratio, times
 from treecast.experiments.panels import lines
+from treecast.experiments.rules import at_least, pairs, pick, ratio, times
 from treecast.experiments.session import Session
 from treecast.report import Panel
 from treecast.workload import DocumentSettings, NumberRange, Schema, Values, generate_documents, generate_queries
@@ -40,14 +40,14 @@ def measure(session: Session, point: Point) -> list[Row]:
     key = f"{point['paths']} {point['predicates']}"
     drawn = session.once(key, lambda: draw(session, point, max(session.sizes.queries)))
     queries, documents = drawn[: point["queries"]], numbered_documents(session)
-    # How many would match if there were no predicates: what is left for SP to look at.
+    # How many would match without predicates: what is left for SP to test.
     structural = session.rows((), [path_of(query) for query in queries], documents)[0]["matches"]
     labels = {"paths": point["paths"], "predicates": point["predicates"], "structural": structural}
     return session.rows(ENGINES, queries, documents, **labels)
 
 
 def numbered_documents(session: Session) -> list[bytes]:
-    """Those of the release, whose attributes all have numbers; or such as they are."""
+    """Documents of the release, whose attributes are all numbers; or the available ones."""
     session.note("predicates: [@attribute=n]; the attributes of the documents have values from 1 to 20")
     if session.data and (session.data / RELEASE_DOCUMENTS).is_dir():
         return news_documents(session)
@@ -62,7 +62,7 @@ def numbered_documents(session: Session) -> list[bytes]:
 
 
 def draw(session: Session, point: Point, count: int) -> list[str]:
-    """Queries with so many predicates each; of the one kind no two have the same path."""
+    """Queries with a given number of predicates each; in one kind of set no two have the same path."""
     settings = query_settings(predicates=point["predicates"], values=NUMBERS, distinct=False)
     source = generate_queries(
         with_numbers(news_schema(session)), count * DRAWS_PER_QUERY_MAX, settings, seed=session.seed

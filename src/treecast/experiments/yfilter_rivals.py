@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import news_documents, news_queries
-from treecast.experiments.judging import at_least, at_most, figure, pairs, ratio, slope, times
 from treecast.experiments.panels import lines
+from treecast.experiments.rules import at_least, at_most, figure, pairs, ratio, slope, times
 from treecast.experiments.session import Session
 from treecast.report import Panel
 

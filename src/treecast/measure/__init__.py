@@ -1,7 +1,7 @@
-"""Measuring: engines and peers on one workload, each cell in a process of its own, answers compared beside the times.
+"""Measures engines and peers on one workload, each cell in a process of its own, and compares their answers.
 
-A cell is one engine (or peer) on one set of queries: build time, memory, what the first document, unseen documents and
-documents seen before cost, and how the cost divides into reading, matching and handing over.
+A cell is one engine (or peer) on one set of queries. It has the build time, the memory, the cost of the first document,
+of unseen documents and of documents seen before, and how that cost divides into reading, matching and emitting.
 
     from treecast import measure
     from treecast.workload import Schema, generate_documents, generate_queries
@@ -11,8 +11,8 @@ documents seen before cost, and how the cost divides into reading, matching and 
     cell = measure.cell("yfilter", queries, documents)
     print(cell.unseen.cpu * 1e6, "µs a document,", cell.matches, "matches")
 
-Times are in seconds, per document, by two clocks (`Seconds`): the wall's, and the process's own CPU time, which is the
-one to compare on a machine that others use too. Use `treecast bench` to measure; use this to build experiments.
+Times are in seconds per document, on two clocks (`Seconds`): wall-clock time, and the CPU time of the process. Compare
+CPU times on a machine that others use too. Use `treecast bench` to measure; use this package to build experiments.
 """
 
 from treecast.measure.answers import Answers, differences

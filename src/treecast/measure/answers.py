@@ -1,4 +1,4 @@
-"""What was found, so that answers can be compared: pairs of a document's and a query's number.
+"""Answers in a form that can be compared: pairs of the number of a document and the number of a query.
 
 >>> from treecast.measure.answers import Answers, differences
 >>> ours = Answers.of([(0, 1), (0, 2), (1, 1)], documents=2, queries=range(3))
@@ -24,7 +24,7 @@ _WIDTH = 32  # bits of a query's number inside a pair
 
 @dataclass(frozen=True)
 class Answers:
-    """The matches of the first unseen documents, so many, for the queries that were asked; all go by their numbers."""
+    """The matches of the first unseen documents for the queries that were evaluated, all by number."""
 
     pairs: pa.Array
     """int64: document << 32 | query."""
@@ -41,7 +41,7 @@ class Answers:
 
     @classmethod
     def of_table(cls, matches: pa.Table, documents: int, queries: Sequence[int]) -> Answers:
-        """From what Index.match_many gives, if the ids are the numbers of the queries."""
+        """From the table that Index.match_many returns, if the ids are the numbers of the queries."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -80,7 +80,7 @@ class Answers:
 
 
 def differences(ours: Answers, theirs: Answers) -> list[tuple[int, int]]:
-    """(document, query) that one has found and the other has not, of what both were asked."""
+    """(document, query) pairs that only one side found, among those that both evaluated."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What is measured (`Inputs`), how hard (`Effort`), and what comes out (`Cell`): values that pass between processes."""
+"""What is measured (`Inputs`), for how long (`Effort`), and the result (`Cell`): values sent between processes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Inputs:
 class Effort:
     """How much is measured in one cell.
 
-    `budget_seconds` (wall) is divided between the phases; what is too slow for it is measured on fewer documents, or,
-    if it is a peer, on a sample of the queries. `passes` is the most repetitions of a phase; their median counts.
-    `unseen` is the share of the documents that are kept to be the unseen ones. The first `compared` of them are those
-    whose answers are compared. A cell that takes far longer than its budget is stopped (`stop_seconds`).
+    `budget_seconds` (wall-clock time) is divided between the phases. An engine that is too slow for it is measured on
+    fewer documents, a peer on a sample of the queries. `passes` is the maximum number of repetitions of a phase; their
+    median counts. `unseen` is the share of the documents that are kept as the unseen ones. The answers for the first
+    `compared` of them are compared. A cell that takes far longer than its budget is stopped (`stop_seconds`).
     """
 
     budget_seconds: float = 10.0
@@ -47,7 +47,7 @@ class Effort:
             raise ValueError("budget_seconds, passes, compared and unseen are positive, and unseen is a share")
 
     def divide(self, documents: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Those to learn from, and the unseen ones: all that peers see, and whose first ones' answers are compared."""
+        """The documents to learn from, and the unseen ones. Peers see only those; the first are compared."""
         unseen = max(1, int(len(documents) * self.unseen))
         return list(documents[:-unseen]), list(documents[-unseen:])
 
@@ -58,30 +58,30 @@ class Effort:
 
 @dataclass(frozen=True)
 class Cell:
-    """The figures of one engine or peer on one set of queries. Times are per document, but for `build`."""
+    """The figures of one engine or peer on one set of queries. Times are per document, except `build`."""
 
     engine: str
     queries: int
-    """How many were to be matched."""
+    """The number of queries to match."""
     refused: int = 0
-    """Of those, how many the engine does not take; it was measured with the others."""
+    """How many of them the engine does not support; it was measured with the others."""
     sampled: int = 0
-    """How many it really ran with; if fewer than it takes, the figures are scaled up to all of them."""
+    """How many it ran with; if fewer than it supports, the figures are scaled up to all of them."""
     documents: int = 0
-    """How many documents the figures for unseen and warm come from."""
+    """The number of documents behind the figures for unseen and warm."""
     offered: int = 0
-    """How many there would have been: if more, the budget was too short for them."""
+    """The number of documents available; if larger, the budget was too short for all of them."""
     document_bytes: float = 0.0
     matches: float = 0.0
     """Per document."""
     build: Seconds = ZERO
     """From query texts to the first document: all queries."""
     index_bytes: int = 0
-    """What the index says it holds, ids and texts included."""
+    """The size that the index reports, including ids and texts."""
     cache_bytes: int = 0
-    """What it has learnt from documents, in the end."""
+    """The size of the cache at the end."""
     memory_bytes: int = 0
-    """By how much building made the process larger."""
+    """How much the process grew during the build."""
     first: Seconds = ZERO
     unseen: Seconds = ZERO
     warm: Seconds = ZERO
@@ -89,13 +89,13 @@ class Cell:
     """Reading alone."""
     match: Seconds = ZERO
     emit: Seconds = ZERO
-    """From numbers of subscriptions to a table of ids; with parse and match it makes up warm."""
+    """From numbers of subscriptions to a table of ids. Parse, match and emit add up to warm."""
     lxml_parse: Seconds = ZERO
-    """What lxml takes to parse the same documents, in the same process; zero where lxml is not installed."""
+    """The time that lxml takes to parse the same documents in the same process; zero if it is not installed."""
     failure: str = ""
     """Why there are no figures, in one sentence; empty if there are."""
     broken: bool = False
-    """It did not refuse or take too long: its process broke down."""
+    """The process crashed, as opposed to refusing or taking too long."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -1,9 +1,9 @@
 """One engine of ours or of the papers, measured in this process.
 
-The documents are divided: some to learn from, the rest unseen. Phases, in order, each as often as the budget allows:
-build; the first document of an index that has learnt nothing; the unseen documents after the others; the same again,
-now warm; reading alone. lxml's parsing of the same documents takes turns with them, so that what else the machine does
-disturbs both alike. Where the time inside native code ends is told by its own stopwatch; what is left is handing over.
+The documents are divided: some to learn from, the rest unseen. The phases, in order, each as often as the budget
+allows: build; the first document of an index that has learnt nothing; the unseen documents after the others; the same
+again, now warm; reading alone. lxml parses the same documents in turn with these phases, so other work on the machine
+disturbs both equally. A native stopwatch measures reading and matching; the rest of the call is emitting.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_DOCUMENTS_MAX = 100
-PASS_SECONDS_MIN = 0.02  # of a warm pass: shorter ones measure the call more than the documents
-SPLIT_SECONDS, SPLIT_PASSES_MIN = 0.2, 3  # of a pass that tells where the time goes, and how many there are at least
+PASS_SECONDS_MIN = 0.02  # per warm pass: a shorter one would measure the call rather than the documents
+SPLIT_SECONDS, SPLIT_PASSES_MIN = 0.2, 3  # per pass that splits the time, and the minimum number of passes
 PAIRS_MAX = 5_000_000
-# Shares of the budget, by phase, as they begin: what is over by then ends the phase before.
+# The share of the budget at which each phase begins, which ends the phase before it.
 FIRST_UNTIL, LEARN_UNTIL, UNSEEN_UNTIL, WARM_UNTIL, SPLIT_UNTIL = 0.15, 0.3, 0.6, 0.8, 0.95
 
 
 class RefusedQueriesError(Exception):
-    """The engine does not take these rows; none was added."""
+    """The engine does not support these rows; none was added."""
 
     def __init__(self, rows: list[int], first: str) -> None:
         super().__init__(first)
@@ -45,8 +45,8 @@ class RefusedQueriesError(Exception):
 def measure_engine(
     engine: str, inputs: Inputs, effort: Effort, refused: Sequence[int] = (), why: str = ""
 ) -> tuple[Cell, Answers]:
-    """The figures and the answers. Raises RefusedQueriesError unless every query that is not in `refused` is taken:
-    what was built up to then would be counted as memory, so the caller begins anew, in another process if it can."""
+    """The figures and the answers. Raises RefusedQueriesError if the engine refuses a query that is not in `refused`.
+    What was built until then would count as memory, so the caller starts again, in another process if it can."""
     out = set(refused)
     numbers = [number for number in range(len(inputs.queries)) if number not in out]
     facts: dict[str, Any] = {
@@ -60,7 +60,9 @@ def measure_engine(
     if not numbers:
         return Cell(**facts, failure=f"it takes none of the queries: {why}"), Answers.of([], documents=0, queries=[])
     table = _table(inputs.queries, numbers)
-    Index(namespaces=inputs.namespaces).match_many(inputs.documents[:1])  # what only the first call of a process pays
+    Index(namespaces=inputs.namespaces).match_many(
+        inputs.documents[:1]
+    )  # costs that only the first call of a process has
     stopwatch = _Stopwatch(effort)
     memory = private_bytes()
     index = Index(engine=engine, namespaces=inputs.namespaces)
@@ -76,7 +78,7 @@ def measure_engine(
 
 
 def _table(queries: Sequence[str], numbers: Sequence[int]) -> pa.Table:
-    """What Index.add_many takes; the id of a query is its number."""
+    """A table for Index.add_many; the id of a query is its number."""
     import pyarrow as pa
 
     ids = pa.array(numbers, pa.int64()).cast(pa.string())
@@ -87,14 +89,14 @@ def _add(index: Index, table: pa.Table) -> None:
     try:
         index.add_many(table)
     except QueryError:
-        told = Index(engine=index.engine, namespaces=index._namespaces).add_many(table, on_refused="report")
-        rows = [int(table.column("id")[row].as_py()) for row in told.column("row").to_pylist()]
-        first = str(told.column("message")[0].as_py()).splitlines()[0]
+        refusals = Index(engine=index.engine, namespaces=index._namespaces).add_many(table, on_refused="report")
+        rows = [int(table.column("id")[row].as_py()) for row in refusals.column("row").to_pylist()]
+        first = str(refusals.column("message")[0].as_py()).splitlines()[0]
         raise RefusedQueriesError(rows, first) from None
 
 
 class _Stopwatch:
-    """How much of the budget is gone."""
+    """The share of the budget that is used up."""
 
     def __init__(self, effort: Effort) -> None:
         self._budget = effort.budget_seconds
@@ -118,7 +120,7 @@ def _phases(
         firsts.append(match(one))
     per_batch = max(1, min(BATCH_DOCUMENTS_MAX, int(0.02 * effort.budget_seconds / max(firsts[-1].wall, 1e-9))))
     if not index.stats().cache_bytes:
-        learnt = []  # it learns nothing from documents: the time is better spent on unseen ones
+        learnt = []  # it learns nothing from documents, so spend the time on unseen ones
     learnt, _ = _in_time(match, learnt, per_batch, lambda: stopwatch.before(LEARN_UNTIL))
     unseen, taken = _in_time(match, unseen, per_batch, lambda: stopwatch.before(UNSEEN_UNTIL))
     parse_lxml = _lxml_parse(unseen)
@@ -139,7 +141,7 @@ def _phases(
 
 
 def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
-    """Documents that were seen before, and how what they cost is divided."""
+    """The cost of documents seen before, and how it divides."""
     matches = index.match_many(seen).num_rows
     pass_seconds = clock(lambda: index.match_many(seen)).wall
     fitting = PAIRS_MAX // max(1, matches)
@@ -175,7 +177,7 @@ def _batches(documents: list[bytes], size: int) -> list[list[bytes]]:
 def _in_time(
     match: Callable[[list[bytes]], Seconds], documents: list[bytes], per_batch: int, go_on: Callable[[], bool]
 ) -> tuple[list[bytes], Seconds]:
-    """Match batch by batch until the time is up, one at least: the documents that were matched, and what that took."""
+    """Match batch by batch until the time is up, at least one: the number of documents, and the time."""
     done, taken = 0, ZERO
     for batch in _batches(documents, per_batch):
         if done and not go_on():
@@ -186,7 +188,7 @@ def _in_time(
 
 
 def _lxml_parse(documents: list[bytes]) -> Callable[[], None] | None:
-    """lxml's parsing of the documents, trees dropped at once; None where it is not installed or refuses one of them."""
+    """lxml's time to parse the documents, dropping the trees; None if it is not installed or refuses a document."""
     try:
         from lxml import etree
     except ImportError:
@@ -218,7 +220,7 @@ def _inside(index: Index, documents: list[bytes]) -> float:
 
 
 def _split(warm: Seconds, parse: Seconds, inside: float) -> dict[str, Seconds]:
-    """Three parts of `warm`. Reading is measured apart, so noise may make it the longer one: then it is all of it."""
+    """The three parts of `warm`. Reading is measured separately; if noise makes it longer, it is all of it."""
     parse = Seconds(min(parse.wall, warm.wall * inside), min(parse.cpu, warm.cpu * inside))
     return {"parse": parse, "match": warm * inside - parse, "emit": warm * (1 - inside)}
 
@@ -226,7 +228,7 @@ def _split(warm: Seconds, parse: Seconds, inside: float) -> dict[str, Seconds]:
 def _answers(
     index: Index, documents: Sequence[bytes], numbers: Sequence[int], effort: Effort, seconds_each: float
 ) -> Answers:
-    """Of as many documents as are to be compared and a tenth of the budget allows, one at least."""
+    """The answers for the documents to compare, as many as a tenth of the budget allows, at least one."""
     count = max(1, min(effort.compared, len(documents), int(0.1 * effort.budget_seconds / max(seconds_each, 1e-9))))
     matches = index.match_many(documents[:1])
     count = max(1, min(count, PAIRS_MAX // max(1, matches.num_rows)))

@@ -1,4 +1,4 @@
-"""What figures were measured on: the processor and its load, the system, the versions of all that took part."""
+"""The machine behind the figures: the processor and its load, the system, the versions of all packages used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """By name; what is not installed is left out."""
+    """Versions by name; packages that are not installed are left out."""
     found = {"Python": platform.python_version(), "treecast": VERSION}
     for package in PACKAGES:
         try:

@@ -1,12 +1,12 @@
 """The named workloads, and any DTD: what documents and queries `treecast bench` draws.
 
     nitf        the NITF 2.5 DTD of a data directory, else the built-in news schema
-    aggregated  ten DTDs of a data directory, which take turns, else the two built-in schemas
+    aggregated  ten DTDs of a data directory, in turn, else the two built-in schemas
     record      the built-in record schema: flat and regular, as an export from a database
     values      as nitf, every query with one value predicate
     trees       as nitf, every query with one or two nested paths
 
-A data directory holds DTDs in `dtd/`, as DTDS says. What is missing is replaced, and the workload's notes say so.
+A data directory holds DTDs in `dtd/`, listed in DTDS. Missing ones are replaced, and the notes of the workload say so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUERY_SETTINGS = {
 
 @dataclass(frozen=True)
 class Workload:
-    """Schemas and how queries are drawn from them; `notes` say what stands in for what."""
+    """Schemas and how queries are drawn from them; `notes` say what was replaced."""
 
     name: str
     schemas: tuple[Schema, ...]
@@ -50,7 +50,7 @@ class Workload:
     notes: tuple[str, ...] = ()
 
     def inputs(self, queries: int, documents: int, bytes_target: int, seed: int, note: Callable[[str], None]) -> Inputs:
-        """Draw them. If the schemas have fewer distinct queries, all that were found are taken, with a note."""
+        """Draw documents and queries. If the schemas have fewer distinct queries, all of them are used, with a note."""
         drawn = []
         try:
             for query in generate_queries(self.schemas, queries, self.settings, seed=seed, note=note):
@@ -65,7 +65,7 @@ class Workload:
 
 
 def named(name: str, data: Path | None) -> Workload:
-    """One of NAMES, with the DTDs of the data directory as far as they are there."""
+    """One of NAMES, with the DTDs of the data directory if they exist."""
     settings = QUERY_SETTINGS.get(name, QuerySettings())
     if name == "record":
         return Workload(name, (Schema.records(),), settings, ("schema: the built-in record schema",))
@@ -82,7 +82,7 @@ def named(name: str, data: Path | None) -> Workload:
 
 
 def of_dtd(path: Path) -> Workload:
-    """A DTD of one's own, with the settings of `nitf`."""
+    """A DTD of your own, with the settings of `nitf`."""
     schema = Schema.from_dtd(path)
     notes = [f"schema: {schema.summary()}; the root is {schema.root}"]
     if schema.missing:

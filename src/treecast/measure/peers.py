@@ -1,10 +1,10 @@
-"""The peers there are: what people would use instead, each as far as it can go.
+"""The peers: what people would use instead, each measured as far as the budget allows.
 
 lxml            compiled XPaths in a loop
 saxonche        all queries in one stylesheet
 spark-xpath     on Spark, one column xpath_boolean(…) a query
 spark-lxml      on Spark, compiled lxml XPaths inside mapInArrow
-spark-treecast  on Spark, treecast.spark.match: ours, to stand beside the two
+spark-treecast  on Spark, treecast.spark.match: ours, next to the other two
 """
 
 from __future__ import annotations

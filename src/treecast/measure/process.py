@@ -1,7 +1,7 @@
-"""Cells in processes of their own, so that memory is honest, and a crash or a hang is a row and not the end.
+"""Runs each cell in a process of its own, so that memory figures are right and a crash or a hang is only a row.
 
-The inputs go over as Arrow files, which the other process maps; the figures come back as JSON, the answers as an Arrow
-file. `cell` does all of it for one engine; `run` is for many cells over the same inputs, which are then written once.
+The other process maps the inputs from Arrow files and returns the figures as JSON, the answers as an Arrow file. `cell`
+does everything for one engine. `run` is for many cells over the same inputs, which are then written once.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def cell(
     effort: Effort | None = None,
     isolated: bool = True,
 ) -> Cell:
-    """Measure one engine. What it refuses is left out and counted. `isolated=False` measures in this process, which
-    is quicker by its start; memory then means little, and a crash is one."""
+    """Measure one engine. Queries that it refuses are left out and counted. `isolated=False` measures in this process,
+    which starts faster; memory figures then mean little, and a crash ends this process."""
     inputs, effort = Inputs(queries, documents, namespaces or {}), effort or Effort()
     if not isolated:
         return _here(engine, inputs, effort)[0]
@@ -47,7 +47,7 @@ def cell(
 
 @contextlib.contextmanager
 def written(inputs: Inputs) -> Iterator[Path]:
-    """A directory with the inputs, gone afterwards."""
+    """A temporary directory with the inputs."""
     with tempfile.TemporaryDirectory(prefix="treecast-measure-") as name:
         write_inputs(inputs, Path(name))
         yield Path(name)
@@ -55,17 +55,17 @@ def written(inputs: Inputs) -> Iterator[Path]:
 
 def run(engine: str, directory: Path, effort: Effort, *, queries: int | None = None) -> tuple[Cell, Answers | None]:
     """One engine or peer on the first `queries` of the inputs in `directory`, in a process of its own. A failure of
-    any kind is a cell that says so, without answers."""
+    any kind gives a cell with the reason, without answers."""
     task: dict[str, Any] = {"engine": engine, "queries": queries, "effort": asdict(effort), "refused": [], "why": ""}
-    told = _start(task, directory, effort)
-    if "refused" in told:
-        # Finding out what it refuses has made that process larger: begin anew without them.
-        told = _start({**task, "refused": told["refused"], "why": told["why"]}, directory, effort)
-    if "failure" in told:
+    reply = _start(task, directory, effort)
+    if "refused" in reply:
+        # Finding the refused queries made that process larger: start again without them.
+        reply = _start({**task, "refused": reply["refused"], "why": reply["why"]}, directory, effort)
+    if "failure" in reply:
         count = queries if queries is not None else len(read_inputs(directory).queries)
-        return Cell(engine, count, failure=told["failure"], broken=told["broken"]), None
+        return Cell(engine, count, failure=reply["failure"], broken=reply["broken"]), None
     answers = directory / ANSWERS_FILE
-    return Cell.from_json(told["cell"]), Answers.read(answers) if answers.exists() else None
+    return Cell.from_json(reply["cell"]), Answers.read(answers) if answers.exists() else None
 
 
 def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, Any]:
@@ -78,13 +78,13 @@ def _start(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, A
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # so that what it starts can be ended with it
+            start_new_session=True,  # so that its children can be ended with it
         )
         try:
             status = child.wait(effort.stop_seconds)
         except subprocess.TimeoutExpired:
-            told = f"stopped after {effort.stop_seconds:,.0f} s, with a budget of {effort.budget_seconds:g} s"
-            return {"failure": told, "broken": False}
+            failure = f"stopped after {effort.stop_seconds:,.0f} s, with a budget of {effort.budget_seconds:g} s"
+            return {"failure": failure, "broken": False}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -103,15 +103,15 @@ def serve(directory: Path) -> None:
     """What the other process does: `python -m treecast.measure DIRECTORY`."""
     task = json.loads((directory / TASK_FILE).read_text(encoding="utf-8"))
     inputs, effort = read_inputs(directory, task["queries"]), Effort(**task["effort"])
-    told: dict[str, Any]
+    reply: dict[str, Any]
     try:
         figures, answers = _measure(task, inputs, effort)
         answers.write(directory / ANSWERS_FILE)
-        told = {"cell": figures.as_json()}
+        reply = {"cell": figures.as_json()}
     except RefusedQueriesError as refusal:
-        told = {"refused": refusal.rows, "why": refusal.first}
+        reply = {"refused": refusal.rows, "why": refusal.first}
     part = directory / f".{FIGURES_FILE}.part"
-    part.write_text(json.dumps(told), encoding="utf-8")
+    part.write_text(json.dumps(reply), encoding="utf-8")
     part.replace(directory / FIGURES_FILE)
 
 

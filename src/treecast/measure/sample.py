@@ -1,7 +1,7 @@
-"""How far a peer can go: which sample of queries and documents fits into a budget, and what follows for all of them.
+"""Which sample of queries and documents fits into a budget, and how to scale the figures up to all of them.
 
-A peer that evaluates queries one after the other takes time in proportion to them. So a sample, drawn without order, is
-measured and the part that grows with the queries is scaled up; the cell says so (`Cell.extrapolated`).
+A peer that evaluates queries one after the other takes time in proportion to their number. So a random sample is
+measured, and the part that grows with the queries is scaled up; the cell says so (`Cell.extrapolated`).
 
 >>> sample_sizes(queries=100_000, documents=50, budget_seconds=10, each=Costs(compile=1e-5, parse=1e-4, match=1e-4))
 (8909, 10)
@@ -29,14 +29,14 @@ class Costs:
 
 
 def shuffled(count: int) -> list[int]:
-    """The numbers below `count` in a fixed, random order: each beginning of it is a fair sample."""
+    """The numbers below `count` in a fixed, random order: every prefix is a fair sample."""
     numbers = list(range(count))
     Random(1).shuffle(numbers)
     return numbers
 
 
 def sample_sizes(queries: int, documents: int, budget_seconds: float, each: Costs) -> tuple[int, int]:
-    """As many queries as a few documents allow; if that is all of them, as many documents as the rest allows."""
+    """As many queries as fit with a few documents; if all of them fit, as many documents as the rest allows."""
     budget = SAFETY * budget_seconds
     few = min(documents, DOCUMENTS_MIN)
     left = budget - few * each.parse
@@ -48,5 +48,5 @@ def sample_sizes(queries: int, documents: int, budget_seconds: float, each: Cost
 
 
 def scale(sampled: int, taken: int) -> float:
-    """By how much what depends on the queries is to be multiplied."""
+    """The factor for everything that depends on the queries."""
     return taken / sampled if sampled else 0.0

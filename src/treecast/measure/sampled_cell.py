@@ -1,7 +1,7 @@
-"""A peer that evaluates queries on one document after the other: measured as far as the budget goes, on a fair sample.
+"""Measures a peer that evaluates queries on one document after the other, as far as the budget goes, on a fair sample.
 
-What such peers share is the way to measure them: a probe, the sample that fits (`treecast.measure.sample`), the build,
-the documents, and figures scaled up to all queries. What they differ in is a `Sampled`.
+All such peers are measured the same way: a probe, the sample that fits (`treecast.measure.sample`), the build, the
+documents, and figures scaled up to all queries. A `Sampled` holds what differs between them.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from treecast.measure.seconds import ZERO, Seconds, clock, private_bytes
 
 
 class Compiled(NamedTuple):
-    """Queries as the peer wants them, and the numbers of those that it took."""
+    """Queries in the form of the peer, and the numbers of those that it accepted."""
 
     queries: Any
     taken: Sequence[int]
 
 
 class Sampled(Protocol):
-    """What a peer has to know of itself."""
+    """The interface of a peer."""
 
     @property
     def name(self) -> str:
-        """What its cell is called."""
+        """The name of its cell."""
 
     @property
     def probed(self) -> int:
-        """So many queries tell what one costs."""
+        """The number of queries in the probe that estimates the cost of one."""
 
     def compile(self, numbers: Sequence[int]) -> Compiled:
-        """The queries of these numbers; those that it cannot compile are not among the taken ones."""
+        """Compile the queries with these numbers; those that fail are not among the accepted ones."""
 
     def one(self, queries: Any, document: bytes) -> tuple[Seconds, Seconds, Sequence[int]]:
-        """Parsing one document, evaluating all queries on it, and the numbers of those that match."""
+        """The times to parse a document and to evaluate all queries on it, and the numbers of those that match."""
 
 
 def measure_sampled(peer: Sampled, inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
-    """Figures and answers; queries that the peer does not take count as refused, in proportion to the sample."""
+    """Figures and answers; queries that the peer does not accept count as refused, in proportion to the sample."""
     order = shuffled(len(inputs.queries))
     _, unseen = effort.divide(inputs.documents)
     each = _probe(peer, unseen, order[: peer.probed])
@@ -81,7 +81,7 @@ def measure_sampled(peer: Sampled, inputs: Inputs, effort: Effort) -> tuple[Cell
 
 
 def _probe(peer: Sampled, documents: Sequence[bytes], numbers: Sequence[int]) -> Costs:
-    """What a few queries cost on two documents, the second of which is not burdened by what the first call does."""
+    """The cost of a few queries on two documents; the second one is free of first-call costs."""
     made: list[Compiled] = []
     build = clock(lambda: made.append(peer.compile(numbers)))
     queries, taken = made[0]

@@ -1,7 +1,7 @@
-"""A peer that optimises: SaxonC through saxonche, all queries in one stylesheet, so that it may share what it can.
+"""A peer that optimises: SaxonC through saxonche, with all queries in one stylesheet so that it can share work.
 
-The stylesheet is of version 1.0, whose comparisons are those of XPath 1.0: in later versions `@x=1` is an error for an
-attribute that holds no number. It writes the number of each query that holds.
+The stylesheet is version 1.0, with the comparisons of XPath 1.0: in later versions `@x=1` is an error for an attribute
+that is not a number. It writes the number of each query that matches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treecast.measure.cell import Cell, Effort, Inputs
 from treecast.measure.sampled_cell import Compiled, measure_sampled
 from treecast.measure.seconds import Seconds, clock
 
-# One template of a great many tests takes more than proportional time to compile.
+# A template with very many tests takes more than proportional time to compile.
 TESTS_PER_TEMPLATE = 200
 
 
@@ -48,7 +48,7 @@ class _Saxon:
 
 
 def stylesheet(inputs: Inputs, numbers: Sequence[int]) -> str:
-    """One that writes the numbers of the queries that hold."""
+    """A stylesheet that writes the numbers of the queries that match."""
     bound = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for prefix, uri in inputs.namespaces.items())
     parts = [numbers[begin : begin + TESTS_PER_TEMPLATE] for begin in range(0, len(numbers), TESTS_PER_TEMPLATE)]
     calls = "".join(f'<xsl:call-template name="part{place}"/>' for place in range(len(parts)))

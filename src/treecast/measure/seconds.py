@@ -1,4 +1,4 @@
-"""Two clocks and a scale: wall and CPU time of an action, and the private memory of this process.
+"""Measures the wall-clock and CPU time of an action, and the private memory of this process.
 
 >>> from treecast.measure.seconds import Seconds, clock, median
 >>> median([Seconds(1.0, 0.5), Seconds(4.0, 0.75), Seconds(2.0, 0.25)])
@@ -30,7 +30,7 @@ class Seconds:
         return Seconds(self.wall + other.wall, self.cpu + other.cpu)
 
     def __sub__(self, other: Seconds) -> Seconds:
-        """What is left, and nothing where noise says less than nothing."""
+        """The difference, or zero if noise makes it negative."""
         return Seconds(max(0.0, self.wall - other.wall), max(0.0, self.cpu - other.cpu))
 
     def __mul__(self, factor: float) -> Seconds:
@@ -44,7 +44,7 @@ ZERO = Seconds(0.0, 0.0)
 
 
 def clock(action: Callable[[], object]) -> Seconds:
-    """Run once. The collector waits: it would charge one pass for what another left behind."""
+    """Run once, with the garbage collector off: it would charge one pass for the garbage of another."""
     gc.collect()
     gc.disable()
     try:
@@ -56,7 +56,7 @@ def clock(action: Callable[[], object]) -> Seconds:
 
 
 def tree_clock(action: Callable[[], object]) -> Seconds:
-    """The same, with the CPU time of all processes below this one: of a JVM and its workers."""
+    """The same, with the CPU time of all child processes: a JVM and its workers."""
     wall, before = time.perf_counter(), _tree()
     action()
     return Seconds(time.perf_counter() - wall, _spent(before, _tree()) / os.sysconf("SC_CLK_TCK"))
@@ -74,7 +74,7 @@ class _Ticks(NamedTuple):
 
 
 def _tree() -> dict[tuple[int, str], _Ticks]:
-    """This process and its descendants that live, by number and start, for numbers are given again."""
+    """This process and its living descendants, by id and start time, because ids are reused."""
     found, parents = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -94,10 +94,10 @@ def _tree() -> dict[tuple[int, str], _Ticks]:
 
 
 def _spent(before: dict[tuple[int, str], _Ticks], after: dict[tuple[int, str], _Ticks]) -> int:
-    """What was spent between two looks.
+    """The CPU time spent between two snapshots.
 
-    Who has ended is known by what its parent waited for, less what it had spent before; where nobody waited (an idle
-    worker that was killed), that is unknown and counts as nothing, not as less than nothing.
+    The time of a process that has ended is in what its parent waited for, minus what it had spent before. If nobody
+    waited (an idle worker that was killed), it is unknown and counts as zero.
     """
     none = _Ticks(0, 0)
     living = sum(now.own - before.get(who, none).own for who, now in after.items())
@@ -107,8 +107,8 @@ def _spent(before: dict[tuple[int, str], _Ticks], after: dict[tuple[int, str], _
 
 
 def private_bytes() -> int:
-    """Memory of this process that no file stands behind, so that mapped inputs do not count."""
+    """Memory of this process without a file behind it, so that mapped inputs do not count."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
-    raise OSError("this system does not tell the private memory of a process")
+    raise OSError("this system does not report the private memory of a process")

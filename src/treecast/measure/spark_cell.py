@@ -1,7 +1,7 @@
-"""Peers on Spark: what a Spark user can write today, and treecast.spark.match beside it.
+"""Peers on Spark: what a Spark user can write today, and treecast.spark.match next to it.
 
-CPU time is that of the process and all below it: the JVM and the Python workers. What a job costs that asks nothing is
-measured apart; only what the queries add to it is scaled up from a sample to all of them.
+CPU time is that of the process and its children: the JVM and the Python workers. The cost of a job without queries is
+measured separately; only what the queries add is scaled up from a sample to all of them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Job: TypeAlias = Callable[[DataFrame], DataFrame]
 NOTE = "on Spark documents come again and again, and parse is what a job costs that asks nothing"
 
 FILES = 2
-# So many columns of xpath_boolean are planned in a few seconds; many more would measure Spark's planner.
+# Spark plans this many columns of xpath_boolean in a few seconds; more would measure its planner.
 COLUMNS_MAX = 100
 XPATHS_MAX = 2_000
 ROWS_FIRST, ROWS_FIRST_OURS, ROWS_MAX, GROWTH_MAX = 8, 2_048, 65_536, 64
-JOB_SECONDS = 0.1  # what a job takes whatever it does: less than that is no measure of its rows
+JOB_SECONDS = 0.1  # the fixed cost of a job: a shorter time says nothing about its rows
 
 
 def measure_on_spark(
@@ -117,8 +117,8 @@ def _ours(inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, 
 def _grown(
     session: SparkSession, documents: Sequence[bytes], directory: Path, idle: Job, job: Job, effort: Effort, rows: int
 ) -> tuple[int, Seconds, Seconds]:
-    """So many rows, the documents again and again, that the start of a job does not matter, or as the budget allows:
-    their number, and what each costs in a job that asks nothing and in that which asks."""
+    """Repeat the documents until the start of a job does not matter, or as far as the budget allows. Returns the number
+    of rows, and the cost of each in a job without queries and in one with them."""
     begin = time.perf_counter()
     while True:
         repeats = -(-rows // len(documents))
@@ -145,7 +145,7 @@ def _frame(session: SparkSession, documents: Sequence[bytes], directory: Path) -
 
 
 def _clock(frame: DataFrame) -> Seconds:
-    """The whole job; the answers are thrown away."""
+    """Run the whole job and discard the answers."""
     return tree_clock(lambda: frame.write.format("noop").mode("overwrite").save())
 
 
@@ -154,7 +154,7 @@ def _select(frame: DataFrame) -> DataFrame:
 
 
 def _by_xpath(frame: DataFrame, inputs: Inputs, numbers: Sequence[int]) -> DataFrame:
-    """(document, query) for every match: a column a query, gathered into an array of those that hold."""
+    """(document, query) for every match: one column per query, collected into an array of those that match."""
     tests = [
         f"if(xpath_boolean(text, {_literal(inputs.queries[number])}), {number}L, null) AS q{place}"
         for place, number in enumerate(numbers)
@@ -191,7 +191,7 @@ def _by_lxml(frame: DataFrame, inputs: Inputs, numbers: Sequence[int]) -> DataFr
 
 
 def _no_map(frame: DataFrame) -> DataFrame:
-    """What mapInArrow costs when nothing is asked."""
+    """The cost of mapInArrow without queries."""
 
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,7 +1,7 @@
 """All cells of a workload: every engine and peer at every number of queries, its answers compared with those of `auto`.
 
-`auto` always runs, as the judge; its row is shown if it was asked for. Each cell is a process of its own, and what goes
-wrong in it is a row.
+`auto` always runs, as the reference for the answers; its row is shown if it was requested. Each cell runs in a process
+of its own, so a failure in it becomes a row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treecast.measure.cell import Cell, Effort, Inputs
 from treecast.measure.peers import PEERS
 from treecast.measure.process import run, written
 
-JUDGE = "auto"
+REFERENCE = "auto"
 EXAMPLES_MAX = 3
 
 Watch = Callable[[int, int, str], None]
@@ -23,7 +23,7 @@ Watch = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured: `sizes` are numbers of queries, each a beginning of those in the inputs."""
+    """What to measure. `sizes` are numbers of queries: each uses that many from the beginning of the inputs."""
 
     workload: str
     inputs: Inputs
@@ -34,16 +34,16 @@ class Plan:
 
     @property
     def names(self) -> list[str]:
-        """Engines and peers, each once, the judge first if it is there."""
+        """Engines and peers, each once, the reference first if it is among them."""
         names = list(dict.fromkeys([*self.engines, *self.peers]))
         if any(PEERS[name].on_spark for name in self.peers) and "spark-treecast" not in names:
             names.append("spark-treecast")
-        return sorted(names, key=lambda name: name != JUDGE)
+        return sorted(names, key=lambda name: name != REFERENCE)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A cell, and where its answers differ from the judge's."""
+    """A cell, and where its answers differ from those of the reference."""
 
     workload: str
     cell: Cell
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def bad(self) -> bool:
-        """Something that must not happen: a wrong answer or a breakdown."""
+        """Something that must not happen: a wrong answer or a crash."""
         return self.wrong > 0 or self.cell.broken
 
 
@@ -64,23 +64,23 @@ def measure_all(plan: Plan, watch: Watch = lambda done, total, name: None) -> It
     total, done = len(names) * len(plan.sizes), 0
     with written(plan.inputs) as directory:
         for size in plan.sizes:
-            judged: Answers | None = None
-            if JUDGE not in names:
-                watch(done, total, f"{JUDGE}, {size:,} queries, for its answers")
-                judge, judged = run(JUDGE, directory, plan.effort, queries=size)
-                if judged is None:
-                    yield _row(plan, judge, None, None)
+            expected: Answers | None = None
+            if REFERENCE not in names:
+                watch(done, total, f"{REFERENCE}, {size:,} queries, for its answers")
+                reference, expected = run(REFERENCE, directory, plan.effort, queries=size)
+                if expected is None:
+                    yield _row(plan, reference, None, None)
             for name in names:
                 watch(done, total, f"{name}, {size:,} queries")
                 cell, answers = run(name, directory, plan.effort, queries=size)
-                judged = answers if name == JUDGE else judged
+                expected = answers if name == REFERENCE else expected
                 done += 1
-                yield _row(plan, cell, judged, answers)
+                yield _row(plan, cell, expected, answers)
     watch(done, total, "")
 
 
-def _row(plan: Plan, cell: Cell, judged: Answers | None, answers: Answers | None) -> Row:
-    wrong = differences(judged, answers) if judged is not None and answers is not None else []
+def _row(plan: Plan, cell: Cell, expected: Answers | None, answers: Answers | None) -> Row:
+    wrong = differences(expected, answers) if expected is not None and answers is not None else []
     examples = [f"document {document}, {plan.inputs.queries[query]}" for document, query in wrong[:EXAMPLES_MAX]]
     return Row(plan.workload, cell, cell.engine in PEERS, len(wrong), tuple(examples))
 

@@ -1,4 +1,4 @@
-"""Rows -> a table for people, at most 120 columns wide, and CSV with every figure by both clocks."""
+"""Rows -> a table for people, at most 120 columns wide, and CSV with every figure on both clocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEGEND = (
 
 
 def number(value: float) -> str:
-    """Two or three digits that mean something, in at most six characters up to a thousand millions; - for nothing.
+    """Two or three significant digits, in at most six characters up to a billion; - for nothing.
 
     >>> [number(value) for value in (0, 0.0123, 0.1234, 4.56, 12.34, 99_999.9, 123_456, 1.5e6, 123_456_789)]
     ['-', '0.012', '0.12', '4.6', '12', '99,999', '123k', '1.5M', '123M']
@@ -38,7 +38,7 @@ def number(value: float) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One table a workload: a part for each number of queries, notes below."""
+    """One table per workload: a part for each number of queries, with notes below."""
     lines: list[str] = []
     sizes = sorted({row.cell.queries for row in rows})
     figures = {size: [_figures(row, rows) for row in rows if row.cell.queries == size] for size in sizes}
@@ -48,8 +48,8 @@ def table(rows: Sequence[Row]) -> str:
     for size in sizes:
         lines.append(f"{size:,} {'query' if size == 1 else 'queries'}")
         lines += [_line(line, widths) for line in figures[size]]
-    told = [textwrap.fill(note, WIDTH_MAX, initial_indent="  ", subsequent_indent="    ") for note in notes(rows)]
-    return "\n".join([*lines, *told])
+    note_lines = [textwrap.fill(note, WIDTH_MAX, initial_indent="  ", subsequent_indent="    ") for note in notes(rows)]
+    return "\n".join([*lines, *note_lines])
 
 
 def _figures(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _against_lxml(cell: Cell, rows: Sequence[Row]) -> str:
 
 
 def notes(rows: Sequence[Row]) -> Iterator[str]:
-    """What the figures do not say: wrong answers first, then what failed, was left out or scaled up."""
+    """Notes on the figures: wrong answers first, then what failed, was left out or scaled up."""
     for row in rows:
         if row.wrong:
             yield (

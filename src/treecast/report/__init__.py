@@ -1,8 +1,7 @@
-"""What a job has to show for itself: a picture and a page, drawn from plain figures.
+"""The report of a job: a picture and a page, made from plain figures.
 
-`Figures` holds the numbers, whoever counted them; `write_page` makes one HTML file that needs nothing else,
-`write_chart` a PNG; `write_panels` draws the panels of an experiment. The only room that imports matplotlib, and
-only when a PNG is drawn.
+`Figures` holds the numbers. `write_page` makes one self-contained HTML file, `write_chart` a PNG, and `write_panels`
+draws the panels of an experiment. This is the only room that imports matplotlib, and only when a PNG is drawn.
 """
 
 from treecast.report.chart import write_chart

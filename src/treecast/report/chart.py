@@ -41,7 +41,7 @@ def chart(figures: Figures) -> bytes:
 
 
 def plain(text: str) -> str:
-    """Without the sign that would start a formula."""
+    """Escape the sign that would start a formula."""
     return text.replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""Curves -> a PNG: what something costs against how much of it there is, on two logarithmic axes.
+"""Curves -> a PNG: cost over size, on two logarithmic axes.
 
 from treecast.report.curves import Curve, write_curves
 write_curves([Curve("ours", [(1000, 12.5), (10_000, 14.1)])], "speed.png", title="Speed", x="queries", y="µs")
@@ -21,8 +21,7 @@ MARKERS = "osD^vPXp"
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line; `dashed` sets it apart (a peer), and the points whose places are in `hollow` are not measured but
-    computed."""
+    """A named line. `dashed` marks a peer; the points whose positions are in `hollow` are computed, not measured."""
 
     name: str
     points: Sequence[tuple[float, float]]

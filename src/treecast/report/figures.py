@@ -1,4 +1,4 @@
-"""The figures of one run: counted by whoever ran it, shown by the page, the picture and the terminal.
+"""The figures of one run, for the page, the picture and the terminal.
 
 >>> figures = Figures(title="news", began="2026-11-15 12:00:00", documents=40, matches=90, errors=2, size_bytes=10**6,
 ...                   seconds=0.5, subscriptions=5, top=(("sport", 60), ("stocks", 30)), buckets={0: 1, 4: 1, 5: 1})
@@ -21,7 +21,7 @@ BUCKETS_SHOWN_MAX = 14
 
 @dataclass(frozen=True)
 class Moment:
-    """What had been done so many seconds after the first document could be read."""
+    """The progress at a number of seconds after the first document could be read."""
 
     seconds: float
     documents: int
@@ -30,7 +30,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class SlowDocument:
-    """A document and what matching it took."""
+    """A document and the time to match it."""
 
     name: str
     nanoseconds: int
@@ -40,7 +40,7 @@ class SlowDocument:
 
 @dataclass(frozen=True)
 class RefusedDocument:
-    """A document that gave no matches because it could not be read; or a delivery of one that was refused."""
+    """A document that was rejected, or a delivery that was refused."""
 
     name: str
     code: str
@@ -49,20 +49,20 @@ class RefusedDocument:
 
 @dataclass(frozen=True)
 class Figures:
-    """All that a report shows. Only the counts are needed; what is empty is left out of the report."""
+    """Everything that a report shows. Only the counts are required; empty fields are left out of the report."""
 
     title: str
     began: str
     documents: int
-    """All of them, the refused ones included."""
+    """All documents, including the rejected ones."""
     matches: int
     errors: int
     size_bytes: int
     seconds: float
-    """From the first document to the last result, Spark's start left out."""
+    """From the first document to the last result, without Spark's start."""
     subscriptions: int
     busy_nanoseconds: int = 0
-    """What reading and matching took, over all documents and processors; the rest is Spark's."""
+    """The time to read and match, over all documents and processors; the rest is Spark's."""
     top: tuple[tuple[str, int], ...] = ()
     """(subscription, matches), the most first."""
     buckets: Mapping[int, int] = field(default_factory=dict)
@@ -74,14 +74,14 @@ class Figures:
     places: tuple[tuple[str, str], ...] = ()
     """(what, where): the results."""
     payload_bytes: int | None = None
-    """Of what was rendered, a payload counted for each who gets it; None where nothing was to be."""
+    """Bytes of all payloads, counted once per subscriber; None if nothing was rendered."""
     refused_deliveries: int = 0
     settings: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
 
     @property
     def work(self) -> str:
-        """What was done with documents."""
+        """What the job did with the documents."""
         return "reading and matching" if self.payload_bytes is None else "reading, matching and rendering"
 
     @property
@@ -101,7 +101,7 @@ class Figures:
         return sum(self.buckets.values())
 
     def distribution(self) -> list[tuple[str, int]]:
-        """(range of matches, subscriptions with so many), from none to the most; at most about a dozen ranges."""
+        """(range of matches, subscriptions in it), from none to the most; at most about a dozen ranges."""
         if not self.buckets:
             return []
         factor = 1 + max(self.buckets) // BUCKETS_SHOWN_MAX  # of powers of two that share a range
@@ -113,7 +113,7 @@ class Figures:
         return rows
 
     def rates(self, points_max: int = 240) -> Iterator[tuple[float, float, float]]:
-        """(from, to, documents a second), interval by interval; neighbours are joined where there are too many."""
+        """(from, to, documents per second) for each interval; neighbours are joined if there are too many."""
         step = 1 + len(self.moments) // points_max
         kept = [*self.moments[:-1:step], *self.moments[-1:]]
         for before, after in pairwise(kept):
@@ -123,13 +123,13 @@ class Figures:
 
 
 def shown(text: str, chars_max: int = 200) -> str:
-    """`text` as it may be shown: no control characters, no halves of characters, not endless."""
+    """`text` made safe to show: no control characters, no lone surrogates, limited length."""
     clean = printable(text[:chars_max])
     return clean + "…" if len(text) > chars_max else clean
 
 
 def short_number(value: float) -> str:
-    """Three digits that mean something: 0.25, 7.5, 380, 12,400, 1.25 M."""
+    """Three significant digits: 0.25, 7.5, 380, 12,400, 1.25 M."""
     if value >= 1e9:
         return f"{value / 1e9:,.2f} G"
     if value >= 1e6:
@@ -162,7 +162,7 @@ def short_time(nanoseconds: int) -> str:
 
 
 def ticks(most: float, wanted: int = 4) -> list[float]:
-    """Round values from 0 up to `most` or just below it, about so many, for an axis."""
+    """About `wanted` round values from 0 up to `most` or just below it, for an axis."""
     if most <= 0:
         return [0.0]
     step = 10.0**-12

@@ -1,8 +1,8 @@
 """Figures -> one HTML file: no script, no request, readable in light and dark, in print and by a screen reader.
 
 Charts are tables and one inline SVG, coloured by the style sheet. Whatever comes from documents, subscriptions or
-settings is escaped, and cut where it is long. The page forbids itself everything by a content security policy, so that
-even a slip here could fetch or run nothing.
+settings is escaped, and shortened if it is long. A content security policy forbids everything, so even a mistake here
+could not fetch or run anything.
 """
 
 from __future__ import annotations
@@ -193,17 +193,17 @@ def _curve(rates: Sequence[tuple[float, float, float]]) -> str:
         f'<text x="{x(at):.1f}" y="{CURVE_HEIGHT - 8}" text-anchor="middle">{short_number(at)} s</text>\n'
         for at in ticks(end, 8)
     )
-    told = f"between {short_number(min(r for _, _, r in rates))} and {short_number(max(r for _, _, r in rates))}"
+    range_text = f"between {short_number(min(r for _, _, r in rates))} and {short_number(max(r for _, _, r in rates))}"
     return (
         f'<svg viewBox="0 0 {CURVE_WIDTH} {CURVE_HEIGHT}" role="img" '
-        f'aria-label="Documents a second over {end:,.1f} seconds, {told}">\n'
+        f'aria-label="Documents a second over {end:,.1f} seconds, {range_text}">\n'
         f'{grid}{times}<polygon class="area" points="{" ".join(area)}"/>\n'
         f'<polyline class="curve" stroke-width="2" points="{" ".join(points)}"/>\n</svg>'
     )
 
 
 def _rows(heads: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the flag of a head says whether its column holds numbers. The cells are HTML."""
+    """A table; the flag of a heading says whether its column holds numbers. The cells are HTML."""
     kinds = [' class="number"' if number else "" for _, number in heads]
     head = "".join(f"<th{kind}>{name}</th>" for kind, (name, _) in zip(kinds, heads, strict=True))
     body = "".join(

@@ -1,8 +1,8 @@
-"""A small, invented stream of documents and the subscriptions that wait for them.
+"""A small, invented set of documents and subscriptions.
 
 `path()` is a directory with `documents/` (news, trades, feeds, invoices, clinical notes and patents, in several
 encodings and namespaces, one of them gzipped) and `subscriptions.csv` (columns id, query, namespaces). The demo, the
-README and the tests use it; it is too small to measure anything with.
+README and the tests use it; it is too small for measurements.
 
     >>> from treecast import sample
     >>> sorted(entry.name for entry in (sample.path() / "documents").iterdir())

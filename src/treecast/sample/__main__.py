@@ -1,4 +1,4 @@
-"""`python -m treecast.sample` prints where the sample lies."""
+"""`python -m treecast.sample` prints the directory of the sample."""
 
 from treecast.sample import path
 

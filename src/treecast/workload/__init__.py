@@ -1,7 +1,7 @@
 """Workloads: documents and queries drawn from DTDs, for benchmarks and for tests.
 
 Use it to measure treecast on documents shaped like yours when the documents themselves cannot be shared. It is not a
-fuzzer: what it makes is always well-formed, and valid against the DTD that it came from.
+fuzzer: its documents are always well-formed, and valid against their DTD.
 
 Example:
 
@@ -13,7 +13,7 @@ Example:
     >>> len(set(generate_queries(schema, 1000, seed=7)))
     1000
 
-Equal settings and seeds give equal bytes, on every machine and whatever the hash seed.
+Equal settings and seeds give equal bytes, on every machine and with every hash seed.
 """
 
 from treecast.workload.content_model import Attribute, Element, Group, Name, Particle

@@ -37,8 +37,8 @@ Particle = Name | Group
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of an element. `kind` is the DTD's word (CDATA, ID, NOTATION, …) or "enumeration"; both of the
-    latter have `values`. `default` is set for fixed values, too."""
+    """One attribute of an element. `kind` is the DTD's word (CDATA, ID, NOTATION, …) or "enumeration"; NOTATION and
+    "enumeration" have `values`. `default` is also set for fixed values."""
 
     name: str
     kind: str = "CDATA"
@@ -64,7 +64,7 @@ class Element:
 
 
 def particle_names(particle: Particle | None) -> Iterator[str]:
-    """The names in a content model, as often as they stand there."""
+    """The names in a content model, as often as they occur."""
     if isinstance(particle, Name):
         yield particle.name
     elif isinstance(particle, Group):
@@ -73,5 +73,5 @@ def particle_names(particle: Particle | None) -> Iterator[str]:
 
 
 def once(particle: Particle) -> Particle:
-    """The particle without the sign that says how often it occurs."""
+    """The particle without its occurrence sign (`?`, `*` or `+`)."""
     return Name(particle.name) if isinstance(particle, Name) else Group(particle.kind, particle.items)

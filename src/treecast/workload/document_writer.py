@@ -1,16 +1,17 @@
-"""One document after another from a schema compiled into functions.
+"""Writes documents from a schema that is compiled into functions.
 
-How the size is met: every element gets a share of the bytes still wanted, and what it leaves unused goes to the parts
-that follow it. Repeated parts of a content model go on while more than an eighth of their share is left; when a share
-is used up, the rest is made as short as the content model allows. Depth is bounded the same way: near the limit only
-parts that can be finished in time are chosen, by the heights of the schema. A schema that cannot grow that far (or
-cannot stop that early) gives smaller (or larger) documents.
+Size: every element gets a share of the bytes still wanted, and what it leaves unused goes to the following parts.
+Repeated parts of a content model continue while more than an eighth of their share is left. When a share is used up,
+the rest is made as short as the content model allows. A schema that cannot grow that far (or cannot stop that early)
+gives smaller (or larger) documents.
 
-Recursion: where a part needs an element that has too many ancestors of its own name, another part is drawn; the
-shortest way to finish an element never repeats a name, so this ends.
+Depth: near the limit only parts that can be finished in time are chosen, by the heights of the schema.
 
-References: identifiers are numbered, and an IDREF gets one of the document's when it is complete. If there is none,
-optional references are left out; for a required one the document is drawn again with all identifiers in it, and in the
+Recursion: if a part needs an element that has too many ancestors of its own name, another part is drawn. The shortest
+way to finish an element never repeats a name, so this ends.
+
+References: identifiers are numbered, and an IDREF gets one of them when the document is complete. If there is none,
+optional references are left out. For a required one the document is drawn again with all identifiers in it, and in the
 end without the elements that require references.
 """
 
@@ -32,15 +33,15 @@ if TYPE_CHECKING:
 
 # A child with a smaller share than this is made as short as possible.
 SHARE_BYTES_MIN = 40
-# A repeated part that came out empty so many times in a row (all of it is optional) is left alone.
+# A repeated part (all of it optional) that was empty this many times in a row is abandoned.
 EMPTY_TURNS_MAX = 8
 CALIBRATION_DOCUMENTS = 16
 CALIBRATION_BYTES = 500_000
-# Draws of a part that the recursion limit allows, and of a document in which references find their identifiers.
+# Attempts to draw a part that the recursion limit allows, and a document in which references find identifiers.
 DRAWS_MAX = 8
 DOCUMENT_DRAWS_MAX = 10
 LEVELS_MAX = 512
-# Of a document that cannot be finished at the size that was asked for; twice that size, if that is more.
+# The limit for a document that cannot be finished at the requested size; twice that size, if that is more.
 TAGS_BYTES_MAX = 8 << 20
 CALLS_SPARE = 1000
 
@@ -78,8 +79,8 @@ class DocumentWriter:
             self.share = self.calibrated_share(self.share)
 
     def allow_levels(self) -> None:
-        """Levels are calls in calls. The limit of Python is raised as far as needed and stays, for other threads may
-        be at work as well."""
+        """Levels are nested calls. Python's recursion limit is raised as far as needed and not reset, because other
+        threads may be generating too."""
         least = self.heights[self.schema.root] % UNFIT + 1
         if least > LEVELS_MAX:
             message = f"{self.schema.name}: every document of this DTD has {least} levels or more"
@@ -91,8 +92,8 @@ class DocumentWriter:
             sys.setrecursionlimit(calls)
 
     def calibrated_share(self, target: int) -> int:
-        """What to hand to the root element so that documents come out near the target on average: optional parts that
-        are left out at the end lose their share, and how much that is depends on the schema."""
+        """The share of the root element that brings documents near the target on average. Optional parts that are left
+        out at the end lose their share; how much that is depends on the schema."""
         self.share = target
         count = max(2, min(CALIBRATION_DOCUMENTS, CALIBRATION_BYTES // target))
         mean = sum(len(self.write(-number)) for number in range(1, 1 + count)) / count
@@ -119,7 +120,7 @@ class DocumentWriter:
         return self.without_references.write(number)
 
     def too_long(self) -> DocumentLimitError:
-        """Content models that insist on two of each part, level after level, have no short document."""
+        """The error for content models without a short document: each level requires two of each part."""
         limit = max(TAGS_BYTES_MAX, 2 * self.share)
         message = f"{self.schema.name}: the tags of a document of this DTD have more than {limit:,} bytes"
         hint = "required parts that contain several required parts multiply: make some optional, or name another root"
@@ -164,7 +165,7 @@ class DocumentWriter:
         out, bound = self.out, self.bound
         bindings, attributes = self.compile_bindings(element), self.compile_attributes(element)
         always = {a.name[6:] for a in element.attributes if a.required and a.name.startswith("xmlns:")}
-        opening, closing = f"<{name}", f"</{name}>"  # the same strings each time: a document may have millions
+        opening, closing = f"<{name}", f"</{name}>"  # reuse the strings: a document may have millions
         fixed = 2 * len(name) + 5
         body = self.compile_mixed(element) if element.content in ("mixed", "any") else self.compile(element.model)
         inner = ">\n" if element.content == "children" else ">"
@@ -190,7 +191,7 @@ class DocumentWriter:
             return write
 
         def write_bound(depth: int, share: int) -> int:
-            """The same, with the prefixes that are used here bound to their namespaces, unless they already are."""
+            """The same, with namespace declarations for the prefixes used here, unless they are already bound."""
             fresh = [prefix for prefix, _ in bindings if prefix not in bound]
             before = len(out)
             bound.update(fresh)
@@ -207,8 +208,8 @@ class DocumentWriter:
     # Attributes.
 
     def compile_bindings(self, element: Element) -> list[tuple[str, str]]:
-        """The prefixes that have to be bound at this element: its own, those of its required attributes, and those
-        that the DTD binds here by itself."""
+        """The prefixes to bind at this element: its own, those of its required attributes, and those that the DTD
+        itself binds here."""
         prefixes: dict[str, None] = {}
         for name in (element.name, *(a.name for a in element.attributes if a.required and not a.is_namespace)):
             if ":" in name and not name.startswith("xml:"):
@@ -279,7 +280,7 @@ class DocumentWriter:
         return write
 
     def escaped(self, values: Distribution) -> Distribution:
-        """The distribution with its values as they are written; those that many attributes share exist once."""
+        """The distribution with its values in written form; one that many attributes share exists once."""
         known = self.distributions.get(id(values))
         if known is None:
             known = self.distributions[id(values)] = (values, values.mapped(escape))
@@ -308,7 +309,7 @@ class DocumentWriter:
     # Content.
 
     def compile_mixed(self, element: Element) -> Write:
-        """Text and children in turn. Leaves and children that grow are drawn alike, as they stand in the model."""
+        """Text and children in turn. Leaves and growing children are drawn equally often, in the order of the model."""
         random, out = self.random.random, self.out
         draw = self.escaped(self.values.of_text(element)).draw
         children = self.schema.children(element.name)
@@ -437,7 +438,7 @@ class DocumentWriter:
         return write
 
     def weight(self, particle: Particle) -> int:
-        """How large a share a part of a sequence gets: those that repeat or have children can use more."""
+        """The share of a part of a sequence: parts that repeat or have children can use more."""
         if isinstance(particle, Group):
             weight = max(self.weight(item) for item in particle.items)
         else:
@@ -447,7 +448,7 @@ class DocumentWriter:
     # Choices.
 
     def picks(self, items: Sequence[Particle], parts: Sequence[Write]) -> list[Pick | None]:
-        """How to draw one of these parts, by the number of levels that are left; None where none of them fits."""
+        """How to draw one of these parts, by the number of levels left; None if none of them fits."""
         heights = [particle_height(item, self.heights) for item in items]
         known: dict[int, Pick | None] = {}
         picks = []
@@ -480,7 +481,7 @@ class DocumentWriter:
         return draw if even else self.unblocked(fitting, draw)
 
     def unblocked(self, fitting: Sequence[tuple[Particle, Write]], draw: Pick) -> Pick:
-        """The same draws without parts that the recursion limit forbids now, as far as there are others."""
+        """The same draws without parts that the recursion limit now forbids, if there are others."""
         tests = {id(part): blocked for item, part in fitting if (blocked := self.blocked(item)) is not None}
         if not tests:
             return draw
@@ -524,7 +525,7 @@ def _is_id(attribute: Attribute) -> bool:
 
 
 def _needed(particle: Particle) -> Iterable[str]:
-    """Names that this part has for certain when it is there."""
+    """Names that this part always contains when it occurs."""
     if isinstance(particle, Name):
         yield particle.name
     elif particle.kind == "sequence" or len(particle.items) == 1:

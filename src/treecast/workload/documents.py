@@ -1,18 +1,18 @@
-"""Schemas -> documents: random, well-formed, valid, of about the size asked for.
+"""Schemas -> documents: random, well-formed, valid, of about the requested size.
 
     >>> from treecast.workload import DocumentSettings, Schema, generate_documents
     >>> documents = list(generate_documents(Schema.news(), 20, DocumentSettings(bytes_target=5000), seed=1))
     >>> 3000 < sum(map(len, documents)) / 20 < 7000
     True
 
-Several schemas make one workload, evenly or by weights; the documents of each are those that it would give alone:
+Several schemas make one workload, evenly or by weights; each gives the same documents as it would alone:
 
     >>> both = generate_documents([Schema.news(), Schema.records()], 4, DocumentSettings(bytes_target=500))
     >>> [document.split(b"\\n")[1][:7] for document in both]
     [b'<news>', b'<trades', b'<news>', b'<trades']
 
-What is not valid: a document whose DTD uses a prefix and declares no attribute `xmlns:prefix` for it. Then there is no
-document that is both valid and well-formed with namespaces; ours are the latter, and all else in them is valid.
+One exception: if a DTD uses a prefix and declares no attribute `xmlns:prefix` for it, no document is both valid and
+well-formed with namespaces. Ours are then well-formed, and valid in everything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from treecast.workload.schema import Schema
 from treecast.workload.shares import turns
 from treecast.workload.values import SKEW_MAX, Values
 
-# What the reader of treecast accepts unless it is told otherwise.
+# What treecast's reader accepts by default.
 DEPTH_MAX = 512
 
 
@@ -34,16 +34,16 @@ DEPTH_MAX = 512
 class DocumentSettings:
     """What documents look like.
 
-    `bytes_target`: their size, on average, as far as the DTD can be stretched or cut short to it. None asks for no
-    size: then only the draws decide, and `bytes_max` is where a document that grows without end is finished.
-    `depth_max`: the most levels; a content model that needs more gets as few as it can.
-    `repeats_max`: how often a part marked * or + is repeated; for the sake of the size it may be more often.
-    `recursion_max`: how many ancestors of its own name an element has at most, unless the content model insists.
+    `bytes_target`: their average size, as far as the DTD allows. With None only the draws decide, and `bytes_max` is
+    where a document that grows without end is finished.
+    `depth_max`: the maximum number of levels; a content model that needs more gets as few as possible.
+    `repeats_max`: how often a part marked * or + is repeated, unless the size requires more.
+    `recursion_max`: how many ancestors of its own name an element may have, unless the content model requires more.
     `optional`: the probability of a part marked ?.
     `attributes`: the probability of an attribute that is not required.
     `skew`: theta; the alternatives of a choice and the children of mixed content are drawn by Zipf's law in the order
     of the content model. `weights`, by element name, multiply that (0: only where nothing else fits).
-    `values`: what stands in attributes and texts.
+    `values`: the contents of attributes and texts.
     """
 
     bytes_target: int | None = 30_000
@@ -82,8 +82,8 @@ def generate_documents(
     start: int = 0,
     weights: Sequence[float] | None = None,
 ) -> Iterator[bytes]:
-    """Documents number `start`, `start` + 1, … of these schemas, settings and seed; each is the same however many are
-    asked for. `weights` are the shares of several schemas."""
+    """Documents number `start`, `start` + 1, … of these schemas, settings and seed. Each document is the same, however
+    many are drawn. `weights` are the shares of several schemas."""
     if count < 0 or start < 0:
         raise ValueError("count and start are not negative")
     schemas = [schema] if isinstance(schema, Schema) else list(schema)
@@ -95,7 +95,7 @@ def generate_documents(
 
 
 def check_names(schemas: Sequence[Schema], settings: DocumentSettings) -> None:
-    """Refuse weights for elements that no schema has: a slip of the pen would go unnoticed."""
+    """Refuse weights for elements that no schema has, so that a typo does not go unnoticed."""
     known = {name for schema in schemas for name in schema.elements}
     unknown = next((name for name in settings.weights if name not in known), None)
     if unknown is not None:

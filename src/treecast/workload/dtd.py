@@ -1,9 +1,9 @@
-"""DTD -> declarations: what it takes to draw documents and queries from a DTD.
+"""DTD -> declarations: everything needed to draw documents and queries from a DTD.
 
-Element and attribute-list declarations, parameter entities inside declarations and between them, conditional sections,
-parts in other files (`treecast.workload.dtd_source` says where they are looked for; those that are not on disk are left
-out and listed), general entities as far as default values use them, unparsed entities and notations by name. The first
-declaration of a name counts. Comments and processing instructions are passed over.
+It reads element and attribute-list declarations, parameter entities inside and between declarations, conditional
+sections, and parts in other files (`treecast.workload.dtd_source` says where it looks for them; missing ones are left
+out and listed). It also reads general entities as far as default values use them, and the names of unparsed entities
+and notations. The first declaration of a name counts. Comments and processing instructions are skipped.
 
     >>> from treecast.workload.dtd import read_dtd
     >>> declarations = read_dtd("<!ENTITY % x 'b | c'> <!ELEMENT a (%x;)*> <!ATTLIST a id ID #REQUIRED>")
@@ -11,7 +11,7 @@ declaration of a name counts. Comments and processing instructions are passed ov
     >>> [item.name for item in element.model.items], element.attributes[0].required
     (['b', 'c'], True)
 
-Codes: TC280 a declaration that is not understood, TC283 a file that cannot be read, TC380 a DTD over a limit.
+Codes: TC280 an invalid declaration, TC283 a file that cannot be read, TC380 a DTD over a limit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 @dataclass
 class Declarations:
-    """What a DTD declares. `missing` are the parts that are not on disk and were left out."""
+    """The declarations of a DTD. `missing` lists the parts that are not on disk and were left out."""
 
     elements: dict[str, Element] = field(default_factory=dict)
     unparsed_entities: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class _Reader:
         return Element(name, "mixed", Group("choice", tuple(Name(item) for item in dict.fromkeys(children)), "*"))
 
     def read_model(self, name: str) -> Group:
-        """The rest of `(a, (b | c)*, d?)` behind its first parenthesis, with a stack of open groups: the separators
+        """The rest of `(a, (b | c)*, d?)` after its first parenthesis. The stack of open groups holds the separators
         and the items so far."""
         stack: list[tuple[set[str], list[Particle]]] = [(set(), [])]
         wanted = "item"
@@ -299,7 +299,7 @@ class _Reader:
     # Entities and notations.
 
     def read_entity(self) -> None:
-        """Of two declarations of one entity the first counts."""
+        """Declare an entity; if there are two declarations, the first counts."""
         scanner = self.scanner
         token = self.token()
         parameter = token == "%"

@@ -1,12 +1,12 @@
 """The text of a DTD as tokens, with parameter entities replaced.
 
-A stack of frames: at the bottom the DTD, above it the replacement texts of the parameter entities that are being read,
-innermost last. A reference pushes a frame, the end of its text pops it; tokens never reach over the end of a frame,
-which is what XML means by padding a replacement text with spaces. Literals, comments and processing instructions are
-taken whole, so nothing is replaced in them.
+It keeps a stack of frames: the DTD at the bottom, and above it the replacement texts of the parameter entities that are
+being read, innermost last. A reference pushes a frame; the end of its text pops it. Tokens never cross the end of a
+frame, which is why XML pads a replacement text with spaces. Literals, comments and processing instructions are single
+tokens, so nothing is replaced in them.
 
-Limits: CHARS_MAX characters of replacement texts in all, NESTING_MAX frames; an entity that refers to itself is found
-at once.
+Limits: CHARS_MAX characters of replacement texts in all, and NESTING_MAX frames. An entity that refers to itself is
+detected at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from treecast.workload.dtd_source import Source, find_part, read_source
 # The largest real DTDs need 2 million characters.
 CHARS_MAX = 16 << 20
 NESTING_MAX = 100
-# What a reference counts beside its text: many references to nothing take time, too.
+# The cost of a reference besides its text: many references to empty texts take time too.
 REFERENCE_CHARS = 16
 FOUND_CHARS_MAX = 20
 MISSING_SHOWN_MAX = 3
@@ -37,7 +37,7 @@ NAME = f"[{NAME_START}][{NAME_MORE}]*"
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _REFERENCE = re.compile(f"%({NAME});")
-# A name token keeps the sign that says how often it occurs, and so does a closing parenthesis: no space between.
+# A name token includes its occurrence sign, and so does a closing parenthesis: no space may come between.
 _TOKEN = re.compile(
     rf"""\"[^\"]*\"|'[^']*'|\#[A-Z]+|[{NAME_MORE}]+[?*+]?|\)[?*+]?|[(|,>%\[]""",
 )
@@ -66,7 +66,7 @@ class Frame:
 
 
 class Scanner:
-    """Hands out tokens; knows the parameter entities."""
+    """Produces tokens and keeps the parameter entities."""
 
     def __init__(self, source: Source, directories: Sequence[Path] = ()) -> None:
         own = [source.path.parent] if source.path is not None else []
@@ -112,7 +112,7 @@ class Scanner:
     # Tokens.
 
     def skip_space(self, *, floor: int = 1) -> Frame | None:
-        """Go to the next character that is no space, leaving frames that have ended; None at the end of everything."""
+        """Go to the next character that is not a space, leaving frames that have ended; None at the very end."""
         while True:
             frame = self.frames[-1]
             space = _SPACE.match(frame.text, frame.at)
@@ -152,7 +152,7 @@ class Scanner:
         return True
 
     def skip_past(self, end: str) -> None:
-        """Go behind the next `end` of the same frame."""
+        """Skip past the next `end` in the same frame."""
         frame = self.frames[-1]
         found = frame.text.find(end, frame.at)
         if found < 0:

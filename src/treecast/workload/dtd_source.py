@@ -1,8 +1,8 @@
-"""The files that a DTD is made of: bytes -> text, and where in which file a character stands.
+"""The files of a DTD: bytes -> text, and the place of a character in its file.
 
-A DTD may name further files, its *parts*, as external parameter entities. They are looked for on disk only, in the
-directory of the file that names them, in that of the DTD and in directories that the caller adds; a URL is looked for
-under the last part of its path, so a copy beside the DTD serves. Nothing is fetched, and nothing outside those
+A DTD may refer to other files, its *parts*, as external parameter entities. They are searched for only on disk: in the
+directory of the file that refers to them, in that of the DTD, and in directories that the caller adds. For a URL the
+last part of its path counts, so a copy next to the DTD is found. Nothing is fetched, and nothing outside those
 directories is read.
 
     >>> from treecast.workload.dtd_source import decode
@@ -24,7 +24,7 @@ from treecast.errors import DocumentError, DocumentLimitError
 
 FILE_BYTES_MAX = 16 << 20
 
-# What XML in the wild is written in. Others of Python's codecs (base64, zip, punycode, …) are no encodings of text.
+# The encodings that XML files use. Other codecs of Python (base64, zip, punycode, …) do not encode text.
 _ENCODINGS = re.compile(r"utf-?8|utf-?16([bl]e)?|(us-)?ascii|iso-?8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]")
 _TEXT_DECLARATION = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][\w.-]*)["']""")
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
@@ -33,7 +33,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a DTD, or the text that stands for it; `path` is None for a text that came from no file."""
+    """One file of a DTD, or a text in place of it; `path` is then None."""
 
     name: str
     text: str
@@ -41,18 +41,18 @@ class Source:
     encoding: str = "utf-8"
 
     def line(self, at: int) -> int:
-        """The number of the line, from 1, in which character `at` stands; CR, LF and CR LF end lines."""
+        """The line number, from 1, of character `at`; CR, LF and CR LF end lines."""
         return sum(1 for _ in _LINE_END.finditer(self.text, 0, at)) + 1
 
     def offset(self, at: int) -> int:
-        """How many bytes of the file stand before character `at`."""
+        """The number of bytes before character `at` in the file."""
         return len(self.text[:at].encode(self.encoding, "replace"))
 
 
 def decode(data: bytes, name: str) -> tuple[str, str]:
     """The text of a file and the name of its encoding: by its byte-order mark, by its text declaration, else UTF-8.
 
-    A file that says nothing and is no UTF-8 is taken for ISO 8859-1, as older DTDs are.
+    A file without either that is not UTF-8 is read as ISO 8859-1, because older DTDs are.
     """
     for mark, encoding in _BOMS:
         if data.startswith(mark):
@@ -63,7 +63,7 @@ def decode(data: bytes, name: str) -> tuple[str, str]:
         if not _ENCODINGS.fullmatch(wanted):
             hint = "convert the file to UTF-8"
             raise DocumentError(f"{name}: the encoding '{wanted[:40]}' is not known", code="TC283", hint=hint)
-        # A declaration that could be read byte by byte does not stand in a file of UTF-16.
+        # A declaration that is readable byte by byte cannot be in a UTF-16 file.
         return _decode(data, "utf-8" if wanted.startswith("utf") else codecs.lookup(wanted).name, name)
     try:
         return data.decode("utf-8"), "utf-8"
@@ -82,7 +82,7 @@ def _decode(data: bytes, encoding: str, name: str) -> tuple[str, str]:
 
 
 def read_source(path: Path, name: str | None = None) -> Source:
-    """The file at `path`, which is a plain file of at most FILE_BYTES_MAX bytes."""
+    """Read the file at `path`, which must be a plain file of at most FILE_BYTES_MAX bytes."""
     name = path.name if name is None else name
     try:
         with path.open("rb") as file:
@@ -100,7 +100,7 @@ def read_source(path: Path, name: str | None = None) -> Source:
 
 
 def find_part(system: str, named_in: Source, directories: Sequence[Path]) -> Path | None:
-    """The file that the system identifier of a part means; None if it is not on disk where parts are looked for."""
+    """The file that the system identifier of a part refers to; None if it is not in the directories searched."""
     parts = urlsplit(system)
     relative = unquote(parts.path).rpartition("/")[2] if parts.scheme and len(parts.scheme) > 1 else unquote(system)
     if not relative or "\0" in relative:

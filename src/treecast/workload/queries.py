@@ -1,11 +1,11 @@
 """Schemas -> path queries, as the YFilter experiments drew theirs.
 
-A query is a random walk from the root over "may stand in" edges: at each step the element becomes `*` with one
+A query is a random walk from the root over "may contain" edges: at each step the element becomes `*` with one
 probability and is reached by `//` with another; a `//` may skip levels of the walk. The walk ends at an element
-without children, at the depth limit, or by chance. On the steps of the walk hang predicates and nested paths, which
-ask for attributes, values and children that can stand there. The defaults are those of DHT-NFA, Table 1. (YFilter's
-generator; we differ: skipped levels are part of the walk, so that every query without a value, a position or a second
-branch can match some document of the schema.)
+without children, at the depth limit, or by chance. Its steps get predicates and nested paths, which ask for attributes,
+values and children that can occur there. The defaults are those of DHT-NFA, Table 1. (YFilter's generator; we differ:
+skipped levels are part of the walk, so every query without a value, a position or a second branch can match some
+document of the schema.)
 
     >>> from treecast.workload import QuerySettings, Schema, generate_queries
     >>> schema = Schema.from_text("<!ELEMENT a (b)> <!ELEMENT b (c)> <!ELEMENT c EMPTY>")
@@ -28,7 +28,7 @@ from treecast.workload.schema import Schema
 from treecast.workload.shares import turns
 from treecast.workload.values import SKEW_MAX, Values
 
-# So many draws in a row without a new query, or so many for each query asked for: the schema has no more of them.
+# After this many draws in a row without a new query, or this many per requested query, the schema has no more.
 STALE_DRAWS_MAX = 20_000
 DRAWS_PER_QUERY_MAX = 200
 # Where another schema can take over, the search ends sooner.
@@ -42,18 +42,18 @@ KINDS = ("attribute", "text", "position")
 class QuerySettings:
     """What queries look like.
 
-    `depth_min`, `depth_max`: the number of steps, of predicates and nested paths not counted.
+    `depth_min`, `depth_max`: the number of steps, not counting those of predicates and nested paths.
     Probabilities: `wildcard` and `descendant` per step, `skip` for each further level that a `//` skips, `stop` after
     each step, `attribute` and `text` of a final `/@a` (where the element has attributes) or `/text()`.
-    `skew`: theta; the element of a step is drawn by Zipf's law among those that may stand there, in the order of the
-    content model. 0 draws all alike.
+    `skew`: theta; the element of a step is drawn by Zipf's law among those that may occur there, in the order of the
+    content model. 0 draws all equally often.
     `predicates` per query, on average: 1.5 gives one to half of the queries and two to the others. `kinds` are the
     shares of their kinds: `attribute` (`[@a="v"]`), `text` (`[text()="v"]`) and `position` (`[2]`, up to
     `position_max`). `nested` paths per query, on average, of up to `nested_depth_max` steps.
     `values`: where values come from; give documents the same. Without `selectivity` a predicate asks for equality with
     a drawn value. With it, this share of the values that documents give there satisfies it: numbers by a range of that
     width, others by a mixture of `=` and `!=` that has this share on average.
-    `distinct`: no query comes twice.
+    `distinct`: no query repeats.
     """
 
     depth_max: int = 10
@@ -101,10 +101,10 @@ def generate_queries(
     weights: Sequence[float] | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Iterator[str]:
-    """`count` queries. A QueryLimitError says so when the schemas do not have that many.
+    """`count` queries. Raises a QueryLimitError if the schemas do not have that many.
 
-    Several schemas take turns, evenly or by weights; one that has no more distinct queries is passed over, which
-    `note` is told.
+    Several schemas are used in turn, evenly or by weights. One that runs out of distinct queries is skipped, and `note`
+    is called with a message.
     """
     if count < 0:
         raise ValueError("count is not negative")
@@ -133,7 +133,7 @@ def _repeating(walks: Sequence[QueryWalk], order: Iterator[tuple[int, int]], cou
 
 
 def _next_of(walk: QueryWalk, seen: frozenset[str] | set[str], draws: int) -> str | None:
-    """The next query that is not in `seen`; None if so many draws give none."""
+    """The next query that is not in `seen`; None if that many draws give none."""
     for _ in range(draws):
         query = walk.draw()
         if query is not None and query not in seen:
@@ -188,7 +188,7 @@ def _distinct_of_several(
 
 
 def exhausted(name: str, found: int, count: int) -> QueryLimitError:
-    """The error that says that there are no more."""
+    """The error for a schema without more queries."""
     message = f"{name} gave only {found:,} distinct queries of the {count:,} asked for"
     hint = f"ask for {found:,}, raise depth_max, or allow repetitions" if found else "no path of the schema serves"
     return QueryLimitError(message, code="TC381", hint=hint)

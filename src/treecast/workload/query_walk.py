@@ -1,8 +1,8 @@
-"""One query after another from one schema: the random walk, and what hangs on its steps.
+"""Draws queries from one schema: the random walk, and the predicates and nested paths of its steps.
 
-Everything is tabulated first, by numbers instead of names: for each element its children (for each number of steps
-that are still wanted, those from which that many are possible), their shares, its steps as text, its attributes with
-the distributions that documents draw their values from. A draw is then a few look-ups a step.
+Everything is tabulated first, by numbers instead of names. The tables hold for each element its children (for each
+number of steps still wanted, those from which that many are possible), their shares, its steps as text, and its
+attributes with the distributions of their values. A draw is then a few lookups per step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treecast.workload.values import Distribution, shares_up_to, zipf
 if TYPE_CHECKING:
     from treecast.workload.queries import QuerySettings
 
-# Values that no document has are numbered up to here, so that queries with them can be distinct.
+# Values that no document has are numbered up to this, so that queries with them can be distinct.
 LACKING = 10_000
 
 Table = tuple[list[list[int]], list[list[float]]]
@@ -28,7 +28,7 @@ Values = tuple[str, Distribution]
 
 
 class QueryWalk:
-    """Draws queries; `draw` gives None for a walk on which the predicates asked for find no place."""
+    """Draws queries; `draw` returns None for a walk without a place for the requested predicates."""
 
     def __init__(self, schema: Schema, settings: QuerySettings, seed: str) -> None:
         self.schema = schema
@@ -65,7 +65,7 @@ class QueryWalk:
     # Tables.
 
     def make_tables(self) -> list[Table]:
-        """For each step of a walk the children to choose from: those from which the rest of `depth_min` is possible."""
+        """For each step of a walk, the children from which the rest of `depth_min` is possible."""
         settings = self.settings
         longest = self.longest(settings.depth_min)
         by_need: dict[int, Table] = {}
@@ -103,7 +103,7 @@ class QueryWalk:
         return found
 
     def text_values(self, element: Element) -> list[Values]:
-        """Where a share of the values is asked for, only elements with a single text: of several one would do."""
+        """With a selectivity, only elements with a single text: of several texts, one match would be enough."""
         if element.content not in ("mixed", "any"):
             return []
         if self.settings.selectivity is not None and self.schema.children(element.name):
@@ -113,7 +113,7 @@ class QueryWalk:
     # Draws.
 
     def draw(self) -> str | None:
-        """The next query; None for a walk on which what was asked for finds no place."""
+        """The next query; None for a walk without a place for what was requested."""
         steps, elements = self.walk()
         settings = self.settings
         if self.with_predicates and not self.hang(steps, elements):
@@ -170,8 +170,8 @@ class QueryWalk:
         return walk
 
     def hang(self, steps: list[str], elements: list[int]) -> bool:
-        """Hang nested paths and predicates on the steps; False if there is no place for one. Then the next walk is
-        asked for the same, so that all kinds keep their shares."""
+        """Add nested paths and predicates to the steps; False if there is no place for one. The next walk then tries
+        the same ones, so that all kinds keep their shares."""
         if self.wanted is None:
             number = self.whole(self.settings.nested)
             kinds = [self.draw_kind() for _ in range(self.whole(self.settings.predicates))]
@@ -215,7 +215,7 @@ class QueryWalk:
         return number + 1 if mean > number and self.random() < mean - number else number
 
     def branch(self, at: int) -> str:
-        """A relative path from the children of this element on."""
+        """A relative path that starts at the children of this element."""
         random, settings, skewed = self.random, self.settings, self.settings.skew > 0
         lists, bounds = self.branch_table
         steps: list[str] = []
@@ -235,7 +235,7 @@ class QueryWalk:
     # Value predicates.
 
     def value_predicate(self, target: str, values: Distribution) -> str | None:
-        """`[target="v"]`, or what the selectivity asks for; None for a value that cannot be written in XPath."""
+        """`[target="v"]`, or a predicate with the selectivity; None for a value that XPath cannot express."""
         random, selectivity = self.random, self.settings.selectivity
         if selectivity is None:
             literal = quoted(values, values.draw(random()))
@@ -249,7 +249,7 @@ class QueryWalk:
         return None if literal is None else f"[{target}{sign}{literal}]"
 
     def range_predicate(self, target: str, values: Distribution, selectivity: float) -> str:
-        """A range that holds this share of the numbers; where it begins is drawn."""
+        """A range that contains this share of the numbers, with a random start."""
         begin = self.random() * (1 - selectivity)
         low = values.draw(begin)
         if begin + selectivity >= 1:
@@ -257,9 +257,9 @@ class QueryWalk:
         return f"[{target}>={low} and {target}<{values.draw(begin + selectivity)}]"
 
     def sign_for(self, collision: float, selectivity: float) -> tuple[str, bool]:
-        """`=` or `!=`, and whether with a drawn value or with one that no document has, so that this share of values
-        satisfies the predicate on average. A drawn value is met with the probability `collision`, missed by `!=` with
-        that; one that no document has is never met and always missed."""
+        """`=` or `!=`, with a drawn value or with one that no document has, so that on average this share of the values
+        satisfies the predicate. `=` holds for a drawn value with the probability `collision`, and never for one that no
+        document has; `!=` is the opposite."""
         share = self.random()
         if selectivity <= collision:
             return "=", share * collision < selectivity
@@ -274,7 +274,7 @@ class QueryWalk:
 
 
 def quoted(values: Distribution, value: str) -> str | None:
-    """The value as XPath writes it: numbers bare, others in the quotes that they do not contain."""
+    """The value in XPath: numbers unquoted, others in quotes that they do not contain."""
     if values.numeric:
         return value
     if '"' not in value:

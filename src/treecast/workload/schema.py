@@ -1,4 +1,4 @@
-"""What a DTD says about documents: elements, what may stand in what, how deep it can or must go, what is recursive.
+"""What a DTD says about documents: elements, which may contain which, how deep they are, which are recursive.
 
 >>> from treecast.workload import Schema
 >>> schema = Schema.from_text("<!ELEMENT a (b | c)*> <!ELEMENT b (a?)> <!ELEMENT c (#PCDATA)>")
@@ -23,14 +23,14 @@ from treecast.workload.content_model import Attribute, Element, Name, Particle, 
 from treecast.workload.dtd import Declarations, read_dtd, read_dtd_file
 from treecast.workload.values import NumberRange, Source
 
-# Heights from here on are no levels: UNFIT for what no valid document contains (something undeclared, an IDREF where
-# nothing has an ID), used only where nothing else fits; ENDLESS for what can never be finished.
+# Heights from here on are not levels. UNFIT: no valid document contains it (undeclared, or an IDREF where nothing has
+# an ID); used only if nothing else fits. ENDLESS: it can never be finished.
 UNFIT = 1 << 20
 ENDLESS = 1 << 30
 
 _DAYS = tuple(str(date(2026, 1, 1) + timedelta(days=day)) for day in range(365))
 
-# The schemas that ship with treecast, and the values of those whose values are not just any.
+# The schemas that ship with treecast, and their special values.
 SHIPPED: Mapping[str, Mapping[str, Source]] = {
     "news": {},
     "records": {
@@ -72,8 +72,8 @@ class Schema:
     def from_dtd(cls, path: str | Path, *, root: str | None = None, directories: Sequence[str | Path] = ()) -> Schema:
         """The schema of a DTD file and its parts, which lie in its directory, below it or in `directories`.
 
-        Without `root` it is an element that stands in no other one: that which is called like the file, or that under
-        which the most others stand. `missing` lists the parts that are not on disk: what they declare is left out.
+        Without `root`, the root is an element that no other one contains: the one named like the file, or the one with
+        the most elements below it. `missing` lists the parts that are not on disk; what they declare is left out.
         """
         declarations = read_dtd_file(Path(path), [Path(directory) for directory in directories])
         return cls.from_declarations(declarations, root=root, name=Path(path).stem)
@@ -101,7 +101,7 @@ class Schema:
 
     @classmethod
     def from_declarations(cls, declarations: Declarations, *, root: str | None = None, name: str = "DTD") -> Schema:
-        """The schema of these declarations; refuses one whose root element is unknown or can never be finished."""
+        """The schema of these declarations. Refuses a root element that is unknown or can never be finished."""
         elements = dict(declarations.elements)
         for element in declarations.elements.values():
             for child in particle_names(element.model):
@@ -129,7 +129,7 @@ class Schema:
         }
 
     def _possible(self, particle: Particle | None, limit: int) -> Iterable[str]:
-        """The names of this part that some finite content has: a sequence with an endless part is never written."""
+        """The names of this part that occur in finite content: a sequence with an endless part is never written."""
         if isinstance(particle, Name):
             return [particle.name] if self.heights[particle.name] < limit else []
         if particle is None:
@@ -140,8 +140,8 @@ class Schema:
         return [name for part in parts for name in part]
 
     def children(self, name: str) -> tuple[str, ...]:
-        """The names that may stand directly in this element in some finite document, each once, in the order of the
-        content model."""
+        """The names that may be children of this element in a finite document, each once, in the order of the content
+        model."""
         return self._children[name]
 
     @cached_property
@@ -183,13 +183,13 @@ class Schema:
 
     @cached_property
     def recursive(self) -> frozenset[str]:
-        """The elements of documents that may stand in one of their own kind, directly or not."""
+        """The elements that may have an ancestor of their own name."""
         groups = _components({name: self.children(name) for name in self.reachable})
         return frozenset(name for group in groups for name in group if len(group) > 1 or name in self.children(name))
 
     @cached_property
     def required(self) -> Mapping[str, frozenset[str]]:
-        """For each element the elements that are in it for certain, at some level."""
+        """For each element, the elements that it always contains, at any level."""
         bits = {name: 1 << place for place, name in enumerate(self.elements)}
         inside = dict.fromkeys(self.elements, (1 << len(bits)) - 1)
         waiting = dict.fromkeys(self.elements)
@@ -205,7 +205,7 @@ class Schema:
 
     @cached_property
     def _users(self) -> dict[str, list[str]]:
-        """For each name the elements whose content models mention it."""
+        """For each name, the elements whose content models mention it."""
         users: dict[str, list[str]] = {}
         for name, element in self.elements.items():
             for child in dict.fromkeys(particle_names(element.model)):
@@ -214,7 +214,7 @@ class Schema:
 
     @cached_property
     def depth(self) -> int | None:
-        """How many levels the deepest document has, the root being the first; None if there is no deepest."""
+        """The number of levels of the deepest document, counting the root; None if there is no limit."""
         if self.recursive:
             return None
         depths: dict[str, int] = {}
@@ -225,8 +225,8 @@ class Schema:
 
     @cached_property
     def namespaces(self) -> Mapping[str, str]:
-        """What the prefixes of element and attribute names stand for: what the DTD gives as value of `xmlns:p`, or
-        `urn:treecast:p` where it does not say. For `Index(namespaces=…)` and for lxml."""
+        """The namespaces of the prefixes in element and attribute names: the value of `xmlns:p` in the DTD, or
+        `urn:treecast:p` if it gives none. For `Index(namespaces=…)` and for lxml."""
         used: dict[str, str] = {}
         for element in self.elements.values():
             for name in (element.name, *(attribute.name for attribute in element.attributes)):
@@ -264,7 +264,7 @@ def particle_height(particle: Particle | None, heights: Mapping[str, int]) -> in
 
 
 def _required(particle: Particle | None, bits: Mapping[str, int], inside: Mapping[str, int]) -> int:
-    """The elements that this part has for certain, given those that are in others, as bits."""
+    """The elements that this part always contains, as bits, given those of the elements."""
     if particle is None or particle.occurs in ("?", "*"):
         return 0
     if isinstance(particle, Name):
@@ -274,13 +274,13 @@ def _required(particle: Particle | None, bits: Mapping[str, int], inside: Mappin
 
 
 def single_height(particle: Particle, heights: Mapping[str, int]) -> int:
-    """The fewest levels that this part needs when it is there at all."""
+    """The fewest levels that this part needs if it occurs."""
     return particle_height(once(particle), heights)
 
 
 def _find_root(declared: Mapping[str, Element], schema: str) -> str:
-    """The declared element that stands in no other one (but in those that stand in it); of several the one that is
-    called like the schema, then that under which the most elements stand, then the first."""
+    """The declared element that no other one contains (except those below it). Of several, the one named like the
+    schema, then the one with the most elements below it, then the first."""
     graph = {
         name: [child for child in dict.fromkeys(particle_names(element.model)) if child in declared]
         for name, element in declared.items()
@@ -303,7 +303,7 @@ def _below(graph: Mapping[str, Sequence[str]], start: str) -> set[str]:
 
 
 def _components(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """The strongly connected components, those that are pointed to first (Tarjan's algorithm, without recursion)."""
+    """The strongly connected components, targets of edges first (Tarjan's algorithm, without recursion)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     path: list[str] = []

@@ -1,7 +1,7 @@
 """Several schemas in one workload: whose turn is it?
 
-Turns are dealt so that after any number of them every schema has had its share, to within one turn; without weights
-all have the same. So a prefix of a workload is a workload of the same kind, and nothing of it is random.
+After any number of turns every schema has had its share, to within one turn; without weights all shares are equal. So
+a prefix of a workload is a workload of the same kind, and nothing about the turns is random.
 
     >>> from itertools import islice
     >>> from treecast.workload.shares import turns
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 
 def turns(count: int, weights: Sequence[float] | None = None) -> Iterator[tuple[int, int]]:
-    """Without end: whose turn it is, and how many turns the same one had before."""
+    """An endless sequence: whose turn it is, and how many turns it has had before."""
     return _deal(check_weights(count, weights))
 
 

@@ -1,9 +1,9 @@
-"""What stands in attributes and texts: the stocks of values that documents and value predicates both draw from.
+"""The contents of attributes and texts: the values that documents and value predicates both draw from.
 
 A source is a list of values or a range of numbers, given for an element's text (`price`), for an attribute of any
-element (`@currency`), for that of one element (`trade/@id`), or for everything else (`*` and `@*`). What has no source
-gets words: a text is a run of up to `text_words_max` of them, an attribute value one word or a number below 100.
-With `skew` theta the value of rank r is drawn r^-theta times as often as the first (Zipf); 0 draws all alike.
+element (`@currency`), for that of one element (`trade/@id`), or for everything else (`*` and `@*`). Anything without
+one gets words: a text is a run of up to `text_words_max` of them, an attribute value one word or a number below 100.
+With `skew` theta the value of rank r is drawn r^-theta times as often as the first (Zipf); 0 draws all equally often.
 
     >>> from random import Random
     >>> from treecast.workload import NumberRange, Schema, Values
@@ -32,8 +32,8 @@ from treecast.workload.content_model import Attribute, Element
 from treecast.workload.dtd_scanner import NAME_MORE
 from treecast.workload.words import WORDS
 
-# How many runs of words there are to draw texts from: as varied as matching can notice, and ten times faster than
-# drawing every word.
+# How many runs of words texts are drawn from: varied enough for matching, and ten times faster than drawing every
+# word.
 RUNS = 2000
 NUMBERS = tuple(str(number) for number in range(100))
 # Up to here Zipf's shares are exact; longer ranges take the integral for the sum.
@@ -127,12 +127,12 @@ class RangeDistribution:
 
 
 def _integral(end: float, skew: float) -> float:
-    """Of x^-skew from 1 to `end`, up to a factor."""
+    """The integral of x^-skew from 1 to `end`, up to a factor."""
     return log(end) if skew == 1 else (end ** (1 - skew) - 1) / (1 - skew)
 
 
 def shares_up_to(weights: Sequence[float]) -> list[float]:
-    """For each place the share of all weights up to it: what bisect wants. The last is 1, whatever the rounding."""
+    """For each place the share of all weights up to it, for bisect. The last is 1, whatever the rounding."""
     total = sum(weights)
     last = max(place for place, weight in enumerate(weights) if weight)
     return [1.0 if place >= last else bound / total for place, bound in enumerate(accumulate(weights))]
@@ -177,7 +177,7 @@ Source = NumberRange | Sequence[str]
 
 @dataclass(frozen=True)
 class Values:
-    """The sources by what they are for, and how skewed the draws are."""
+    """The sources by target, and how skewed the draws are."""
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     skew: float = 0.0
@@ -197,11 +197,11 @@ class Values:
                 raise ValueError(f"a value of '{name}' has a character that no XML document can have")
 
     def over(self, sources: Mapping[str, Source]) -> Values:
-        """The same with further sources for what has none of its own."""
+        """The same, with further sources for targets that have none."""
         return replace(self, sources={**sources, **self.sources}) if sources else self
 
     def check_names(self, elements: Iterable[Element]) -> None:
-        """Refuse sources for what no schema has: a slip of the pen would go unnoticed."""
+        """Refuse sources for what no schema has, so that a typo does not go unnoticed."""
         known = {"*", "@*"}
         for element in elements:
             known.add(element.name)
@@ -219,7 +219,7 @@ class Values:
         return self.runs if source is None else self.from_source(source)
 
     def of_attribute(self, element: Element, name: str, unparsed_entities: Sequence[str] = ()) -> Distribution | None:
-        """The values of this attribute; None for identifiers and for entities of which there are none."""
+        """The values of this attribute; None for identifiers, and for entities if there are none."""
         attribute = next(attribute for attribute in element.attributes if attribute.name == name)
         if attribute.kind.startswith("ID") or attribute.name == "xml:id" or attribute.is_namespace:
             return None
@@ -242,7 +242,7 @@ class Values:
         return "", None
 
     def check(self, source: Source, attribute: Attribute, element: str, key: str) -> None:
-        """Whether the DTD allows these values; of the general source `@*` only what it allows everywhere is asked."""
+        """Whether the DTD allows these values; the general source `@*` must be allowed everywhere."""
         values = [] if isinstance(source, NumberRange) and not attribute.values else self.listed(source)
         if attribute.values:
             wrong = next((value for value in values if value not in attribute.values), None)
@@ -291,7 +291,7 @@ class Values:
 
 
 def escape(text: str) -> str:
-    """Text that reads the same between tags and in double quotes."""
+    """Escape a text so that it is valid between tags and in double quotes."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
     if "\n" in text or "\t" in text or "\r" in text:
         text = text.replace("\n", "&#10;").replace("\t", "&#9;").replace("\r", "&#13;")

@@ -1,4 +1,4 @@
-"""The words that texts and attribute values of generated documents are made of."""
+"""The words for texts and attribute values of generated documents."""
 
 _TEXT = """
 after again agency also analysts answer april around asked banks because before border budget business called capital

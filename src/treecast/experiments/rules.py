@@ -1,14 +1,14 @@
-"""From rows to answers: ratios, fits by least squares, and thresholds with a band in between that decides nothing.
+"""From rows to answers: ratios, fits by least squares, and pairs of thresholds with an undecided band between them.
 
-    >>> from treecast.experiments import judging
-    >>> judging.at_least(12.0, agree=5, differs=2), judging.at_least(3.0, agree=5, differs=2)
+    >>> from treecast.experiments import rules
+    >>> rules.at_least(12.0, agree=5, differs=2), rules.at_least(3.0, agree=5, differs=2)
     ('agree', 'inconclusive')
-    >>> judging.between(40.0, 5, 20, slack=1.5), judging.between(24.0, 5, 20, slack=1.5)
+    >>> rules.between(40.0, 5, 20, slack=1.5), rules.between(24.0, 5, 20, slack=1.5)
     ('differs', 'inconclusive')
-    >>> round(judging.slope([(1, 3), (10, 30), (100, 300)]) or 0, 3)
+    >>> round(rules.slope([(1, 3), (10, 30), (100, 300)]) or 0, 3)
     1.0
 
-What could not be measured (None) is inconclusive.
+A missing value (None) is inconclusive.
 """
 
 from __future__ import annotations
@@ -93,18 +93,18 @@ def value(rows: Sequence[Row], y: str = "us", **wanted: Any) -> float | None:
 
 
 def ratio(rows: Sequence[Row], over: str, under: str, key: str = "engine", y: str = "us", **at: Any) -> float | None:
-    """By how much more the one engine (or whatever `key` tells apart) takes than the other, all else equal."""
+    """How many times as long one engine (or another value of `key`) takes as the other, all else equal."""
     first, second = value(rows, y, **{key: over}, **at), value(rows, y, **{key: under}, **at)
     return None if first is None or not second else first / second
 
 
 def distinct(rows: Sequence[Row], column: str) -> list[Any]:
-    """The values of a column, each once, in the order in which they come."""
+    """The distinct values of a column, in the order of the rows."""
     return list(dict.fromkeys(row[column] for row in rows))
 
 
 def extreme(values: Iterable[tuple[Any, float | None]], choose: Callable[..., Any]) -> tuple[Any, float] | None:
-    """The least or greatest of labelled figures, with its label; None where there is none."""
+    """The least or greatest of labelled figures, with its label; None if there are none."""
     known = [(label, figure) for label, figure in values if figure is not None]
     return choose(known, key=lambda item: item[1]) if known else None
 
