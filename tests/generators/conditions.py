@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from oracles.differential import Query
 
+from generators.functions import FUNCTIONS, DrawnFunction
 from generators.paths_and_documents import Vocabulary, draw_scope
 
 VALUES = ("1", "2", "3", "1.0", "01", " 1 ", "-1", ".5", "x", "xy", "yx", "", "1x", "10", "é")
@@ -163,11 +164,12 @@ class ConditionDrawer:
         test, against = self.element_test()
         tail = self.random.choice(("", "", "", "/*", "//b", "[last()]", "[. != '']", "/@x", "//text()"))
         path, judge = f"{axis}{test}[{inner}]{tail}", f"{axis}{against}[{judged}]{tail}"
-        literal = self.random.choice(LITERALS)
-        form = self.random.choice(
-            ("contains({}, '{}')", "contains({}, '{}')", "starts-with({}, '{}')", "{} = '{}'", "{}")
-        )
-        path, judge = form.format(path, literal), form.format(judge, literal)
+        literal = f"'{self.random.choice(LITERALS)}'"
+        form = self.random.choice((FUNCTIONS[0], *FUNCTIONS, "=", "exists"))
+        if form == "=":
+            path, judge = f"{path} = {literal}", f"{judge} = {literal}"
+        elif isinstance(form, DrawnFunction):
+            path, judge = form.text(path, literal), form.judge(judge, literal)
         if self.random.random() < 0.3:
             path, judge = f"not({path})", f"not({judge})"
         if self.random.random() < 0.2:
@@ -197,9 +199,9 @@ class ConditionDrawer:
             return f"not({text})", f"not({judge})"
         text, judge = self.operand(depth, kind)
         if form < 0.62:
-            literal = self.random.choice(LITERALS)
-            function = self.random.choice(("contains", "starts-with"))
-            return f"{function}({text}, '{literal}')", f"{function}({judge}, '{literal}')"
+            literal = f"'{self.random.choice(LITERALS)}'"
+            function = self.random.choice(FUNCTIONS)
+            return function.text(text, literal), function.judge(judge, literal)
         if form < 0.8:
             relation = self.random.choice(RELATIONS)
             value = self.random.choice(NUMBERS) if self.random.random() < 0.5 else f"'{self.random.choice(LITERALS)}'"
