@@ -3,8 +3,6 @@
 Covering, links and tests ask here instead of knowing names. Nothing else is kept in Python of a function but the class
 of its conditions in the syntax tree (`treecast.query.tree`).
 
-    >>> sorted(FUNCTIONS)
-    ['contains', 'starts-with']
     >>> FUNCTIONS["starts-with"].holds("abc", "ab"), FUNCTIONS["starts-with"].holds("abc", "bc")
     (True, False)
     >>> FUNCTIONS["starts-with"].implies("abc", FUNCTIONS["contains"], "b")
