@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 import pytest
@@ -16,9 +17,11 @@ from generators.covering_pairs import (
     draw_pair,
     is_contained,
 )
+from generators.functions import FUNCTIONS
 from lxml import etree
 
 import treecast
+from treecast.query.functions import Function
 from treecast.query.values import Test, implies, impossible, passes
 
 pytestmark = pytest.mark.house
@@ -306,18 +309,34 @@ TESTS: list[Test] = [
     *((relation, value) for relation in ("=", "!=") for value in ("", "1", "1.0", "a", "ab", "2")),
     *((relation, value) for relation in ("=", "!=", "<", "<=", ">", ">=") for value in (0.0, 1.0, 2.0, 2.5, -1.0)),
     *((relation, value) for relation in ("<", "<=", ">", ">=") for value in ("1", "2", "a")),
-    *((relation, value) for relation in ("contains", "starts-with") for value in ("", "1", "a", "ab", "b")),
+    *((function.name, value) for function in FUNCTIONS for value in ("", "1", "a", "ab", "b")),
 ]
+CALLS = {function.name: function for function in FUNCTIONS}
 
 
 def test_values_pass_as_in_xpath() -> None:
     for test in TESTS:
         relation, value = test
         literal = f'"{value}"' if isinstance(value, str) else f"{value:g}"
-        call = f"{relation}(@x, {literal})" if relation[0].isalpha() else f"@x {relation} {literal}"
+        call = CALLS[relation].judge("@x", literal) if relation in CALLS else f"@x {relation} {literal}"
         expected = etree.XPath(f"boolean(/a[{call}])")
         for text in SAMPLES:
             assert passes(text, test) == expected(etree.Element("a", x=text)), (text, test)
+
+
+def test_functions_imply_what_is_so_and_no_more() -> None:
+    """On all short strings: functions that look anywhere or at one end of a value; at both it would be `=`."""
+    strings = ["".join(letters) for size in range(5) for letters in product("ab", repeat=size)]
+    functions = [Function("", before, after) for before, after in ((True, True), (True, False), (False, True))]
+
+    def holds(function: Function, value: str, literal: str) -> bool:
+        starts, ends = value.startswith(literal), value.endswith(literal)
+        return literal in value and (function.before or starts) and (function.after or ends)
+
+    for function, other, literal, part in product(functions, functions, strings[1:7], strings[1:7]):
+        values = [value for value in strings if holds(function, value, literal)]
+        implied = function.implies(literal, other, part)
+        assert implied == all(holds(other, value, part) for value in values), (function, literal, other, part)
 
 
 def test_values_imply_only_what_is_certain() -> None:

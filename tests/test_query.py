@@ -5,11 +5,17 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from generators.functions import FUNCTIONS as DRAWN
 
 import treecast
 from treecast import _native
+from treecast.index.explain import explain
+from treecast.query.functions import FUNCTIONS
+from treecast.query.tree import Call, FunctionName
+from treecast.query.writer import Writer
 
 CANONICAL = [
     # paths
@@ -246,3 +252,22 @@ def test_a_query_that_is_not_a_text_is_refused_in_a_sentence() -> None:
     number: object = 3
     with pytest.raises(TypeError, match="a query is a str, not int"):
         treecast.parse(number)  # type: ignore[arg-type]
+
+
+def test_functions_are_known_everywhere() -> None:
+    """One native table: the syntax tree, its writer, explanations and the generators of tests have what it has."""
+    assert list(FUNCTIONS) == list(get_args(FunctionName)) == [function.name for function in DRAWN]
+    for name, function in FUNCTIONS.items():
+        query = treecast.parse(f"/a[{name}(b, 'x')]")
+        (condition,) = query.tree[0].steps[0].predicates
+        assert isinstance(condition, Call)
+        assert (condition.name, condition.function, condition.text) == (name, function, "x")
+        assert Writer().paths(query.tree) == str(query) == f'/a[{name}(b, "x")]'
+        (reason,) = explain(b"<a><b>x</b></a>", str(query)).steps[0].conditions
+        assert (reason.kind, reason.holds) == (name, True)
+        assert function.holds("x", "x") and not function.holds("y", "x")
+    with pytest.raises(treecast.QueryError) as caught:
+        treecast.parse("/a[sum(b)]")
+    assert all(f"{name}()" in caught.value.hint for name in FUNCTIONS)
+    with pytest.raises(KeyError):
+        _native.function_holds("sum", "", "")

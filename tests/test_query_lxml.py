@@ -10,6 +10,7 @@ import functools
 import itertools
 
 import pytest
+from generators.functions import OF_XPATH_1
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
@@ -77,8 +78,7 @@ def conditions(depth: int) -> st.SearchStrategy[str]:
         values(depth - 1),
         joined(values(depth - 1), relation, st.one_of(literal, number)),
         joined(st.one_of(literal, number), relation, values(depth - 1)),
-        joined("contains", "(", paths(depth - 1), ",", literal, ")"),
-        joined("starts-with", "(", paths(depth - 1), ",", literal, ")"),
+        joined(st.sampled_from(OF_XPATH_1), "(", paths(depth - 1), ",", literal, ")"),
         st.sampled_from(["local-name()='a'", "'b' != local-name(.)"]),
         positions(),
     )

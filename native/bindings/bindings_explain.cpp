@@ -133,13 +133,13 @@ private:
 
     // (text, holds, kind, places, parts, position, last, out of order, other, the namespace wanted)
     nb::tuple condition(const Reason& reason) const {
-        static const char* const kinds[] = {"and", "or", "not", "exists", "compare", "contains", "starts-with",
-                                            "position", "position", "position"};
+        static constexpr std::string_view kinds[] = {"and", "or", "not", "exists", "compare", "", "position", "position", "position"};
         const Expr& expr = query_.expr(reason.expr);
+        std::string_view kind = expr.kind == ExprKind::call ? traits_of(expr.function).name : kinds[static_cast<int>(expr.kind)];
         nb::list found;
         for (const Evaluator::Item& item : reason.items) found.append(place(item));
         std::string_view wanted = reason.wanting == no_entry ? std::string_view() : query_.uri(query_.step(reason.wanting));
-        return nb::make_tuple(source(expr), reason.holds, kinds[static_cast<int>(expr.kind)],
+        return nb::make_tuple(source(expr), reason.holds, text(kind),
                               nb::tuple(found), conditions(reason.parts), reason.position, reason.last,
                               reason.out_of_order, place(reason.other_namespace), text(wanted));
     }

@@ -96,6 +96,18 @@ nb::tuple query_facts(size_t count, uintptr_t ends, uintptr_t bytes, uintptr_t c
                           to_bytes(facts.pair_pattern), to_bytes(facts.pair_value));
 }
 
+nb::list function_rows() {
+    nb::list out;
+    for (const FunctionTraits& traits : functions) out.append(nb::make_tuple(text_object(traits.name), traits.before, traits.after));
+    return out;
+}
+
+bool function_holds_by_name(std::string_view name, std::string_view value, std::string_view literal) {
+    const FunctionTraits* traits = find_function(name);
+    if (!traits) throw nb::key_error(std::string(name).c_str());
+    return function_holds(traits->function, value, literal);
+}
+
 }  // namespace
 
 void bind_query(nb::module_& m) {
@@ -108,6 +120,9 @@ void bind_query(nb::module_& m) {
     m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"),
           "UTF-8 text and (prefix, URI) pairs to a Query.");
     m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
+    m.def("functions", &function_rows, "The functions of predicates: (name, before, after); see native/query/functions.hpp.");
+    m.def("function_holds", &function_holds_by_name, nb::arg("name"), nb::arg("value"), nb::arg("literal"),
+          "Whether the function holds of a value.");
     m.def("query_facts", &query_facts, nb::arg("count"), nb::arg("ends"), nb::arg("bytes"), nb::arg("codes"),
           nb::arg("bindings"), "What many queries say of the documents that they can match: see native/query/query_facts.hpp.");
 }

@@ -70,8 +70,8 @@ public:
             case ExprKind::negation: return nb::make_tuple("not", one_expr(query_.expr(expr.first)));
             case ExprKind::exists: return nb::make_tuple("exists", paths(expr.first));
             case ExprKind::compare: return nb::make_tuple("compare", paths(expr.first), relation, value(expr.value));
-            case ExprKind::contains: return nb::make_tuple("contains", paths(expr.first), value(expr.value));
-            case ExprKind::starts_with: return nb::make_tuple("starts-with", paths(expr.first), value(expr.value));
+            case ExprKind::call:
+                return nb::make_tuple("call", text_object(traits_of(expr.function).name), paths(expr.first), value(expr.value));
             case ExprKind::position: return nb::make_tuple("position", relation, value(expr.value));
             case ExprKind::position_last: return nb::make_tuple("position-last", relation);
             case ExprKind::last: return nb::make_tuple("last", relation, value(expr.value));

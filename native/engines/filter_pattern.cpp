@@ -81,8 +81,7 @@ private:
                 return;
             case ExprKind::disjunction: refuse("'or'", expr.source);
             case ExprKind::negation: refuse("not()", expr.source);
-            case ExprKind::contains:
-            case ExprKind::starts_with: refuse("contains() and starts-with()", expr.source);
+            case ExprKind::call: refuse(function_text(expr.function), expr.source);
             case ExprKind::position_last:
             case ExprKind::last: refuse("last()", expr.source);
             case ExprKind::position:

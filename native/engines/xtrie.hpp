@@ -29,7 +29,7 @@
 //     below its parent, it is looked for there only, while the parent's occurrence lasts.
 //   - Names have namespaces; `p:*` and the like are `*` with a test. A union is several expressions of one
 //     subscription.
-//   - contains() and starts-with() of the element's own text or of one attribute are tests like the comparisons.
+//   - functions such as contains() of the element's own text or of one attribute are tests like the comparisons.
 #pragma once
 
 #include "base/seeded_hash.hpp"

@@ -88,12 +88,11 @@ private:
                 read_branch(at, expr, &test);
                 return;
             }
-            case ExprKind::contains:
-            case ExprKind::starts_with: read_call(at, expr); return;
+            case ExprKind::call: read_call(at, expr); return;
         }
     }
 
-    // contains(), starts-with() look at the first item of a path: a test of each item where there is one at most.
+    // A function looks at the first item of a path: a test of each item where there is one at most.
     void read_call(uint32_t at, const Expr& expr) {
         const PathEntry& path = query_.path(expr.first);
         bool single = path.first == no_entry && !path.absolute;
@@ -101,9 +100,10 @@ private:
             const Step& step = query_.step(path.first);
             single = step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
         }
-        if (!single) refuse("contains() and starts-with() of the first of several items", expr.source);
+        if (!single) refuse(function_text(expr.function) + " of the first of several items", expr.source);
         RowTest test;
-        test.kind = expr.kind == ExprKind::contains ? RowTest::Kind::contains : RowTest::Kind::starts_with;
+        test.kind = RowTest::Kind::call;
+        test.function = expr.function;
         test.text = query_.view(query_.value(expr.value).text);
         if (!test.text.empty()) read_branch(at, expr, &test);      // the empty text is in every one, and in none
     }

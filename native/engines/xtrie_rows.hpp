@@ -27,8 +27,9 @@ namespace treecast {
 
 // What an element, attribute or text must be besides its place: its name (for tests that are no edge), its value.
 struct RowTest {
-    enum class Kind : uint8_t { name, compare, contains, starts_with } kind = Kind::compare;
+    enum class Kind : uint8_t { name, compare, call } kind = Kind::compare;
     Relation relation = Relation::eq;
+    Function function{};            // of a call, with `text`
     bool is_number = false;
     double number = 0;              // to compare with, unless equality with `text` is meant
     std::string text;

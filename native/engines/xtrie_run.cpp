@@ -154,8 +154,7 @@ bool XTrieRun::holds(const RowTest& test, Item item) {
     switch (test.kind) {
         case RowTest::Kind::name:
             return item.kind == StepKind::element && names_.fires(test.label, document_->name[item.index]);
-        case RowTest::Kind::contains: return value(item).find(test.text) != std::string_view::npos;
-        case RowTest::Kind::starts_with: return value(item).starts_with(test.text);
+        case RowTest::Kind::call: return function_holds(test.function, value(item), test.text);
         case RowTest::Kind::compare: break;
     }
     if (!test.is_number) return equals(item, test.text) == (test.relation == Relation::eq);

@@ -133,8 +133,7 @@ bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
             break;
         case ExprKind::exists: prepare_paths(expr.first, nested, false, false); break;
         case ExprKind::compare: prepare_paths(expr.first, nested, true, false); break;
-        case ExprKind::contains:
-        case ExprKind::starts_with: prepare_paths(expr.first, nested, true, true); break;
+        case ExprKind::call: prepare_paths(expr.first, nested, true, true); break;
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: positional = true; break;

@@ -35,8 +35,7 @@ bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t las
         case ExprKind::negation: return !check_part(expr.first, item, position, last);
         case ExprKind::exists:
         case ExprKind::compare: return check_paths(index, item);
-        case ExprKind::contains:
-        case ExprKind::starts_with: return check_first(expr, item);
+        case ExprKind::call: return check_first(expr, item);
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: return check_position(expr, position, last);
@@ -69,7 +68,7 @@ bool Evaluator::check_paths(uint32_t index, Item item) {
     return false;
 }
 
-// contains, starts-with: of the first item, in document order; of no item, the empty string.
+// A function: of the first item, in document order; of no item, the empty string.
 bool Evaluator::check_first(const Expr& expr, Item item) {
     const PathEntry& path = query_->path(expr.first);
     if (path.absolute && path_verdicts_[expr.first] != Verdict::unknown) return path_verdicts_[expr.first] == Verdict::yes;
@@ -80,15 +79,18 @@ bool Evaluator::check_first(const Expr& expr, Item item) {
 }
 
 bool Evaluator::check_text(const Expr& expr, Item item) {
-    const Document& d = *document_;
-    std::string_view wanted = query_->view(query_->value(expr.value).text);
-    bool contains = expr.kind == ExprKind::contains, value;
-    if (item.kind == StepKind::attribute) {
-        std::string_view text = d.value(d.attribute_value[item.index]);
-        value = contains ? values_.contains(text, wanted, expr.value) : text.starts_with(wanted);
+    std::string_view literal = query_->view(query_->value(expr.value).text);
+    bool attribute = item.kind == StepKind::attribute, value;
+    if (attribute && expr.function == Function::contains) {
+        value = values_.contains(text_of(item), literal, expr.value);
+    } else if (attribute) {
+        value = function_holds(expr.function, text_of(item), literal);
     } else {
-        StringValues::Texts texts = value_texts(item);
-        value = contains ? values_.contains(texts, wanted, expr.value) : values_.starts_with(texts, wanted);
+        switch (expr.function) {      // those that StringValues answers without building the value of an element
+            case Function::contains: value = values_.contains(value_texts(item), literal, expr.value); break;
+            case Function::starts_with: value = values_.starts_with(value_texts(item), literal); break;
+            default: value = function_holds(expr.function, text_of(item), literal);
+        }
     }
     spend(values_.take_work());
     return value;

@@ -50,7 +50,7 @@ bool Evaluator::fits_condition(uint32_t index, uint32_t element, uint32_t& bound
             if (!fits_condition(operand, element, bound)) return false;
         return true;
     }
-    bool first = expr.kind == ExprKind::contains || expr.kind == ExprKind::starts_with;
+    bool first = expr.kind == ExprKind::call;
     bool paths = first || expr.kind == ExprKind::exists || expr.kind == ExprKind::compare;
     if (!paths || !starts_branch(*query_, query_->path(expr.first)))
         return check(index, {StepKind::element, element}, 1, 1);
@@ -74,7 +74,7 @@ uint32_t Evaluator::first_witness(uint32_t step, uint32_t context, uint32_t afte
     return witness;
 }
 
-// The same for contains() and starts-with(): the path's first item counts, so the witness must lead to that one.
+// The same for a function: the path's first item counts, so the witness must lead to that one.
 uint32_t Evaluator::witness_of_first(const Expr& expr, uint32_t element, uint32_t after) {
     const PathEntry& path = query_->path(expr.first);
     Item item = first_item(path, {StepKind::element, element});

@@ -260,7 +260,7 @@ Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t 
 
 void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
     const Expr& expr = query_->expr(index);
-    if (expr.kind == ExprKind::contains || expr.kind == ExprKind::starts_with) {
+    if (expr.kind == ExprKind::call) {
         Item first = evaluator_.first_item(query_->path(expr.first), item);
         if (first.index != none) out.items.push_back(first);
     } else {

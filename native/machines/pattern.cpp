@@ -56,6 +56,15 @@ std::string fact_requirement(Fact fact, std::string_view value, bool negated) {
     return out.append(value);
 }
 
+// What the tree machine knows of a function. One that it does not know is rechecked by the evaluator.
+std::optional<Fact> fact_of(Function function) {
+    switch (function) {
+        case Function::contains: return Fact::contains;
+        case Function::starts_with: return Fact::starts_with;
+        default: return std::nullopt;
+    }
+}
+
 class Converter {
 public:
     Converter(const Query& query, LabelTable& labels) : query_(query), labels_(labels) {}
@@ -170,16 +179,7 @@ private:
 
     Ways of_condition(const Expr& expr) {
         Ways out;
-        if (expr.kind == ExprKind::contains || expr.kind == ExprKind::starts_with) {
-            const PathEntry& path = query_.path(expr.first);
-            std::string_view text = query_.view(query_.value(expr.value).text);
-            if (text.empty()) return always(true);
-            Fact fact = expr.kind == ExprKind::contains ? Fact::contains : Fact::starts_with;
-            out = of_path(path, {fact_requirement(fact, text, false)});
-            if (!at_most_one(path))
-                for (Way& way : out) way.exact = false;      // it is the first item that counts
-            return out;
-        }
+        if (expr.kind == ExprKind::call) return of_call(expr);
         Target target;
         if (expr.kind == ExprKind::compare) {
             std::optional<std::string> fact = comparison(expr.relation, query_.value(expr.value));
@@ -187,6 +187,18 @@ private:
             target.fact = std::move(fact);
         }
         query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { either(out, of_path(path, target)); });
+        return out;
+    }
+
+    // A function of the first item of a path. Where it holds the path leads somewhere, but for the empty literal.
+    Ways of_call(const Expr& expr) {
+        const PathEntry& path = query_.path(expr.first);
+        std::string_view text = query_.view(query_.value(expr.value).text);
+        if (text.empty()) return always(true);
+        std::optional<Fact> fact = fact_of(expr.function);
+        Ways out = of_path(path, fact ? Target{fact_requirement(*fact, text, false)} : Target{});
+        if (!fact || !at_most_one(path))
+            for (Way& way : out) way.exact = false;      // it is the first item that counts, and perhaps more than the path
         return out;
     }
 

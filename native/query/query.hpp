@@ -23,6 +23,7 @@
 //   TC326  `descendant-or-self::` and `//self::` that stand for more paths than alternatives_max
 #pragma once
 
+#include "query/functions.hpp"
 #include "query/path.hpp"
 #include "query/token.hpp"
 
@@ -88,8 +89,7 @@ enum class ExprKind : uint8_t {
     negation,        // not(): the operand `first`
     exists,          // the union of paths from `first` on is not empty
     compare,         // the paths from `first` on, `relation`, `value`: the path always stands on the left
-    contains,        // contains(path, value): the first item of the path `first`
-    starts_with,
+    call,            // function(path, value): of the first item of the path `first`
     position,        // position() relation value
     position_last,   // position() relation last()
     last,            // last() relation value
@@ -98,8 +98,9 @@ enum class ExprKind : uint8_t {
 struct Expr {
     ExprKind kind = ExprKind::exists;
     Relation relation = Relation::eq;
-    uint32_t first = no_entry;        // Expr of and, or, not; PathEntry of exists, compare, contains, starts_with
-    uint32_t value = no_entry;        // Value of compare, contains, starts_with, position, last
+    Function function{};              // of a call
+    uint32_t first = no_entry;        // Expr of and, or, not; PathEntry of exists, compare, call
+    uint32_t value = no_entry;        // Value of compare, call, position, last
     uint32_t next = no_entry;         // the next operand, or the next predicate of the step
     Slice source;                     // of a predicate: with its brackets
 };

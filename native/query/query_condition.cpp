@@ -281,8 +281,7 @@ QueryParser::Operand QueryParser::read_number() {
 // A function call whose name has been read; the parenthesis is next.
 QueryParser::Operand QueryParser::read_call(Slice name) {
     std::string_view function = scan_.view(name);
-    if (function == "contains") return read_contains(name, ExprKind::contains);
-    if (function == "starts-with") return read_contains(name, ExprKind::starts_with);
+    if (const FunctionTraits* found = find_function(function)) return read_function(name, found->function);
     if (bound_ && function == "count") return read_value(name, Is::count);
     if (bound_ && function == "string") return read_value(name, Is::string);
     bool negation = function == "not", local_name = function == "local-name";
@@ -309,7 +308,8 @@ QueryParser::Operand QueryParser::read_call(Slice name) {
     return {is, false, Relation::eq, no_entry, since(name.begin)};
 }
 
-QueryParser::Operand QueryParser::read_contains(Slice name, ExprKind kind) {
+// function(path, literal), its name read.
+QueryParser::Operand QueryParser::read_function(Slice name, Function function) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
     Operand path = read_union();
@@ -326,7 +326,8 @@ QueryParser::Operand QueryParser::read_contains(Slice name, ExprKind kind) {
                text.is == Is::number ? "write it in quotes" : "as in " + shown(name) + "(@a, \"x\")");
     close(')');
     Expr expr;
-    expr.kind = kind;
+    expr.kind = ExprKind::call;
+    expr.function = function;
     expr.first = path.index;
     expr.value = text.index;
     return make_condition(expr, false, since(name.begin));

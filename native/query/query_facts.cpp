@@ -87,8 +87,7 @@ void QueryFacts::condition(const Query& query, const Expr& expr, const Place& pl
         case ExprKind::conjunction:
             query.each_expr(expr.first, [&](uint32_t, const Expr& operand) { condition(query, operand, place, branch); });
             return;
-        case ExprKind::contains:
-        case ExprKind::starts_with:
+        case ExprKind::call:
             if (query.value(expr.value).text.size == 0) return;    // true of what does not exist, too
             break;
         case ExprKind::exists:

@@ -63,7 +63,7 @@ protected:
     Operand read_parenthesis();
     Operand read_number();
     Operand read_call(Slice name);
-    Operand read_contains(Slice name, ExprKind kind);
+    Operand read_function(Slice name, Function function);
     Operand read_inner_path();
     virtual Operand read_bound_path() { return read_inner_path(); }
     virtual void check_literal(Slice) {}

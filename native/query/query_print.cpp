@@ -110,8 +110,7 @@ void QueryPrinter::condition(const Expr& expr) {
             paths(expr.first);   // a | b=1 is (a | b)=1: of the operators '|' binds closest
             relation(expr);
             break;
-        case ExprKind::contains: call("contains(", expr); break;
-        case ExprKind::starts_with: call("starts-with(", expr); break;
+        case ExprKind::call: call(expr); break;
         case ExprKind::position:
             out_ += "position()";
             relation(expr);
@@ -134,8 +133,8 @@ void QueryPrinter::operands(const Expr& expr, const char* connective) {
     });
 }
 
-void QueryPrinter::call(const char* opening, const Expr& expr) {
-    out_ += opening;
+void QueryPrinter::call(const Expr& expr) {
+    (out_ += traits_of(expr.function).name) += '(';
     paths(expr.first);
     out_ += ", ";
     value(query_.value(expr.value));

@@ -40,7 +40,7 @@ private:
     void name_test(const Step& step);
     void predicate(const Expr& expr);
     void operands(const Expr& expr, const char* connective);
-    void call(const char* opening, const Expr& expr);
+    void call(const Expr& expr);
     void value(const Value& value);
     void literal(std::string_view text);
 };

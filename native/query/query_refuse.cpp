@@ -59,6 +59,12 @@ constexpr Advice clause_advice[] = {
     {"lang", "test the attribute: $n/@xml:lang = \"en\""},
 };
 
+std::string function_hint() {
+    std::string list = "the functions are not(), ";
+    for (const FunctionTraits& traits : functions) (list += function_text(traits.function)) += ", ";
+    return list + "position(), last() and local-name()";
+}
+
 // The characters that word processors put in place of quotes.
 constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
 
@@ -140,16 +146,16 @@ void QueryParser::refuse_function(Slice name, bool step) {
     if (scan_.peek(1) == ':') refuse_comment(scan_.at);
     Slice where{name.begin, scan_.at + 1 - name.begin};
     std::string_view function = scan_.view(name);
-    for (std::string_view known : {"not", "contains", "starts-with", "position", "last", "local-name"})
-        if (function == known)
-            refuse("TC103", shown(name) + "() cannot stand in place of a step", where,
-                   "write it as a predicate, in brackets");
+    bool known = find_function(function) != nullptr;
+    for (std::string_view other : {"not", "position", "last", "local-name"}) known = known || function == other;
+    if (known)
+        refuse("TC103", shown(name) + "() cannot stand in place of a step", where, "write it as a predicate, in brackets");
     std::string hint = find_advice(function_advice, function);
     if (clauses_ && function == "count") hint = "count($n/a) stands in where and if (…), outside brackets";
     if (std::string clause = find_advice(clause_advice, function); bound_ && !clause.empty()) hint = clause;
     if (step && clauses_ && (function == "string" || function == "name" || function == "data"))
         hint = "the function stands round the path: " + std::string(function == "name" ? "name" : "string") + "($n/a)";
-    if (hint.empty()) hint = "the functions are not(), contains(), starts-with(), position(), last() and local-name()";
+    if (hint.empty()) hint = function_hint();
     refuse("TC103", "the function " + shown(name) + "() is not part of the language", where, hint);
 }
 

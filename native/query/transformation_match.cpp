@@ -252,8 +252,7 @@ private:
                 break;
             case ExprKind::exists:
             case ExprKind::compare:
-            case ExprKind::contains:
-            case ExprKind::starts_with:
+            case ExprKind::call:
                 query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { found |= variable_of(path); });
                 break;
             default: break;

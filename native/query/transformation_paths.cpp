@@ -156,8 +156,7 @@ uint32_t TransformationParser::copy_exprs(uint32_t first) {
             case ExprKind::negation: expr.first = copy_exprs(expr.first); break;
             case ExprKind::exists:
             case ExprKind::compare:
-            case ExprKind::contains:
-            case ExprKind::starts_with: expr.first = copy_paths(expr.first); break;
+            case ExprKind::call: expr.first = copy_paths(expr.first); break;
             default: break;
         }
         uint32_t index = append(query_.exprs_, expr, expr.source);
@@ -225,8 +224,7 @@ uint64_t TransformationParser::expr_variables(uint32_t index) const {
             break;
         case ExprKind::exists:
         case ExprKind::compare:
-        case ExprKind::contains:
-        case ExprKind::starts_with: found = path_variables(expr.first); break;
+        case ExprKind::call: found = path_variables(expr.first); break;
         default: break;
     }
     return found;

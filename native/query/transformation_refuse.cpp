@@ -32,8 +32,6 @@ constexpr Advice outside[] = {
     {"position", "positions stand in brackets: $n/a[1]"},
     {"not", "conditions stand in where and if (…)"},
     {"exists", "conditions stand in where and if (…)"},
-    {"contains", "conditions stand in where and if (…)"},
-    {"starts-with", "conditions stand in where and if (…)"},
     {"true", "conditions stand in where and if (…)"},
     {"false", "conditions stand in where and if (…)"},
 };
@@ -63,6 +61,7 @@ void TransformationParser::check_end(const char* expected) {
 
 void TransformationParser::refuse_if_outside(Slice word) {
     std::string hint = find_advice(outside, scan_.view(word));
+    if (find_function(scan_.view(word))) hint = find_advice(outside, "not");    // conditions, too
     if (!hint.empty()) refuse("TC116", "'" + shown(word) + "' is not part of the language", word, hint);
 }
 

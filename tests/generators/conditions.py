@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from oracles.differential import Query
 
+from generators.functions import FUNCTIONS, DrawnFunction
 from generators.paths_and_documents import Vocabulary, draw_scope
 
 VALUES = ("1", "2", "3", "1.0", "01", " 1 ", "-1", ".5", "x", "xy", "yx", "", "1x", "10", "é")
@@ -163,11 +164,12 @@ class ConditionDrawer:
         test, against = self.element_test()
         tail = self.random.choice(("", "", "", "/*", "//b", "[last()]", "[. != '']", "/@x", "//text()"))
         path, oracle = f"{axis}{test}[{inner}]{tail}", f"{axis}{against}[{oracle_conditions}]{tail}"
-        literal = self.random.choice(LITERALS)
-        form = self.random.choice(
-            ("contains({}, '{}')", "contains({}, '{}')", "starts-with({}, '{}')", "{} = '{}'", "{}")
-        )
-        path, oracle = form.format(path, literal), form.format(oracle, literal)
+        literal = f"'{self.random.choice(LITERALS)}'"
+        form = self.random.choice((FUNCTIONS[0], *FUNCTIONS, "=", "exists"))
+        if form == "=":
+            path, oracle = f"{path} = {literal}", f"{oracle} = {literal}"
+        elif isinstance(form, DrawnFunction):
+            path, oracle = form.text(path, literal), form.judge(oracle, literal)
         if self.random.random() < 0.3:
             path, oracle = f"not({path})", f"not({oracle})"
         if self.random.random() < 0.2:
@@ -198,9 +200,9 @@ class ConditionDrawer:
             return f"not({text})", f"not({oracle})"
         text, oracle = self.operand(depth, kind)
         if form < 0.62:
-            literal = self.random.choice(LITERALS)
-            function = self.random.choice(("contains", "starts-with"))
-            return f"{function}({text}, '{literal}')", f"{function}({oracle}, '{literal}')"
+            literal = f"'{self.random.choice(LITERALS)}'"
+            function = self.random.choice(FUNCTIONS)
+            return function.text(text, literal), function.judge(oracle, literal)
         if form < 0.8:
             relation = self.random.choice(RELATIONS)
             value = self.random.choice(NUMBERS) if self.random.random() < 0.5 else f"'{self.random.choice(LITERALS)}'"

@@ -15,16 +15,16 @@ from typing import Any
 from lxml import etree
 
 import treecast
+from generators.functions import OF_XPATH_1
 from treecast.query.tree import (
     And,
+    Call,
     Compare,
     Condition,
-    Contains,
     Exists,
     Or,
     Path,
     Position,
-    StartsWith,
     Step,
 )
 
@@ -132,7 +132,7 @@ def draw_predicate(random: Random, dialect: Dialect, depth: int) -> tuple[str, t
 
 def draw_value(random: Random) -> tuple[str, str]:
     if random.random() < 0.2:
-        return random.choice(['contains({}, "{}")', 'starts-with({}, "{}")']), random.choice(["", "1", "12", "2", "a"])
+        return random.choice(OF_XPATH_1) + '({}, "{}")', random.choice(["", "1", "12", "2", "a"])
     value = random.choice(["1", "2", "3", "12", "2.5", '"1"', '"2"', '"12"', '"1.0"', '"a"', '""'])
     return "{} " + random.choice(["=", "=", "!=", "<", "<=", ">", ">="]) + " {}", value
 
@@ -245,7 +245,7 @@ class Grower:
             self.root = etree.Element(name)
         return self.root
 
-    def follow(self, at: Any, steps: tuple[Step, ...], value: Compare | Contains | StartsWith | None = None) -> None:
+    def follow(self, at: Any, steps: tuple[Step, ...], value: Call | Compare | None = None) -> None:
         for step in steps:
             if step.axis == "self" and not step.gap:
                 self.hold(at, step.predicates)
@@ -263,10 +263,10 @@ class Grower:
         if value is not None and at is not None:
             at.text = self.suitable(value)
 
-    def leaf(self, at: Any, step: Step, value: Compare | Contains | StartsWith | None) -> None:
+    def leaf(self, at: Any, step: Step, value: Call | Compare | None) -> None:
         if at is None:
             at = self.child(None, self.names[0])
-        inner = [each for each in step.predicates if isinstance(each, Compare | Contains | StartsWith)]
+        inner = [each for each in step.predicates if isinstance(each, Call | Compare)]
         text = self.suitable(value or next(iter(inner), None))
         if step.kind == "attribute":
             at.set(self.name(step), text)
@@ -275,11 +275,12 @@ class Grower:
         else:
             etree.SubElement(at, FRESH).tail = text or "t"
 
-    def suitable(self, wanted: Compare | Contains | StartsWith | None) -> str:
+    def suitable(self, wanted: Call | Compare | None) -> str:
         if wanted is None:
             return ""
-        if not isinstance(wanted, Compare):
-            return wanted.text + ("", "1", "a")[self.chooser.pick(3)]
+        if isinstance(wanted, Call):
+            more = ("", "1", "a")[self.chooser.pick(3)]
+            return wanted.text + more if wanted.function.after else more + wanted.text
         near = wanted.value
         if isinstance(near, str):
             if wanted.relation == "=":
@@ -302,7 +303,7 @@ class Grower:
                     self.path(at, paths[self.chooser.pick(len(paths))])
                 case Compare(paths):
                     self.path(at, paths[self.chooser.pick(len(paths))], condition)
-                case Contains(path) | StartsWith(path):
+                case Call(path):
                     self.path(at, path, condition)
                 case Position("=", number) if number and at is not None and at.getparent() is not None:
                     for _ in range(int(number) - 1):
@@ -310,7 +311,7 @@ class Grower:
                 case _:
                     pass
 
-    def path(self, at: Any, path: Path, value: Compare | Contains | StartsWith | None = None) -> None:
+    def path(self, at: Any, path: Path, value: Call | Compare | None = None) -> None:
         self.follow(None if path.absolute else at, path.steps, value)
 
 

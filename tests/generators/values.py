@@ -12,8 +12,9 @@ from random import Random
 from typing import Any
 
 from lxml import etree
-from oracles.differential import PARSER, Query, plain
+from oracles.differential import PARSER, Query
 
+from generators.functions import FUNCTIONS
 from generators.paths_and_documents import XML_URI, Vocabulary, split_name
 
 Pair = tuple[str, str]
@@ -51,26 +52,33 @@ class ValueDrawer:
         self.operands = random.sample(OPERANDS, 2) if narrow else OPERANDS
         self.shapes = random.sample(SHAPES, 4) if narrow else SHAPES
 
-    def condition(self) -> str:
+    def condition(self) -> Pair:
         random = self.random
         operand = random.choice(self.operands)
         form = random.random()
         if form < 0.3:
-            function = random.choice(("contains", "starts-with"))
+            function = random.choice(FUNCTIONS)
             if operand.startswith("("):  # a call takes one path
                 operand = "."
-            return f"{function}({operand}, {literal(random)})"
+            text = literal(random)
+            return function.text(operand, text), function.judge(operand, text)
         value = random.choice(GRID) if random.random() < 0.6 else literal(random)
         sides = (operand, value) if random.random() < 0.75 else (value, operand)
-        return f"{sides[0]} {random.choice(RELATIONS)} {sides[1]}"
+        return (f"{sides[0]} {random.choice(RELATIONS)} {sides[1]}",) * 2
 
     def query(self) -> Query:
         shape = self.random.choice(self.shapes)
         if "@x[" in shape or "text()[" in shape:  # an attribute or a text has nothing but its value
-            value = f"{self.random.choice(RELATIONS)} {self.random.choice((literal(self.random), '1'))}"
-            call = f"{self.random.choice(('contains', 'starts-with'))}(., {literal(self.random)})"
-            return plain(shape.format(self.random.choice((f". {value}", call)), call, literal(self.random)))
-        return plain(shape.format(self.condition(), self.condition(), self.condition()))
+            value = (f". {self.random.choice(RELATIONS)} {self.random.choice((literal(self.random), '1'))}",) * 2
+            function, text = self.random.choice(FUNCTIONS), literal(self.random)
+            call = function.text(".", text), function.judge(".", text)
+            return shaped(shape, self.random.choice((value, call)), call, (literal(self.random),) * 2)
+        return shaped(shape, self.condition(), self.condition(), self.condition())
+
+
+def shaped(shape: str, *conditions: Pair) -> Query:
+    """The shape with the conditions in it, for both sides."""
+    return Query(shape.format(*(text for text, _ in conditions)), shape.format(*(judge for _, judge in conditions)))
 
 
 # --- from documents --------------------------------------------------------------------------------------------------
@@ -107,8 +115,8 @@ class Sampler:
         if random.random() < 0.3 and value:
             start = random.randrange(len(value))
             piece = quoted(value[start : start + random.randint(1, 6)])
-            call = "contains" if start else random.choice(("contains", "starts-with"))
-            return (f"{call}({sides[0]}, {piece})", f"{call}({sides[1]}, {piece})") if piece else None
+            call = FUNCTIONS[0] if start else random.choice(FUNCTIONS)
+            return (call.text(sides[0], piece), call.judge(sides[1], piece)) if piece else None
         if self.numbers and NUMBER.fullmatch(value) and random.random() < 0.6:
             number = f"{float(value) + random.choice((-1, 0, 0, 1)):g}"
             if "e" in number:

@@ -14,6 +14,7 @@ from random import Random
 
 from generators.conditions import RELATIONS
 from generators.constructors import LITERALS
+from generators.functions import FUNCTIONS
 from generators.transformation_pieces import Cut, Pair, Piece, Pieces, union
 
 LOCALS = ("a", "a", "a", "b", "b", "b", "c", "num", "num")
@@ -223,7 +224,7 @@ class PathDrawer:
             return path.pieces
         literal = self.random.choice(LITERALS) if self.chance(0.1) else f"'{self.random.choice(STRINGS)}'"
         if form < 0.45:
-            function = self.random.choice(("contains", "starts-with"))
+            function = self.random.choice(FUNCTIONS).name
             return [f"{function}(", Pair("", "("), *path.pieces, Pair("", ")[1]"), f", {literal})"]
         if form < 0.65:
             return self.compared(path.pieces, self.random.choice(("=", "=", "=", "!=")), literal)

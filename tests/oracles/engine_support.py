@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import treecast
 from treecast import engines
-from treecast.query.tree import And, Compare, Condition, Contains, Exists, Path, Position, StartsWith, Step
+from treecast.query.tree import And, Call, Compare, Condition, Exists, Path, Position, Step
 
 ENGINES = engines.names(variants=True)
 PUBLISHED = [name for name in ENGINES if name not in ("auto", "lazydfa")]
@@ -108,7 +108,7 @@ class Trees:
                 return [(below, False)]
             case Compare((Path(False, below),)):
                 return [(below, True)]
-            case Contains(Path(False, below), text) | StartsWith(Path(False, below), text) if self._single(below):
+            case Call(Path(False, below), text) if self._single(below):
                 return [(below, True)] if text else []
         return None
 

@@ -29,6 +29,7 @@ from typing import Any, Literal
 from treecast import _native
 from treecast.document import Bytes, EntityTexts, Limits, native_entities
 from treecast.names import printable
+from treecast.query.tree import FunctionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Condition:
 
     text: str
     holds: bool
-    kind: Literal["and", "or", "not", "exists", "compare", "contains", "starts-with", "position"]
+    kind: Literal["and", "or", "not", "exists", "compare", "position"] | FunctionName
     places: tuple[Place, ...]
     """What made it true; where it is false, what was looked at; three at most."""
     parts: tuple[Condition, ...]

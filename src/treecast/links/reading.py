@@ -24,16 +24,15 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 
 from treecast.query.tree import (
     And,
+    Call,
     Compare,
     Condition,
-    Contains,
     Exists,
     Last,
     Not,
     Or,
     Path,
     Position,
-    StartsWith,
     Step,
 )
 
@@ -87,7 +86,7 @@ def own(condition: Condition) -> bool:
             return all(_own_path(path, value=False) for path in paths)
         case Compare(paths):
             return all(_own_path(path, value=True) for path in paths)
-        case Contains(path) | StartsWith(path):
+        case Call(path):
             return _own_path(path, value=True)
         case _:
             return False
@@ -143,7 +142,7 @@ def unbound(condition: Condition, variable: int) -> Condition | None:
             if all(_starts_at(path, variable) for path in paths):
                 return replace(condition, paths=tuple(replace(path, variable=None) for path in paths))
             return None
-        case Contains(path) | StartsWith(path):
+        case Call(path):
             return replace(condition, path=replace(path, variable=None)) if _starts_at(path, variable) else None
         case _:
             return None
@@ -187,7 +186,7 @@ def _read(condition: Condition, elements: _Names, attributes: _Names) -> bool:
             return all(_read_path(path, elements, attributes) for path in paths)
         case Compare(paths):
             return all(_ends_in_attribute(path) and _read_path(path, elements, attributes) for path in paths)
-        case Contains(path) | StartsWith(path):
+        case Call(path):
             return _ends_in_attribute(path) and _read_path(path, elements, attributes)
         case _:
             return True  # a position among elements of names that are read

@@ -27,9 +27,9 @@ from typing import Literal, TypeAlias
 
 from treecast.query.tree import (
     And,
+    Call,
     Compare,
     Condition,
-    Contains,
     Exists,
     Last,
     Not,
@@ -37,7 +37,6 @@ from treecast.query.tree import (
     Path,
     Position,
     Relation,
-    StartsWith,
     Step,
 )
 from treecast.query.values import Test
@@ -148,11 +147,10 @@ class Case:
                 self._grant(at, condition)
                 single = [replace(condition, paths=(path,)) for path in paths]
                 self.choices.append(tuple(partial(Case.assume, at=at, condition=one) for one in single))
-            case Contains(path, text) | StartsWith(path, text):
+            case Call(path, text):
                 if text:  # the empty text is part of everything, even of nothing
                     self._grant(at, condition)
-                    name = "contains" if isinstance(condition, Contains) else "starts-with"
-                    self._assume_path(at, path, ((name, text),))
+                    self._assume_path(at, path, ((condition.name, text),))
             case Position() | Last():
                 pass
 
@@ -386,7 +384,7 @@ def _normal_condition(condition: Condition) -> Condition:
             return Exists(normal(paths))
         case Compare(paths):
             return replace(condition, paths=tuple(_normal_path(path) for path in paths))
-        case Contains(path) | StartsWith(path):
+        case Call(path):
             return replace(condition, path=_normal_path(path))
         case _:
             return condition

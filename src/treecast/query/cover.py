@@ -25,18 +25,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from treecast.query.cases import DOCUMENT, Budget, Case, OutOfStepsError, counts, normal
+from treecast.query.functions import FUNCTIONS
 from treecast.query.tree import (
     And,
+    Call,
     Compare,
     Condition,
-    Contains,
     Exists,
     Last,
     Not,
     Or,
     Path,
     Position,
-    StartsWith,
     Step,
 )
 from treecast.query.values import Test, implies, impossible
@@ -140,10 +140,8 @@ class _Judge:
                 return any(self.walk(path, at) for path in paths)
             case Compare(paths, relation, value):
                 return any(self._passes(found, (relation, value)) for path in paths for found in self.walk(path, at))
-            case Contains(path, text):
-                return self._first_passes(at, path, ("contains", text))
-            case StartsWith(path, text):
-                return self._first_passes(at, path, ("starts-with", text))
+            case Call(path, text):
+                return self._first_passes(at, path, (condition.name, text))
             case Not(operand):
                 self.budget.spend(len(self.entries[at].denied))
                 if operand in self.entries[at].denied:
@@ -161,7 +159,8 @@ class _Judge:
         self.budget.spend(1 + len(self.entries[at].tests))
         if implies(self.entries[at].tests, test):
             return True
-        if test[0] != "contains" or self.entries[at].kind != "element":
+        function = FUNCTIONS.get(test[0])
+        if function is None or not (function.before and function.after) or self.entries[at].kind != "element":
             return False
         # The text of an element holds that of everything below it.
         inner = (self.entries[below] for below in self._below({at}))
@@ -172,9 +171,9 @@ class _Judge:
         if not test[1]:
             return True
         known = (
-            ("contains" if isinstance(first, Contains) else "starts-with", first.text)
+            (first.name, first.text)
             for first in self.entries[at].granted
-            if isinstance(first, Contains | StartsWith) and first.path == path
+            if isinstance(first, Call) and first.path == path
         )
         if implies(tuple(known), test):
             return True
@@ -278,7 +277,7 @@ def _paths(condition: Condition) -> Iterator[Path]:
             yield from _paths(operand)
         case Exists(paths) | Compare(paths):
             yield from paths
-        case Contains(path) | StartsWith(path):
+        case Call(path):
             yield path
         case _:
             return

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from treecast.query.functions import FUNCTIONS, Function
 
 Axis: TypeAlias = Literal["child", "descendant", "descendant-or-self", "self", "attribute"]
 Kind: TypeAlias = Literal["element", "attribute", "text"]
@@ -87,19 +89,31 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class Contains:
-    """The first thing that the path selects contains the text."""
+class Call:
+    """A function of the first thing that the path selects, and of a text. Each function has a class of its own."""
 
     path: Path
     text: str
+    name: ClassVar[str]
+
+    @property
+    def function(self) -> Function:
+        """What is known of the function."""
+        return FUNCTIONS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith:
+class Contains(Call):
+    """The first thing that the path selects contains the text."""
+
+    name: ClassVar[str] = "contains"
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith(Call):
     """The first thing that the path selects starts with the text."""
 
-    path: Path
-    text: str
+    name: ClassVar[str] = "starts-with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,10 @@ class Last:
     number: float
 
 
-Condition: TypeAlias = And | Or | Not | Exists | Compare | Contains | StartsWith | Position | Last
+Condition: TypeAlias = And | Or | Not | Exists | Compare | Call | Position | Last
+FunctionName: TypeAlias = Literal["contains", "starts-with"]
+
+_CALLS = {call.name: call for call in (Contains, StartsWith)}
 
 
 def build_paths(raw: tuple[Any, ...]) -> tuple[Path, ...]:
@@ -145,8 +162,7 @@ _BUILDERS: dict[str, Callable[..., Condition]] = {
     "not": lambda operand: Not(build_condition(operand)),
     "exists": lambda paths: Exists(build_paths(paths)),
     "compare": lambda paths, relation, value: Compare(build_paths(paths), relation, value),
-    "contains": lambda paths, text: Contains(build_paths(paths)[0], text),
-    "starts-with": lambda paths, text: StartsWith(build_paths(paths)[0], text),
+    "call": lambda name, paths, text: _CALLS[name](build_paths(paths)[0], text),
     "position": lambda relation, number: Position(relation, number),
     "position-last": lambda relation: Position(relation, None),
     "last": lambda relation, number: Last(relation, number),

@@ -1,8 +1,9 @@
 """What a few comparisons tell about one string value, and what follows from them. Covering asks; nothing else needs it.
 
 A *test* is an operator and a value: a comparison as XPath 1.0 does it (`=` and `!=` with a string compare strings, all
-others numbers), `contains` or `starts-with`. `implies` answers only what is certain: True means that every string that
-passes the known tests passes the asked one, False may mean that nobody knows.
+others numbers), or a function by its name (`treecast.query.functions`) and its literal. `implies` answers only what is
+certain: True means that every string that passes the known tests passes the asked one, False may mean that nobody
+knows.
 
     >>> implies((("=", "1"),), ("=", 1.0)), implies((("=", 1.0),), ("=", "1"))
     (True, False)
@@ -21,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+
+from treecast.query.functions import FUNCTIONS
 
 Test: TypeAlias = tuple[str, str | float]
 
@@ -44,10 +47,8 @@ def number(text: str) -> float:
 def passes(text: str, test: Test) -> bool:
     """Whether a string passes a test."""
     relation, value = test
-    if relation == "contains":
-        return str(value) in text
-    if relation == "starts-with":
-        return text.startswith(str(value))
+    if relation in FUNCTIONS:
+        return FUNCTIONS[relation].holds(text, str(value))
     if isinstance(value, str) and relation in ("=", "!="):
         return _COMPARE[relation](text, value)
     return _COMPARE[relation](number(text), number(value) if isinstance(value, str) else value)
@@ -80,7 +81,7 @@ def _range(tests: tuple[Test, ...]) -> _Range | None:
     numeric, low, high, low_open, high_open = False, -math.inf, math.inf, False, False
     holes: set[float] = set()
     for relation, value in tests:
-        if relation in ("contains", "starts-with") or (isinstance(value, str) and relation in ("=", "!=")):
+        if relation in FUNCTIONS or (isinstance(value, str) and relation in ("=", "!=")):
             continue
         bound = number(value) if isinstance(value, str) else value
         if math.isnan(bound):
@@ -110,9 +111,12 @@ def impossible(tests: tuple[Test, ...]) -> bool:
     left = _range(tests)
     if left is None or (left.numeric and left.empty):
         return True
-    starts = [str(value) for relation, value in tests if relation == "starts-with"]
-    longest = max(starts, key=len, default="")
-    return not all(longest.startswith(start) for start in starts)
+    calls = [(FUNCTIONS[relation], str(value)) for relation, value in tests if relation in FUNCTIONS]
+    starts = [literal for function, literal in calls if not function.before]
+    ends = [literal for function, literal in calls if not function.after]
+    longest_start, longest_end = max(starts, key=len, default=""), max(ends, key=len, default="")
+    starts_agree = all(longest_start.startswith(start) for start in starts)
+    return not (starts_agree and all(longest_end.endswith(end) for end in ends))
 
 
 def implies(tests: tuple[Test, ...], asked: Test) -> bool:
@@ -123,8 +127,12 @@ def implies(tests: tuple[Test, ...], asked: Test) -> bool:
     if text is not None:
         return passes(text, asked)
     relation, value = asked
-    if relation in ("contains", "starts-with"):
-        return _implies_part(tests, relation, str(value))
+    if relation in FUNCTIONS:
+        return not value or any(
+            FUNCTIONS[known].implies(str(literal), FUNCTIONS[relation], str(value))
+            for known, literal in tests
+            if known in FUNCTIONS
+        )
     if isinstance(value, str) and relation in ("=", "!="):
         # Nothing but the string itself settles `=`; `!=` follows where that string fails one of the tests.
         return relation == "!=" and not all(passes(value, test) for test in tests)
@@ -141,11 +149,3 @@ def implies(tests: tuple[Test, ...], asked: Test) -> bool:
     if relation in ("<", "<="):
         return left.high < bound or (left.high == bound and (relation == "<=" or left.high_open))
     return left.low > bound or (left.low == bound and (relation == ">=" or left.low_open))
-
-
-def _implies_part(tests: tuple[Test, ...], relation: str, part: str) -> bool:
-    if not part:
-        return True
-    if relation == "starts-with":
-        return any(known == "starts-with" and str(value).startswith(part) for known, value in tests)
-    return any(known in ("contains", "starts-with") and part in str(value) for known, value in tests)

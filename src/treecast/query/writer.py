@@ -20,16 +20,15 @@ from decimal import Decimal
 from treecast.query.shapes import Change, Name, StepList
 from treecast.query.tree import (
     And,
+    Call,
     Compare,
     Condition,
-    Contains,
     Exists,
     Last,
     Not,
     Or,
     Path,
     Position,
-    StartsWith,
     Step,
     Value,
 )
@@ -145,10 +144,8 @@ class Writer:
                 return self.paths(paths)
             case Compare(paths, relation, value):
                 return f"{self.paths(paths)}{relation}{_value(value)}"
-            case Contains(path, text):
-                return f"contains({self.path(path)}, {_literal(text)})"
-            case StartsWith(path, text):
-                return f"starts-with({self.path(path)}, {_literal(text)})"
+            case Call(path, text):
+                return f"{condition.name}({self.path(path)}, {_literal(text)})"
             case Position(relation, position):
                 return f"position(){relation}{'last()' if position is None else _number(position)}"
             case Last(relation, number):

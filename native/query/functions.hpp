@@ -1,0 +1,71 @@
+// The functions of predicates that look for a literal in a value: contains(path, "x") and its like. Everything that is known of
+// one stands here; parser, printer, evaluator, explanations, placements, engines and the syntax tree of Python read it.
+//
+// All of them take one path and one literal, and look at the string value of the path's first item, in document order; where
+// there is none, at the empty string. So each holds of any value where the literal is empty, and of no item only then: the
+// asserts below check it. A function of another kind (of numbers, of several paths) is not one of these, but an ExprKind.
+//
+// A new one is an enumerator, a row and a case. That is enough for it to work everywhere: the shared machines look for
+// the path alone, and the evaluator rechecks what they find. Who wants it faster then teaches it to
+//
+//   machines/pattern.cpp               fact_of(): the tree machine decides it, once machines/values.* can
+//   evaluate/evaluate_condition.cpp    check_text(): without building the value of an element
+//
+// CONTRIBUTING.md has the recipe, docs/guide/language.md the words for users.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace treecast {
+
+enum class Function : uint8_t { contains, starts_with };
+
+struct FunctionTraits {
+    Function function;
+    std::string_view name;      // as it is written
+    bool before, after;         // whether the value may have more before the literal, and behind it: what covering reasons with
+};
+
+inline constexpr std::array functions{
+    FunctionTraits{Function::contains, "contains", true, true},
+    FunctionTraits{Function::starts_with, "starts-with", false, true},
+};
+
+constexpr const FunctionTraits& traits_of(Function function) { return functions[static_cast<size_t>(function)]; }
+
+// As messages name it: contains().
+inline std::string function_text(Function function) { return std::string(traits_of(function).name) + "()"; }
+
+constexpr const FunctionTraits* find_function(std::string_view name) {
+    for (const FunctionTraits& traits : functions)
+        if (traits.name == name) return &traits;
+    return nullptr;
+}
+
+// PERF: a switch, so that a call in a loop over elements is no call through a pointer (bench.values).
+constexpr bool function_holds(Function function, std::string_view value, std::string_view literal) {
+    switch (function) {
+        case Function::contains: return value.find(literal) != std::string_view::npos;
+        case Function::starts_with: return value.starts_with(literal);
+    }
+    return false;
+}
+
+constexpr bool functions_are_consistent() {
+    for (size_t i = 0; i < functions.size(); ++i) {
+        const FunctionTraits& traits = functions[i];
+        auto holds = [&](std::string_view value, std::string_view literal) { return function_holds(traits.function, value, literal); };
+        bool in_place = static_cast<size_t>(traits.function) == i && find_function(traits.name) == &traits;
+        bool empty = holds("", "") && holds("x", "") && !holds("", "x");
+        bool as_said = holds("yx", "x") == traits.before && holds("xy", "x") == traits.after && holds("x", "x") && !holds("y", "x");
+        if (!in_place || !empty || !as_said) return false;
+    }
+    return true;
+}
+static_assert(functions_are_consistent());
+
+}  // namespace treecast
