@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 
 from treecast.errors import PipelineError
 from treecast.names import HASHED, hashed
-from treecast.spark.batch.carry import carried
 from treecast.spark.batch.payload_files import COUNT_TYPE, directory_name, file_name
+from treecast.spark.batch.worker_function import worker_function
 from treecast.spark.stream.batches import is_elsewhere
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _write_payloads(
     placed = with_directory(deliveries, subscriptions, directories_max=directories_max, buckets=buckets)
     target = str(Path(path.removeprefix("file://")).absolute())
     columns = list(dict.fromkeys(("directory", "subscription", "payload", *key)))
-    write = carried("payload_files", "write", (target, key, of_batch, suffix))
+    write = worker_function("treecast.spark.batch.payload_files", "write", (target, key, of_batch, suffix))
     counted = placed.select(*columns).mapInArrow(write, COUNT_TYPE)
     names = ("files", "present", "bytes")
     row = counted.agg(*[functions.sum(name).alias(name) for name in names]).first()
