@@ -1,6 +1,6 @@
 """What SQLite cannot do, or cannot make sense of, in one sentence; for the records that streams keep.
 
-with explained(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
+with translate_sqlite_errors(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
     database.execute(…)
 """
 
@@ -14,7 +14,7 @@ from treecast.errors import PipelineError
 
 
 @contextmanager
-def explained(
+def translate_sqlite_errors(
     not_kept: Callable[[object], PipelineError], damaged: Callable[[object], PipelineError]
 ) -> Iterator[None]:
     """Raise what `not_kept` or `damaged` gives for what SQLite says; mistakes in how it is used stay what they are.

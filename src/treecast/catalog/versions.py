@@ -22,19 +22,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sqlite3
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treecast import durable
 from treecast.catalog.changes import apply, nothing, rows_of
 from treecast.catalog.index_settings import DEFAULTS, IndexSettings
-from treecast.catalog.sqlite_errors import explained
+from treecast.catalog.sqlite_errors import translate_sqlite_errors
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
 
@@ -150,7 +149,7 @@ class Versions:
     # -- the records
 
     def _open(self) -> sqlite3.Connection:
-        with explained(self._not_kept, self._damaged):
+        with translate_sqlite_errors(self._not_kept, self._damaged):
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -165,12 +164,12 @@ class Versions:
         return database
 
     def _rows(self, question: str, *values: object) -> list[tuple[Any, ...]]:
-        with explained(self._not_kept, self._damaged):
+        with translate_sqlite_errors(self._not_kept, self._damaged):
             return self._database.execute(question, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with explained(self._not_kept, self._damaged), self._database:
+        with translate_sqlite_errors(self._not_kept, self._damaged), self._database:
             yield
 
     def _not_kept(self, error: object) -> PipelineError:
@@ -197,7 +196,7 @@ class Versions:
             self._database.execute("BEGIN IMMEDIATE")
             row = self._database.execute("SELECT id FROM stream").fetchone()
             if row is None:
-                row = (uuid.uuid4().hex,)
+                row = (durable.unused_name(),)
                 self._database.execute("INSERT INTO stream VALUES (?)", row)
         return str(row[0])
 
@@ -244,7 +243,7 @@ class Versions:
         known = {name for (name,) in self._rows("SELECT name FROM versions")}
         self._intact = {path for path in self._intact if path.stem in known}
         for path in self._directory.iterdir():
-            if path.suffix in (".tcx", ".arrow", ".new") and path.stem not in known:
+            if path.suffix in (".tcx", ".arrow", ".part", ".new") and path.stem not in known:
                 path.unlink(missing_ok=True)
 
     # -- the set
@@ -333,27 +332,27 @@ class Versions:
 
         if rows is None:
             self._live = None  # what was live is a table of before
-        beside = self._directory / f"{uuid.uuid4().hex}.new"
+        beside = durable.unused_path(self._directory)
         index.save(beside)
         content = _content_of(beside)
         if rows is None and last is not None and last.content == content:
             if self._is_intact(last):
                 beside.unlink()
             else:
-                beside.replace(last.path)
+                durable.rename(beside, last.path)
             return last
         number = 1 if last is None else last.number + 1
         name = f"{number:08d}-{content[:16]}"
         refused = left_out
         if rows is not None:
             refused += pc.sum(rows.column("refused")).as_py() or 0
-            beside_it = self._directory / f"{name}.arrow"
-            with pa.OSFile(str(beside_it), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            with (
+                durable.replacing(self._directory / f"{name}.arrow") as file,
+                pa.ipc.new_file(file, rows.schema) as writer,
+            ):
                 writer.write_table(rows)
-            _sync(beside_it)
         version = self._version(number, content, name, len(index), refused)
-        beside.rename(version.path)
-        _sync(self._directory)
+        durable.rename(beside, version.path)
         self._intact.add(version.path)
         with self._transaction():
             self._database.execute(
@@ -366,11 +365,3 @@ class Versions:
 def _content_of(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,14 +8,13 @@ Codes: TC719 payloads that cannot be written as files.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast import durable
+from treecast.catalog.delivery_ids import file_id
 from treecast.errors import PipelineError
 from treecast.spark.internals import one_sentence_errors
 
@@ -33,9 +32,8 @@ def directory_name(value: str) -> str:
 
 
 def file_name(subscription: str, key: Sequence[str | int | None], suffix: str = ".xml") -> str:
-    """The file of a delivery: a hash of its subscription and of what tells its document from others."""
-    told = json.dumps([subscription, *key], ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40] + suffix
+    """The file of a delivery: its id, made of its subscription and of what tells its document from others."""
+    return file_id(subscription, key) + suffix
 
 
 def write(
