@@ -339,7 +339,7 @@ def test_all_problems_at_once(job: Path, capsys: pytest.CaptureFixture[str], mon
         ('[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "s.csv"]', "TC14"),
     ],
 )
-def test_one_trouble(job: Path, capsys: pytest.CaptureFixture[str], change: str, expected: str) -> None:
+def test_one_problem(job: Path, capsys: pytest.CaptureFixture[str], change: str, expected: str) -> None:
     job.write_text(change)
     status, _, err = dry_run(job, capsys)
     assert status == 1

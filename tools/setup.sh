@@ -46,17 +46,17 @@ fingerprint() {
 stamp_line() { sed -n "${1}p" "$STAMP" 2>/dev/null; }
 current() { [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c '' 2>/dev/null; }
 
-# ---- checks: each calls `lack "what" package…` or `trouble "what" "remedy"`, and creates nothing ----
+# ---- checks: each calls `lack "what" package…` or `problem "what" "remedy"`, and creates nothing ----
 
-lacks=() packages=() troubles=() remedies=()
+lacks=() packages=() problems=() remedies=()
 lack() { lacks+=("$1"); shift; packages+=("$@"); }
-trouble() { troubles+=("$1"); remedies+=("$2"); }
+problem() { problems+=("$1"); remedies+=("$2"); }
 
 check_writable() {
     local place
     for place in . "$VENV" build results; do
         if [ -e "$place" ] && [ ! -w "$place" ]; then
-            trouble "$(readlink -f "$place") is not writable" "run as root: chown -R $(id -un) '$(pwd -P)'"
+            problem "$(readlink -f "$place") is not writable" "run as root: chown -R $(id -un) '$(pwd -P)'"
             return
         fi
     done
@@ -68,7 +68,7 @@ check_disk() {
     read -r blocks bytes < <(stat -f -c '%a %S' . 2>/dev/null) || return
     free_mb=$((blocks * bytes / 1048576))
     [ "$free_mb" -ge "$DISK_MB_MIN" ] ||
-        trouble "$free_mb MB of disk free where $DISK_MB_MIN MB are needed" "free $((DISK_MB_MIN - free_mb)) MB below $(pwd -P)"
+        problem "$free_mb MB of disk free where $DISK_MB_MIN MB are needed" "free $((DISK_MB_MIN - free_mb)) MB below $(pwd -P)"
 }
 
 # Prints "old", or "3.11 venv headers" with "-" for what that Python lacks.
@@ -147,7 +147,7 @@ check_java() {
     version=$("$java" -version 2>&1 | sed -n 's/^[^"]* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1)
     [ "${version:-0}" -lt $JAVA_VERSION_MIN ] || return
     if [ -n "${JAVA_HOME:-}" ]; then    # no package changes where that points
-        trouble "Java $JAVA_VERSION_MIN or newer in JAVA_HOME, which is $JAVA_HOME" "let JAVA_HOME name one, or unset it"
+        problem "Java $JAVA_VERSION_MIN or newer in JAVA_HOME, which is $JAVA_HOME" "let JAVA_HOME name one, or unset it"
     else
         lack "Java $JAVA_VERSION_MIN or newer" "$(java_package)"
     fi
@@ -195,14 +195,14 @@ join() {    # join ", " a b c
 }
 
 examine() {
-    lacks=() packages=() troubles=() remedies=() indispensable=0
+    lacks=() packages=() problems=() remedies=() indispensable=0
     local check before
     for check in "$@"; do
-        before=$((${#lacks[@]} + ${#troubles[@]}))
+        before=$((${#lacks[@]} + ${#problems[@]}))
         "check_${check#maybe-}"
-        [[ $check == maybe-* ]] || indispensable=$((indispensable + ${#lacks[@]} + ${#troubles[@]} - before))
+        [[ $check == maybe-* ]] || indispensable=$((indispensable + ${#lacks[@]} + ${#problems[@]} - before))
     done
-    [ ${#lacks[@]} -eq 0 ] && [ ${#troubles[@]} -eq 0 ]
+    [ ${#lacks[@]} -eq 0 ] && [ ${#problems[@]} -eq 0 ]
 }
 
 install_line() { join " " apt-get install -y --no-install-recommends "${packages[@]}"; }
@@ -210,7 +210,7 @@ install_line() { join " " apt-get install -y --no-install-recommends "${packages
 # The one line, and status 2.
 refuse() {
     local line remedy
-    line="missing: $(join ", " "${lacks[@]+"${lacks[@]}"}" "${troubles[@]+"${troubles[@]}"}")"
+    line="missing: $(join ", " "${lacks[@]+"${lacks[@]}"}" "${problems[@]+"${problems[@]}"}")"
     for remedy in "${remedies[@]+"${remedies[@]}"}"; do line+="; $remedy"; done
     if [ ${#packages[@]} -gt 0 ]; then
         if ! command -v apt-get >/dev/null; then
@@ -226,7 +226,7 @@ refuse() {
 }
 
 may_install() {
-    [ ${#packages[@]} -gt 0 ] && [ ${#troubles[@]} -eq 0 ] && [ "$(id -u)" = 0 ] && [ "${TREECAST_NO_APT:-}" != 1 ] &&
+    [ ${#packages[@]} -gt 0 ] && [ ${#problems[@]} -eq 0 ] && [ "$(id -u)" = 0 ] && [ "${TREECAST_NO_APT:-}" != 1 ] &&
         command -v apt-get >/dev/null
 }
 

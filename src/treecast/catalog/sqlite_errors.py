@@ -1,7 +1,9 @@
 """What SQLite cannot do, or cannot make sense of, in one sentence; for the records that streams keep.
 
-with translate_sqlite_errors(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
-    database.execute(…)
+    with translate_sqlite_errors(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
+        database.execute(…)
+
+Use it round every call; a mistake of ours (a wrong statement, a closed connection) stays what it is.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Versions:
         with self._lock:
             bound = self._rows("SELECT version FROM batches WHERE batch = ?", batch)
             if bound:
-                return self._existing(bound[0][0], batch)
+                return self._bound_version(bound[0][0], batch)
             version = self._current()
             with self._transaction():
                 self._database.execute("INSERT INTO batches VALUES (?, ?, ?)", (batch, version.number, version.content))
@@ -149,11 +149,11 @@ class Versions:
     # -- the records
 
     def _open(self) -> sqlite3.Connection:
-        with translate_sqlite_errors(self._not_kept, self._damaged):
+        with translate_sqlite_errors(self._storage_error, self._damage_error):
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise self._not_kept(error) from None
+                raise self._storage_error(error) from None
             database = sqlite3.connect(self._directory / "versions.sqlite", check_same_thread=False)
             try:
                 database.execute("PRAGMA synchronous=FULL")
@@ -164,22 +164,22 @@ class Versions:
         return database
 
     def _rows(self, question: str, *values: object) -> list[tuple[Any, ...]]:
-        with translate_sqlite_errors(self._not_kept, self._damaged):
+        with translate_sqlite_errors(self._storage_error, self._damage_error):
             return self._database.execute(question, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with translate_sqlite_errors(self._not_kept, self._damaged), self._database:
+        with translate_sqlite_errors(self._storage_error, self._damage_error), self._database:
             yield
 
-    def _not_kept(self, error: object) -> PipelineError:
+    def _storage_error(self, error: object) -> PipelineError:
         return PipelineError(
             f"the versions of the subscriptions cannot be kept in {self._directory}: {error}",
             code="TC753",
             hint="name a checkpoint directory that can be written to, and that outlives the query",
         )
 
-    def _damaged(self, reason: object) -> PipelineError:
+    def _damage_error(self, reason: object) -> PipelineError:
         return PipelineError(
             f"the records of versions in {self._directory} are damaged: {reason}",
             code="TC753",
@@ -189,7 +189,7 @@ class Versions:
     def _check_records(self) -> None:
         ((verdict,),) = self._rows("PRAGMA quick_check(1)")
         if verdict != "ok":
-            raise self._damaged(str(verdict).splitlines()[-1])
+            raise self._damage_error(str(verdict).splitlines()[-1])
 
     def _stream(self) -> str:
         with self._transaction():
@@ -203,7 +203,7 @@ class Versions:
     def _version(self, number: int, content: str, name: str, subscriptions: int, refused: int) -> Version:
         return Version(number, content, self._directory / f"{name}.tcx", subscriptions, refused)
 
-    def _existing(self, number: int, batch: int) -> Version:
+    def _bound_version(self, number: int, batch: int) -> Version:
         rows = self._rows("SELECT number, content, name, subscriptions, refused FROM versions WHERE number = ?", number)
         version = self._version(*rows[0]) if rows else None
         if version is not None and self._is_intact(version):
@@ -211,10 +211,10 @@ class Versions:
         # What the subscriptions are now may be the same, to the byte.
         now = None if version is None else self._current()
         if version is None or now is None or now.content != version.content:
-            raise self._gone(f"batch {batch} used version {number} of the subscriptions")
+            raise self._gone_error(f"batch {batch} used version {number} of the subscriptions")
         return replace(version, path=now.path)
 
-    def _gone(self, what: str) -> PipelineError:
+    def _gone_error(self, what: str) -> PipelineError:
         return PipelineError(
             f"{what}, which is gone from {self._directory}, or damaged",
             code="TC752",
@@ -259,18 +259,18 @@ class Versions:
                 raise
             self.failures += 1
             log.warning("the subscriptions cannot be read now, version %d stays in force: %s", last.number, error)
-            return self._stays(last)
+            return self._keep(last)
         if given is None and last is not None:
-            return self._stays(last)
+            return self._keep(last)
         try:
-            return self._of_index(given, last) if isinstance(given, Index) else self._changed(last, wanted)
+            return self._of_index(given, last) if isinstance(given, Index) else self._follow(last, wanted)
         except BaseException:
             self._live = None  # half changed, perhaps: the saved one is whole
             raise
 
-    def _stays(self, last: Version) -> Version:
+    def _keep(self, last: Version) -> Version:
         if not self._is_intact(last):
-            raise self._gone(f"version {last.number} of the subscriptions stays in force")
+            raise self._gone_error(f"version {last.number} of the subscriptions stays in force")
         return last
 
     def _of_index(self, index: Index, last: Version | None) -> Version:
@@ -280,11 +280,11 @@ class Versions:
             last, self._saved = self._save(index, None, 0, last), now
         return last
 
-    def _changed(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
+    def _follow(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
         given, left_out = wanted or rows_of(nothing())
         live = self._live
         if live is None:
-            live = self._restored(last)
+            live = self._restore(last)
             try:
                 rows, changes = apply(live.index, live.rows, given)
             except (TreecastError, ValueError) as error:  # the rows are not those of the index
@@ -304,7 +304,7 @@ class Versions:
             log.warning("version %d leaves out %d refused subscriptions", version.number, version.refused)
         return version
 
-    def _restored(self, last: Version | None) -> _Live:
+    def _restore(self, last: Version | None) -> _Live:
         """The last version from its files; an empty one where there is none, or none with these settings."""
         import pyarrow as pa
 

@@ -28,7 +28,7 @@ _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 def directory_name(value: str) -> str:
     """The directory for a value of `directory`, as Spark names it."""
-    return "directory=" + _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", value)
+    return "directory=" + _ESCAPED.sub(lambda character: f"%{ord(character[0]):02X}", value)
 
 
 def file_name(subscription: str, key: Sequence[str | int | None], suffix: str = ".xml") -> str:

@@ -214,9 +214,9 @@ class SparkPlacement:
         return tuple(ship(session, index, cache_bytes_max=self.cache_bytes_max, asker=asker))
 
 
-def worker_bytes(given: str) -> int:
+def worker_bytes(setting: str) -> int:
     """What the cluster gives the Python workers of an executor, as Spark writes it; where nothing is given, a guess."""
-    size = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", given.lower())
+    size = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", setting.lower())
     if size is None:
         return WORKER_BYTES_MAX
     # A number without a unit is in mebibytes.

@@ -207,7 +207,7 @@ def start(
 def _close_behind(query: StreamingQuery, versions: Versions, close: Callable[[], None]) -> None:
     try:
         query.awaitTermination()
-    except Exception as error:  # told to whoever waits for the query
+    except Exception as error:  # whoever waits for the query hears of it
         log.debug("the stream has ended: %s", type(error).__name__)
     finally:
         versions.close()
@@ -268,10 +268,10 @@ def _parquet(spark: SparkSession, path: Path) -> pa.Table:
         ) from None
 
 
-def _as_table(given: Given) -> pa.Table | Index | None:
-    if given is None or isinstance(given, Index) or hasattr(given, "num_rows"):
-        return given
-    return subscription_table(given)
+def _as_table(subscriptions: Given) -> pa.Table | Index | None:
+    if subscriptions is None or isinstance(subscriptions, Index) or hasattr(subscriptions, "num_rows"):
+        return subscriptions
+    return subscription_table(subscriptions)
 
 
 def when_changed(
@@ -287,13 +287,13 @@ def when_changed(
         before = [_state(path) for path in paths]
         if seen == before:
             return None
-        given = read()
+        subscriptions = read()
         if [_state(path) for path in paths] != before:
             raise PipelineError(
                 f"{paths[0]} was changed while it was read", code="TC754", hint="replace it by renaming"
             )
         seen[:] = before
-        return given
+        return subscriptions
 
     return supply
 
@@ -305,11 +305,11 @@ def _state(path: Path) -> object:
     if not path.is_dir():
         about = path.stat()
         return (about.st_ino, about.st_size, about.st_mtime_ns)
-    found = []
+    files_seen = []
     for directory, names, files in os.walk(path):
         if "_temporary" in names:
             raise PipelineError(f"{path} is being written", code="TC754", hint="replace it by renaming")
         for name in files:
             about = Path(directory, name).stat()
-            found.append((directory, name, about.st_ino, about.st_size, about.st_mtime_ns))
-    return sorted(found)
+            files_seen.append((directory, name, about.st_ino, about.st_size, about.st_mtime_ns))
+    return sorted(files_seen)
