@@ -21,7 +21,7 @@ from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.model import DeliveryLimits
 from treecast.placement import FilterSharing
 from treecast.spark.batch.place import divide
-from treecast.spark.batch.render import check_room
+from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
 from treecast.workload import Schema
 from treecast.workload.dtd_source import decode

@@ -23,8 +23,8 @@ from treecast.model import DeliveryLimits
 from treecast.report import Figures
 from treecast.spark import session
 from treecast.spark.job import failure
-from treecast.spark.job.job import Progress
 from treecast.spark.job.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
+from treecast.spark.job.progress import Progress
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "run.md"
 SHORTEST = '[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\n'
@@ -184,7 +184,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
             "job.toml: sinks.overwrite: it is about sinks.matches, which is not set",
         ),
         ("placement = 'random'\n", "TC734", "job.toml: placement: 'random' is no placement; there are data-sharing, "),
-        ("placement = 'pep'\nshards = 0\n", "TC732", "job.toml: shards: 0 cannot be"),
+        ("placement = 'pep'\nshards = 0\n", "TC732", "job.toml: shards: must be 1-1024, got 0"),
         ("shards = 4\n", "TC732", "job.toml: shards: data-sharing has none"),
         ("master = ''\n", "TC732", "job.toml: master: it is empty"),
         ("master = 'sparks'\n", "TC732", "job.toml: master: 'sparks' is no master of Spark"),
@@ -290,7 +290,7 @@ def test_a_dry_run_of_the_sample(
     assert (sample.path() / "documents").is_dir()
 
 
-def test_all_troubles_at_once(job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_problems_at_once(job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java() -> None:
         raise PipelineError("Spark needs Java, and none was found", code="TC701", hint="install it")
 
@@ -339,7 +339,7 @@ def test_all_troubles_at_once(job: Path, capsys: pytest.CaptureFixture[str], mon
         ('[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "s.csv"]', "TC14"),
     ],
 )
-def test_one_trouble(job: Path, capsys: pytest.CaptureFixture[str], change: str, expected: str) -> None:
+def test_one_problem(job: Path, capsys: pytest.CaptureFixture[str], change: str, expected: str) -> None:
     job.write_text(change)
     status, _, err = dry_run(job, capsys)
     assert status == 1
@@ -437,7 +437,7 @@ def test_an_output_nobody_may_write(
     ],
 )
 def test_failures_are_one_sentence(text: str, expected: str) -> None:
-    assert str(failure.told(RuntimeError(text), "s.log")).startswith(expected)
+    assert str(failure.to_pipeline_error(RuntimeError(text), "s.log")).startswith(expected)
 
 
 def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> dict[str, str]:
@@ -483,9 +483,9 @@ def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path, monkeypatc
 
 
 def test_spark_that_is_gone() -> None:
-    assert failure.told(ConnectionRefusedError("111")).code == "TC739"
+    assert failure.to_pipeline_error(ConnectionRefusedError("111")).code == "TC739"
     ours = PipelineError("x", code="TC736")
-    assert failure.told(ours) is ours
+    assert failure.to_pipeline_error(ours) is ours
 
 
 def test_the_stack_goes_to_the_log(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_values_tell_documents_apart() -> None:
     # One partition a pattern, and the one of those who do not care.
     assert found.fan_out <= 1 + len(pep.patterns) and whole.fan_out == 41
     assert found.bytes_moved < whole.bytes_moved / 8
-    assert pep.skew < 1.5 and not pep.worn
+    assert pep.skew < 1.5 and not pep.unbalanced
     assert "/news/lang (1.0 a document)" in pep.describe() and "pep: a document goes to" in found.describe()
 
 
@@ -104,16 +104,16 @@ def test_partitions_stay_balanced() -> None:
         pep.remove(id)
     later = [(f"new{n}", f'/order/line[@part = "p{n % 300}"]') for n in range(3000)]
     pep.add_many(later)
-    assert pep.worn and pep.uncovered > 0.5
+    assert pep.unbalanced and pep.uncovered > 0.5
     now = [*queries[1800:], *later]
     before = {id: pep.holders(id)[0] for id, _ in now}
-    moves = pep.renew(now)
-    assert not pep.worn and pep.uncovered < 0.2
+    moves = pep.rebalance(now)
+    assert not pep.unbalanced and pep.uncovered < 0.2
     assert moves == {id: (old, pep.holders(id)[0]) for id, old in before.items() if pep.holders(id)[0] != old}
     assert moves
     for wrong in ([("x", "no query")], [("x", "/a"), ("x", "/b")]):
         with pytest.raises(QueryError, match="TC1"):
-            pep.renew(wrong)
+            pep.rebalance(wrong)
     assert len(pep) == len(now)
 
 
@@ -121,12 +121,12 @@ def test_a_value_that_most_queries_ask_for_causes_no_imbalance() -> None:
     pep = Pep(9)
     queries = [(f"q{n}", f'/news[@topic = "{n % 50 if n % 2 else 0}"]') for n in range(1000)]
     placed(pep, queries)
-    assert pep.skew > 3 and not pep.worn  # nothing divides the queries of one value, so renewing is of no use
+    assert pep.skew > 3 and not pep.unbalanced  # nothing divides the queries of one value, so rebalancing is of no use
     for id, _ in queries[1::2]:
         pep.remove(id)
-    assert pep.worn
-    pep.renew(queries[::2])
-    assert not pep.worn
+    assert pep.unbalanced
+    pep.rebalance(queries[::2])
+    assert not pep.unbalanced
 
 
 @pytest.mark.parametrize("first", [[("all", "//x")], [("one", '/news[@lang = "en"]')]])
@@ -135,9 +135,9 @@ def test_patterns_chosen_for_a_few_do_not_hold_for_many(first: list[tuple[str, s
     pep.add_many(first)
     later = [(f"q{n}", f'/news[@topic = "t{n}"]') for n in range(200)]
     pep.add_many(later)
-    assert pep.uncovered > 0.9 and pep.worn
-    pep.renew([*first, *later])
-    assert pep.uncovered < 0.1 and not pep.worn
+    assert pep.uncovered > 0.9 and pep.unbalanced
+    pep.rebalance([*first, *later])
+    assert pep.uncovered < 0.1 and not pep.unbalanced
     for id, _ in [*first, *later]:
         pep.remove(id)
     pep.add_many([("new", '/order[@part = "7"]')])  # nobody is there who would have to move

@@ -28,6 +28,7 @@ ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "names": set(),
+    "durable": {"errors"},
     "model": {"errors"},
     "document": {"errors", "model", "_native"},
     "query": {"errors", "model", "_native"},
@@ -36,18 +37,18 @@ ROOMS: dict[str, set[str]] = {
     "rejections": {"errors"},
     "index": CORE | {"engines", "names", "rejections"},
     "inputs": CORE | {"index", "names"},
-    "catalog": CORE | {"index"},
+    "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
-        *{"names", "placement", "workload"},
+        *{"names", "placement", "workload", "durable"},
     },
-    "report": {"errors", "names"},
+    "report": {"errors", "names", "durable"},
     "workload": {"errors", "model", "query"},
     "sample": {"errors", "model"},
-    "measure": CORE | {"index", "engines", "workload", "report", "spark", "version"},
+    "measure": CORE | {"index", "engines", "workload", "report", "spark", "version", "durable"},
     "experiments": {
-        *{"errors", "engines", "index", "placement", "workload", "report", "spark", "measure", "version"},
+        *{"errors", "engines", "index", "placement", "workload", "report", "spark", "measure", "version", "durable"},
     },
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},
@@ -66,6 +67,52 @@ RESERVED = {
 EXCEPTIONS = {
     "src/treecast/spark/stream/jetstream.py": "asyncio",  # nats-py has nothing else: an event loop within one call
 }
+
+# What a simulation has to take the place of, or what makes a run differ from the next: module, or function of `os`,
+# -> the rooms that use it, and why each may. No other may, and none is listed in vain.
+WORLD: dict[str, dict[str, str]] = {
+    "time": {
+        "cli": "progress bars and how long a verb took",
+        "experiments": "it measures",
+        "measure": "it measures",
+        "spark": "how long a job took, and how old documents are; waiting for Spark",
+    },
+    "threading": {
+        "catalog": "Spark calls back from threads of its own: one at a time",
+        "cli": "signals are for the main thread",
+        "spark": "a job is watched while it runs, and a stream closed behind its end",
+    },
+    "random": {
+        "experiments": "seeded",
+        "measure": "seeded",
+        "workload": "seeded",
+    },
+    "uuid": {},
+    "secrets": {},
+    "sqlite3": {
+        "catalog": "records of versions and batches, with synchronous writes",
+        "spark": "the log of a source of files",
+    },
+    "os.fsync": {"durable": "it is what durable means"},
+    "os.urandom": {"durable": "names that nobody has, on any machine"},
+}
+
+# Spark's public modules, as its reference and its type hints name them. All else of it is reached in one file.
+PUBLIC_SPARK = {
+    "pyspark",
+    "pyspark.errors",
+    "pyspark.sql",
+    "pyspark.sql.datasource",
+    "pyspark.sql.functions",
+    "pyspark.sql.streaming.datasource",
+    "pyspark.sql.streaming.listener",
+    "pyspark.sql.streaming.query",
+    "pyspark.sql.streaming.readwriter",
+    "pyspark.sql.types",
+}
+# Where PySpark keeps its Java objects.
+JAVA_OBJECTS = {"_gateway", "_jc", "_jdf", "_jrdd", "_jsc", "_jsparkSession", "_jsq", "_jvm", "_jwrite", "_sc"}
+PRIVATE_SPARK_FILE = "src/treecast/spark/internals.py"
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
@@ -181,6 +228,56 @@ def test_reserved_modules_stay_in_their_room() -> None:
         if RESERVED.get(name.split(".")[0], room_of(path)) != room_of(path)
     }
     assert wrong == set(EXCEPTIONS.items())
+
+
+def uses_of_the_world(path: Path) -> set[str]:
+    """The names of WORLD that a file uses."""
+    used = {name.split(".")[0] for name in imports(path)} | {name for name in imports(path) if name.startswith("os.")}
+    for item in ast.walk(syntax(path)):
+        if isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.value.id == "os":
+            used.add(f"os.{item.attr}")
+    return used & WORLD.keys()
+
+
+def test_time_chance_and_threads_stay_where_they_are_needed() -> None:
+    used: dict[str, set[str]] = {name: set() for name in WORLD}
+    for path in files(".py", under=SOURCE):
+        for name in uses_of_the_world(path):
+            used[name].add(room_of(path))
+    assert used == {name: set(rooms) for name, rooms in WORLD.items()}
+
+
+def test_chance_has_a_seed() -> None:
+    """Of random there is only Random, which gets its seed when it is made: its functions share a hidden one."""
+    drawn = {name for path in files(".py", under=SOURCE) for name in imports(path) if name.split(".")[0] == "random"}
+    assert drawn == {"random.Random"}
+
+
+def private_spark(path: Path) -> Iterator[str]:
+    """What a file touches of Spark that is not public: Java objects, py4j, modules that Spark keeps for itself."""
+    for item in ast.walk(syntax(path)):
+        if isinstance(item, ast.Attribute) and item.attr in JAVA_OBJECTS:
+            yield item.attr
+        elif isinstance(item, ast.Constant) and isinstance(item.value, str):
+            if re.fullmatch(r"pyspark(\.\w+)*", item.value) and item.value not in PUBLIC_SPARK:
+                yield item.value
+        elif isinstance(item, ast.Import):
+            yield from (alias.name for alias in item.names if alias.name.split(".")[0] == "py4j")
+            yield from (alias.name for alias in item.names if is_private_spark(alias.name))
+        elif isinstance(item, ast.ImportFrom) and item.module:
+            if item.module.split(".")[0] == "py4j" or is_private_spark(item.module):
+                yield item.module
+            yield from (alias.name for alias in item.names if item.module == "pyspark" and alias.name.startswith("_"))
+
+
+def is_private_spark(module: str) -> bool:
+    return module.split(".")[0] == "pyspark" and module not in PUBLIC_SPARK
+
+
+def test_what_spark_keeps_private_is_reached_in_one_file() -> None:
+    touching = {name_of(path): sorted(set(private_spark(path))) for path in files(".py", under=SOURCE)}
+    touching = {name: touched for name, touched in touching.items() if touched}
+    assert set(touching) == {PRIVATE_SPARK_FILE}, touching
 
 
 def test_only_the_bindings_know_python() -> None:

@@ -23,7 +23,8 @@ from treecast.cli.entry import main
 from treecast.document import Limits
 from treecast.index.explain import explain
 from treecast.placement.router import Branch, ByFilters
-from treecast.spark.batch.answers import answers
+from treecast.spark.batch.answer_form import DELIVERIES, MATCHES
+from treecast.spark.batch.answers import answer
 
 UNLIMITED = Limits(work_per_item_max=(1 << 32) - 1).native()
 SMALLEST = Limits(work_per_item_max=1)
@@ -221,18 +222,18 @@ def test_routers_let_it_through() -> None:
 
 def test_answers_of_workers(index: treecast.Index) -> None:
     documents = pa.array([b"<b/>", DEEP, b"<"])
-    (report,) = answers(index, documents, None, "report", silent={1})
+    (report,) = answer(index, documents, None, MATCHES.with_errors(), silent_rows={1})
     rows = [[(row["subscription"], (row["error"] or {}).get("code")) for row in one] for one in report.to_pylist()]
     assert rows[:2] == [[("plain", None)], [(None, "TC340"), ("light", None), ("plain", None)]]
     assert "'heavy'" in report.to_pylist()[1][0]["error"]["message"]
-    (profile,) = answers(index, documents, None, "profile")
+    (profile,) = answer(index, documents, None, MATCHES.with_accounts())
     assert [one["matches"] for one in profile.to_pylist()] == [["plain"], [None, "light", "plain"], []]
     assert [one["error"] and one["error"]["code"] for one in profile.to_pylist()] == [None, "TC340", "TC209"]
-    for form in ("lists", "payloads"):
+    for form in (MATCHES, DELIVERIES):
         with pytest.raises(treecast.LimitError, match="'heavy'") as caught:
-            list(answers(index, documents[:2], None, form))
+            list(answer(index, documents[:2], None, form))
         assert caught.value.code == "TC340"
-    (payloads,) = answers(index, documents, None, "payload report")
+    (payloads,) = answer(index, documents, None, DELIVERIES.with_errors())
     codes = [one["error"] and one["error"]["code"] for one in payloads.to_pylist()[1]["deliveries"]]
     assert codes == [None, "TC340", None]
 

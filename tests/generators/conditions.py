@@ -169,7 +169,7 @@ class ConditionDrawer:
         if form == "=":
             path, oracle = f"{path} = {literal}", f"{oracle} = {literal}"
         elif isinstance(form, DrawnFunction):
-            path, oracle = form.text(path, literal), form.judge(oracle, literal)
+            path, oracle = form.text(path, literal), form.for_lxml(oracle, literal)
         if self.random.random() < 0.3:
             path, oracle = f"not({path})", f"not({oracle})"
         if self.random.random() < 0.2:
@@ -202,7 +202,7 @@ class ConditionDrawer:
         if form < 0.62:
             literal = f"'{self.random.choice(LITERALS)}'"
             function = self.random.choice(FUNCTIONS)
-            return function.text(text, literal), function.judge(oracle, literal)
+            return function.text(text, literal), function.for_lxml(oracle, literal)
         if form < 0.8:
             relation = self.random.choice(RELATIONS)
             value = self.random.choice(NUMBERS) if self.random.random() < 0.5 else f"'{self.random.choice(LITERALS)}'"

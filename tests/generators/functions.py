@@ -19,7 +19,7 @@ class DrawnFunction:
         """The call; the literal comes with its quotes."""
         return f"{self.name}({path}, {literal})"
 
-    def judge(self, path: str, literal: str) -> str:
+    def for_lxml(self, path: str, literal: str) -> str:
         """The same for lxml."""
         return self.lxml.format(path=path, literal=literal) if self.lxml else self.text(path, literal)
 

@@ -61,7 +61,7 @@ class ValueDrawer:
             if operand.startswith("("):  # a call takes one path
                 operand = "."
             text = literal(random)
-            return function.text(operand, text), function.judge(operand, text)
+            return function.text(operand, text), function.for_lxml(operand, text)
         value = random.choice(GRID) if random.random() < 0.6 else literal(random)
         sides = (operand, value) if random.random() < 0.75 else (value, operand)
         return (f"{sides[0]} {random.choice(RELATIONS)} {sides[1]}",) * 2
@@ -71,14 +71,14 @@ class ValueDrawer:
         if "@x[" in shape or "text()[" in shape:  # an attribute or a text has nothing but its value
             value = (f". {self.random.choice(RELATIONS)} {self.random.choice((literal(self.random), '1'))}",) * 2
             function, text = self.random.choice(FUNCTIONS), literal(self.random)
-            call = function.text(".", text), function.judge(".", text)
+            call = function.text(".", text), function.for_lxml(".", text)
             return shaped(shape, self.random.choice((value, call)), call, (literal(self.random),) * 2)
         return shaped(shape, self.condition(), self.condition(), self.condition())
 
 
 def shaped(shape: str, *conditions: Pair) -> Query:
     """The shape with the conditions in it, for both sides."""
-    return Query(shape.format(*(text for text, _ in conditions)), shape.format(*(judge for _, judge in conditions)))
+    return Query(shape.format(*(text for text, _ in conditions)), shape.format(*(oracle for _, oracle in conditions)))
 
 
 # --- from documents --------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Sampler:
             start = random.randrange(len(value))
             piece = quoted(value[start : start + random.randint(1, 6)])
             call = FUNCTIONS[0] if start else random.choice(FUNCTIONS)
-            return (call.text(sides[0], piece), call.judge(sides[1], piece)) if piece else None
+            return (call.text(sides[0], piece), call.for_lxml(sides[1], piece)) if piece else None
         if self.numbers and NUMBER.fullmatch(value) and random.random() < 0.6:
             number = f"{float(value) + random.choice((-1, 0, 0, 1)):g}"
             if "e" in number:

@@ -38,8 +38,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def messages(sink: JetStream, rows: DataFrame) -> list[Message]:
-    found = sink.messages(rows, BATCH).collect()
-    return [Message(row.subject, row.id, bytes(row.payload), row.row) for row in found]
+    return [Message.of_row(row) for row in sink.messages(rows, BATCH).collect()]
 
 
 def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None:
@@ -60,10 +59,16 @@ def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None
         "version": 3,
     }
     assert len({message.id for message in told}) == 4
+    # What consumers remember stays: the hash of this text, as Spark itself would make it.
+    keys = sink.messages(rows, BATCH).selectExpr("key", "sha2(key, 256) as id").collect()
+    assert keys[0].key == '{"stream":"stream","batch":7,"file":"a.xml","offset":0,"ordinal":0,"subscription":"sport"}'
+    assert '"file":null,"offset":null' in keys[3].key
+    assert [row.id for row in keys] == [message.id for message in told]
+    assert told[0].id == "8d12aec2da9ff7f97b798cc6eca620f89d2a72103f07084a57f6190d1ed1c82f"
     again = messages(sink, rows.repartition(3))
     assert sorted(again) == sorted(told)  # ids are stable
     other = Batch("stream", 8, BATCH.version, "nowhere")
-    assert not {row.id for row in sink.messages(rows, other).collect()} & {message.id for message in told}
+    assert not {Message.of_row(row).id for row in sink.messages(rows, other).collect()} & {m.id for m in told}
     with pytest.raises(PipelineError, match="TC756 the rows have no column file"):
         sink(rows.drop("file"), BATCH)
 

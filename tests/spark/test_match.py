@@ -243,16 +243,17 @@ def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession
 def test_many_matches_of_a_batch_come_in_parts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """An Arrow array has two gigabytes at most, and a task little memory: a batch is answered in pieces."""
     from treecast.spark.batch import answers
+    from treecast.spark.batch.answer_form import MATCHES
 
     index = treecast.Index()
     index.add_many([(f"q{number}", "//a") for number in range(100)])
     monkeypatch.setattr(answers, "MATCHES_MAX", 250)
     documents = pa.array([b"<a/>", None, b"<b/>", b"<a><"] + [b"<a/>"] * 1_500)
-    for form in ("report", "profile"):
-        pieces = list(answers.answers(index, documents, None, form))
+    for form in (MATCHES.with_errors(), MATCHES.with_accounts()):
+        pieces = list(answers.answer(index, documents, None, form))
         assert len(pieces) > 2 and sum(map(len, pieces)) == len(documents)
         rows = [row for piece in pieces for row in piece.to_pylist()]
-        lists = rows if form == "report" else [row["matches"] for row in rows]
-        errors = [row[0]["error"] if row else None for row in rows] if form == "report" else [r["error"] for r in rows]
+        lists = [row["matches"] for row in rows] if form.has_accounts else rows
+        errors = [r["error"] for r in rows] if form.has_accounts else [row[0]["error"] if row else None for row in rows]
         assert [len(row) for row in lists][4:] == [100] * 1_500
         assert [error["code"] if error else None for error in errors[:5]] == [None, "TC210", None, "TC209", None]

@@ -183,8 +183,8 @@ def test_the_choice_looks_at_documents(
 
 
 def test_a_layout_that_a_set_has_outgrown_is_made_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "LAID_OUT_MIN", 1)
-    placed = place.Placed("root-tag", 4, 0)
+    monkeypatch.setattr(place, "LAYOUT_SIZE_MIN", 1)
+    placed = place.SparkPlacement("root-tag", 4, 0)
     index = treecast.Index()
     index.add("first", "/r0")
     shipped = [placed.ship(spark, index, lambda: (), lasting=False)]
@@ -196,7 +196,7 @@ def test_a_layout_that_a_set_has_outgrown_is_made_anew(spark: SparkSession, monk
     shipped.append(placed.ship(spark, index, lambda: (), lasting=False))
     # Three shards hold the same, as long as there is one root; and the one for what has none is empty.
     assert [len(set(each.tickets)) for each in shipped if each] == [2, 2, 4]
-    give_back(spark, placed._name)
+    give_back(spark, placed._asker)
 
 
 def test_what_is_asked_wrongly_is_said(spark: SparkSession) -> None:

@@ -25,8 +25,10 @@ from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
 from treecast.inputs.subscription_files import read as read_subscriptions
 from treecast.spark.batch import place
-from treecast.spark.job import job
+from treecast.spark.batch.answer_form import AnswerForm
+from treecast.spark.job import job, plan
 from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
+from treecast.spark.job.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -211,11 +213,11 @@ def test_a_stream_writes_each_document_once(spark: SparkSession, tmp_path: Path)
 def test_a_running_stream_picks_up_its_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
     path = write_job(tmp_path, source="stream = true")
     pipeline = pipeline_file.read(str(path))
-    index, troubles = run_verb.check(pipeline, lambda note: None)
+    index, problems = run_verb.check(pipeline, lambda note: None)
     assert index is not None
-    assert troubles == []
+    assert problems == []
 
-    def tell(progress: job.Progress) -> None:
+    def tell(progress: Progress) -> None:
         if progress.stage:
             return
         if progress.documents == 2 and not (tmp_path / "docs" / "3.xml").exists():
@@ -232,7 +234,7 @@ def test_a_running_stream_picks_up_its_subscriptions(spark: SparkSession, tmp_pa
     assert job.run(spark, replace(pipeline, sinks=Sinks(str(tmp_path / "none"))), index, stop_at_once).documents == 0
 
 
-def stop_at_once(progress: job.Progress) -> None:
+def stop_at_once(progress: Progress) -> None:
     if not progress.stage:
         raise KeyboardInterrupt
 
@@ -242,7 +244,7 @@ def test_an_interrupted_stream_ends_with_what_it_has(spark: SparkSession, tmp_pa
     index = Index()
     index.add("any", "/a")
 
-    def tell(progress: job.Progress) -> None:
+    def tell(progress: Progress) -> None:
         if progress.documents and not progress.stage:
             raise KeyboardInterrupt
 
@@ -292,16 +294,16 @@ def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
         "nanoseconds:bigint,bytes:bigint>"
     )
 
-    def fake(documents: DataFrame, index: Index, shipped: None, form: str, cache_bytes_max: int) -> DataFrame:
+    def fake(documents: DataFrame, index: Index, shards: None, form: AnswerForm, cache_bytes_max: int) -> DataFrame:
         def poisoned(document: Any, error: Any) -> Any:
             exec(f"import os, time\n{code}")
             return document
 
         poisoned.__annotations__ = {}  # Spark would read them, and they say nothing
         found = arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)("document", "error")
-        return documents.withColumns({"found": found, "first": lit(True)}).drop("document", "error")
+        return documents.withColumns({"answer": found, "first": lit(True)}).drop("document", "error")
 
-    monkeypatch.setattr(job, "profiled", fake)
+    monkeypatch.setattr(plan, "account_rows", fake)
     warnings.filterwarnings("ignore", "It is preferred to specify type hints")  # pytest puts the filters back
 
 
@@ -310,7 +312,7 @@ def test_an_interrupted_batch_leaves_nothing(
 ) -> None:
     path = write_job(tmp_path)
 
-    def interrupt(progress: job.Progress) -> None:
+    def interrupt(progress: Progress) -> None:
         if progress.tasks:
             raise KeyboardInterrupt
 

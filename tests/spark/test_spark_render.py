@@ -19,6 +19,7 @@ from treecast import PipelineError
 from treecast.model import DeliveryLimits
 from treecast.spark import render, split
 from treecast.spark.batch import answers
+from treecast.spark.batch.answer_form import DELIVERIES, MATCHES, AnswerForm
 from treecast.spark.batch.place import NAMES
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def test_equal_payloads_of_a_document_cross_once(monkeypatch: pytest.MonkeyPatch
     document = b"<a>" + b"x" * 1_000 + b"</a>"
     documents = pa.array([document, None, b"<b/>", b"<a><", document, document])
     monkeypatch.setattr(answers, "PAYLOAD_BYTES_MAX", 2_000_000)
-    pieces = list(answers.answers(index, documents, None, "payload report"))
+    pieces = list(answers.answer(index, documents, None, DELIVERIES.with_errors()))
     assert [len(piece) for piece in pieces] == [5, 1]
     rows = [row for piece in pieces for row in piece.to_pylist()]
     for row in (rows[0], rows[4], rows[5]):
@@ -282,3 +283,21 @@ def test_a_column_payload_of_the_documents_is_no_payload(spark: SparkSession) ->
     _, bad = split(match(documents, index, on_error="report"))
     assert bad.columns == ["payload", "error"]
     assert [row.payload for row in bad.collect()] == ["two"]
+
+
+FORMS = [form for one in (MATCHES, DELIVERIES) for form in (one, one.with_errors(), one.with_accounts())]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.spark_type)
+def test_spark_and_arrow_agree_on_every_form(form: AnswerForm) -> None:
+    """A form is written down once; what a worker gives, and what Spark expects of it, are of that type."""
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import DataType
+
+    assert to_arrow_type(DataType.fromDDL(form.spark_type)) == form.arrow_type
+    index = treecast.Index()
+    index.add("a", "/a")
+    documents = pa.array([b"<a/>", b"<b/>", *([b"<"] if form.has_errors else [])])
+    (given,) = answers.answer(index, documents, None, form)
+    assert given.type == form.arrow_type
+    assert AnswerForm(*form.fields) == form and all(type(field) is bool for field in form.fields)

@@ -18,6 +18,7 @@ import treecast
 from treecast import PipelineError
 from treecast.spark import match
 from treecast.spark.batch import worker
+from treecast.spark.batch.answer_form import MATCHES
 from treecast.spark.batch.plan import index_function
 from treecast.spark.batch.ship import ship
 
@@ -145,7 +146,7 @@ def test_versions_have_to_agree(spark: SparkSession, index: treecast.Index) -> N
 def test_an_executor_without_treecast_says_so(
     spark: SparkSession, index: treecast.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    function = index_function(spark, index, "lists", 1 << 20)
+    function = index_function(spark, index, MATCHES, 1 << 20)
     monkeypatch.setitem(sys.modules, "treecast.spark.batch.worker", None)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     with pytest.raises(RuntimeError, match=r"TC707 treecast\[spark\] is not installed for .* on this executor"):

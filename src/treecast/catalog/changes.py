@@ -54,7 +54,7 @@ def nothing(*, rows: bool = False) -> pa.Table:
 
 
 def rows_of(table: pa.Table) -> tuple[pa.Table, int]:
-    """The subscriptions of a table with settings spelled in one way, and how many had to be left out.
+    """The subscriptions of a table with settings namespace_texts in one way, and how many had to be left out.
 
     Left out are rows without an id or a query, rows whose settings cannot be read, and all but the first of an id.
     Raises QueryError where the columns themselves are wrong.
@@ -67,12 +67,12 @@ def rows_of(table: pa.Table) -> tuple[pa.Table, int]:
     count = len(columns.ids)
     codes = columns.codes if columns.codes is not None else pa.array([0] * count, pa.int32())
     settings = columns.settings or [({}, False, "document")]
-    spelled = [json.dumps(namespaces, sort_keys=True) for namespaces, _, _ in settings]
+    namespace_texts = [json.dumps(namespaces, sort_keys=True) for namespaces, _, _ in settings]
     rows = pa.table(
         {
             "id": columns.ids,
             "query": columns.queries,
-            "namespaces": pa.array(spelled, pa.large_string()).take(codes),
+            "namespaces": pa.array(namespace_texts, pa.large_string()).take(codes),
             "ordered": pa.array([ordered for _, ordered, _ in settings], pa.bool_()).take(codes),
             "deliver": pa.array([deliver for _, _, deliver in settings], pa.large_string()).take(codes),
         }

@@ -1,7 +1,9 @@
 """What SQLite cannot do, or cannot make sense of, in one sentence; for the records that streams keep.
 
-with explained(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
-    database.execute(…)
+    with translate_sqlite_errors(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
+        database.execute(…)
+
+Use it round every call; a mistake of ours (a wrong statement, a closed connection) stays what it is.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from treecast.errors import PipelineError
 
 
 @contextmanager
-def explained(
+def translate_sqlite_errors(
     not_kept: Callable[[object], PipelineError], damaged: Callable[[object], PipelineError]
 ) -> Iterator[None]:
     """Raise what `not_kept` or `damaged` gives for what SQLite says; mistakes in how it is used stay what they are.

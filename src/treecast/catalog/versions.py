@@ -22,19 +22,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sqlite3
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treecast import durable
 from treecast.catalog.changes import apply, nothing, rows_of
 from treecast.catalog.index_settings import DEFAULTS, IndexSettings
-from treecast.catalog.sqlite_errors import explained
+from treecast.catalog.sqlite_errors import translate_sqlite_errors
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
 
@@ -121,7 +120,7 @@ class Versions:
         with self._lock:
             bound = self._rows("SELECT version FROM batches WHERE batch = ?", batch)
             if bound:
-                return self._existing(bound[0][0], batch)
+                return self._bound_version(bound[0][0], batch)
             version = self._current()
             with self._transaction():
                 self._database.execute("INSERT INTO batches VALUES (?, ?, ?)", (batch, version.number, version.content))
@@ -150,11 +149,11 @@ class Versions:
     # -- the records
 
     def _open(self) -> sqlite3.Connection:
-        with explained(self._not_kept, self._damaged):
+        with translate_sqlite_errors(self._storage_error, self._damage_error):
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise self._not_kept(error) from None
+                raise self._storage_error(error) from None
             database = sqlite3.connect(self._directory / "versions.sqlite", check_same_thread=False)
             try:
                 database.execute("PRAGMA synchronous=FULL")
@@ -165,22 +164,22 @@ class Versions:
         return database
 
     def _rows(self, question: str, *values: object) -> list[tuple[Any, ...]]:
-        with explained(self._not_kept, self._damaged):
+        with translate_sqlite_errors(self._storage_error, self._damage_error):
             return self._database.execute(question, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with explained(self._not_kept, self._damaged), self._database:
+        with translate_sqlite_errors(self._storage_error, self._damage_error), self._database:
             yield
 
-    def _not_kept(self, error: object) -> PipelineError:
+    def _storage_error(self, error: object) -> PipelineError:
         return PipelineError(
             f"the versions of the subscriptions cannot be kept in {self._directory}: {error}",
             code="TC753",
             hint="name a checkpoint directory that can be written to, and that outlives the query",
         )
 
-    def _damaged(self, reason: object) -> PipelineError:
+    def _damage_error(self, reason: object) -> PipelineError:
         return PipelineError(
             f"the records of versions in {self._directory} are damaged: {reason}",
             code="TC753",
@@ -190,21 +189,21 @@ class Versions:
     def _check_records(self) -> None:
         ((verdict,),) = self._rows("PRAGMA quick_check(1)")
         if verdict != "ok":
-            raise self._damaged(str(verdict).splitlines()[-1])
+            raise self._damage_error(str(verdict).splitlines()[-1])
 
     def _stream(self) -> str:
         with self._transaction():
             self._database.execute("BEGIN IMMEDIATE")
             row = self._database.execute("SELECT id FROM stream").fetchone()
             if row is None:
-                row = (uuid.uuid4().hex,)
+                row = (durable.unused_name(),)
                 self._database.execute("INSERT INTO stream VALUES (?)", row)
         return str(row[0])
 
     def _version(self, number: int, content: str, name: str, subscriptions: int, refused: int) -> Version:
         return Version(number, content, self._directory / f"{name}.tcx", subscriptions, refused)
 
-    def _existing(self, number: int, batch: int) -> Version:
+    def _bound_version(self, number: int, batch: int) -> Version:
         rows = self._rows("SELECT number, content, name, subscriptions, refused FROM versions WHERE number = ?", number)
         version = self._version(*rows[0]) if rows else None
         if version is not None and self._is_intact(version):
@@ -212,10 +211,10 @@ class Versions:
         # What the subscriptions are now may be the same, to the byte.
         now = None if version is None else self._current()
         if version is None or now is None or now.content != version.content:
-            raise self._gone(f"batch {batch} used version {number} of the subscriptions")
+            raise self._gone_error(f"batch {batch} used version {number} of the subscriptions")
         return replace(version, path=now.path)
 
-    def _gone(self, what: str) -> PipelineError:
+    def _gone_error(self, what: str) -> PipelineError:
         return PipelineError(
             f"{what}, which is gone from {self._directory}, or damaged",
             code="TC752",
@@ -244,7 +243,7 @@ class Versions:
         known = {name for (name,) in self._rows("SELECT name FROM versions")}
         self._intact = {path for path in self._intact if path.stem in known}
         for path in self._directory.iterdir():
-            if path.suffix in (".tcx", ".arrow", ".new") and path.stem not in known:
+            if path.suffix in (".tcx", ".arrow", ".part", ".new") and path.stem not in known:
                 path.unlink(missing_ok=True)
 
     # -- the set
@@ -260,18 +259,18 @@ class Versions:
                 raise
             self.failures += 1
             log.warning("the subscriptions cannot be read now, version %d stays in force: %s", last.number, error)
-            return self._stays(last)
+            return self._keep(last)
         if given is None and last is not None:
-            return self._stays(last)
+            return self._keep(last)
         try:
-            return self._of_index(given, last) if isinstance(given, Index) else self._changed(last, wanted)
+            return self._of_index(given, last) if isinstance(given, Index) else self._follow(last, wanted)
         except BaseException:
             self._live = None  # half changed, perhaps: the saved one is whole
             raise
 
-    def _stays(self, last: Version) -> Version:
+    def _keep(self, last: Version) -> Version:
         if not self._is_intact(last):
-            raise self._gone(f"version {last.number} of the subscriptions stays in force")
+            raise self._gone_error(f"version {last.number} of the subscriptions stays in force")
         return last
 
     def _of_index(self, index: Index, last: Version | None) -> Version:
@@ -281,11 +280,11 @@ class Versions:
             last, self._saved = self._save(index, None, 0, last), now
         return last
 
-    def _changed(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
+    def _follow(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
         given, left_out = wanted or rows_of(nothing())
         live = self._live
         if live is None:
-            live = self._restored(last)
+            live = self._restore(last)
             try:
                 rows, changes = apply(live.index, live.rows, given)
             except (TreecastError, ValueError) as error:  # the rows are not those of the index
@@ -305,7 +304,7 @@ class Versions:
             log.warning("version %d leaves out %d refused subscriptions", version.number, version.refused)
         return version
 
-    def _restored(self, last: Version | None) -> _Live:
+    def _restore(self, last: Version | None) -> _Live:
         """The last version from its files; an empty one where there is none, or none with these settings."""
         import pyarrow as pa
 
@@ -333,27 +332,27 @@ class Versions:
 
         if rows is None:
             self._live = None  # what was live is a table of before
-        beside = self._directory / f"{uuid.uuid4().hex}.new"
+        beside = durable.unused_path(self._directory)
         index.save(beside)
         content = _content_of(beside)
         if rows is None and last is not None and last.content == content:
             if self._is_intact(last):
                 beside.unlink()
             else:
-                beside.replace(last.path)
+                durable.rename(beside, last.path)
             return last
         number = 1 if last is None else last.number + 1
         name = f"{number:08d}-{content[:16]}"
         refused = left_out
         if rows is not None:
             refused += pc.sum(rows.column("refused")).as_py() or 0
-            beside_it = self._directory / f"{name}.arrow"
-            with pa.OSFile(str(beside_it), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            with (
+                durable.replacing(self._directory / f"{name}.arrow") as file,
+                pa.ipc.new_file(file, rows.schema) as writer,
+            ):
                 writer.write_table(rows)
-            _sync(beside_it)
         version = self._version(number, content, name, len(index), refused)
-        beside.rename(version.path)
-        _sync(self._directory)
+        durable.rename(beside, version.path)
         self._intact.add(version.path)
         with self._transaction():
             self._database.execute(
@@ -366,11 +365,3 @@ class Versions:
 def _content_of(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

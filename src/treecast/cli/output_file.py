@@ -1,7 +1,11 @@
-"""Files and directories that appear under their names only when they are complete.
+"""What verbs write: files and directories that appear under their names only when they are complete.
+
+    with file_beside("matches.csv") as file:
+        file.write(b"…")
 
 Everything is written beside its place, under a hidden name, and renamed at the end; when something goes wrong, nothing
-is left behind.
+is left behind. Files are durable then (`treecast.durable`). The files of a directory are not synced one by one: there
+may be a hundred thousand of them, and a verb that is called again makes them again.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from treecast import durable
+
 
 @contextlib.contextmanager
 def file_beside(path: str) -> Iterator[BinaryIO]:
@@ -24,18 +30,8 @@ def file_beside(path: str) -> Iterator[BinaryIO]:
         with target.open("wb") as file:
             yield file
         return
-    part = _part_of(target)
-    try:
-        file = part.open("wb")
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, path) from None
-    try:
-        with file:
-            yield file
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with durable.replacing(target) as file:
+        yield file
 
 
 @contextlib.contextmanager
@@ -48,19 +44,14 @@ def directory_beside(path: str) -> Iterator[Path]:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
     elif target.exists():
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-    part = _part_of(target)
+    part = durable.unused_path(target.absolute().parent)
     try:
         part.mkdir()
     except OSError as error:
         raise type(error)(error.errno, error.strerror, path) from None
     try:
         yield part
-        part.replace(target)
+        durable.rename(part, target)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-
-
-def _part_of(target: Path) -> Path:
-    name = target.absolute().name if target.name in ("", ".", "..") else target.name
-    return target.absolute().parent / f".{name}.{os.getpid()}.part"

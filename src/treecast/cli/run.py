@@ -80,13 +80,13 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             console.say(f"treecast: {printable(message)}")
 
-    pipeline = described(options)
+    pipeline = pipeline_of(options)
     console.status("checking …")
-    index, troubles = check(pipeline, note)
+    index, problems = check(pipeline, note)
     console.clear()
-    if index is None or troubles:
-        for trouble in troubles:
-            console.say(f"treecast: {trouble}")
+    if index is None or problems:
+        for problem in problems:
+            console.say(f"treecast: {problem}")
         return 1
     if options.dry_run:
         print(
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def described(options: argparse.Namespace) -> Pipeline:
+def pipeline_of(options: argparse.Namespace) -> Pipeline:
     """The pipeline of the file, or of the sample, with what the command line changes in it."""
     from treecast.cli import pipeline_file
     from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
@@ -134,26 +134,26 @@ def described(options: argparse.Namespace) -> Pipeline:
 def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None, list[str]]:
     """The index, and what stands in the way of the job. Starts nothing and creates nothing."""
     from treecast.spark import session
-    from treecast.spark.job import job
+    from treecast.spark.job.output_directory import check_output
 
-    troubles: list[str] = []
+    problems: list[str] = []
     index: Index | None = None
-    for attempt in (session.check, lambda: check_source(pipeline), lambda: job.check_output(pipeline)):
+    for attempt in (session.check, lambda: check_source(pipeline), lambda: check_output(pipeline)):
         try:
             attempt()
         except TreecastError as error:
-            troubles.append(str(error))
+            problems.append(str(error))
     try:
         check_writable(Path(pipeline.sinks.output))
     except PipelineError as error:
-        troubles.append(str(error))
+        problems.append(str(error))
     try:
         index = build_index(pipeline, note)
     except QueryError as error:
-        troubles.append("\n".join(describe_refusal(error)).removeprefix("treecast: "))
+        problems.append("\n".join(describe_refusal(error)).removeprefix("treecast: "))
     except TreecastError as error:
-        troubles.append(str(error))
-    return index, troubles
+        problems.append(str(error))
+    return index, problems
 
 
 def check_source(pipeline: Pipeline) -> None:
@@ -285,7 +285,7 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     progress = RunProgress(console, quiet=quiet)
     progress.stage(f"starting Spark on {pipeline.master}")
     try:
-        with chatter_to(log), interruptible() as listen, job.started(pipeline, log) as spark:
+        with chatter_to(log), interruptible() as listen, job.open_session(pipeline, log) as spark:
             listen()
             for path in sparks_own(pipeline):
                 index.add_many(job.subscriptions_at(spark, path))
@@ -302,7 +302,7 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     except Exception as error:
         console.clear()
         failure.write_stack(error, log)
-        sentence = failure.told(error, log)
+        sentence = failure.to_pipeline_error(error, log)
         with suppress(OSError):  # the disk may be full, or gone; what went wrong first is what counts
             note_run(output, {"state": "failed", "code": sentence.code, "message": str(sentence)})
         raise sentence from None
@@ -353,10 +353,15 @@ def versions(spark: Any) -> tuple[tuple[str, str], ...]:
     import platform
 
     from treecast import __version__
+    from treecast.spark.internals import java_version
 
-    java = spark._jvm.java.lang.System.getProperty("java.version")
-    told = {"treecast": __version__, "Spark": spark.version, "Java": java, "Python": platform.python_version()}
-    return (*told.items(), ("system", f"{platform.system()} {platform.release()} {platform.machine()}"))
+    versions = {
+        "treecast": __version__,
+        "Spark": spark.version,
+        "Java": java_version(spark),
+        "Python": platform.python_version(),
+    }
+    return (*versions.items(), ("system", f"{platform.system()} {platform.release()} {platform.machine()}"))
 
 
 def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
@@ -406,20 +411,15 @@ def summary(figures: Figures) -> dict[str, Any]:
 
 def note_run(output: Path, content: dict[str, Any]) -> None:
     """Write run.json. While a job runs it takes more room than it needs: for what to say when the disk is full."""
-    from treecast.spark.job.job import RUN_FILE
+    from treecast import durable
+    from treecast.spark.job.output_directory import RUN_FILE
 
     text = json.dumps(content, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     if content["state"] == "running":
         text = text.ljust(RESERVED_BYTES)
-    part = output / f".{RUN_FILE}.part"
     try:
-        with part.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(output / RUN_FILE)
+        durable.write(output / RUN_FILE, text)
     except OSError:
-        part.unlink(missing_ok=True)
         if len(text) > RESERVED_BYTES:
             raise
         with (output / RUN_FILE).open("r+b") as file:  # no new blocks are needed for this

@@ -12,7 +12,7 @@ from treecast.cli.console import Console
 from treecast.report.figures import short_number
 
 if TYPE_CHECKING:
-    from treecast.spark.job.job import Progress
+    from treecast.spark.job.progress import Progress
 
 FIRST_SECONDS = 2.0
 BETWEEN_SECONDS = 5.0

@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from treecast import durable
 from treecast.experiments.experiment import Row
 from treecast.experiments.perform import Outcome
 from treecast.report import write_panels
@@ -67,9 +68,7 @@ def write(outcome: Outcome, directory: Path, command: str) -> list[Path]:
 
 
 def _write_text(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    durable.write(path, text.encode())
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:

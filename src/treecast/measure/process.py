@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from treecast import durable
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
 from treecast.measure.engine_cell import RefusedQueriesError, measure_engine
@@ -110,9 +111,7 @@ def serve(directory: Path) -> None:
         reply = {"cell": figures.as_json()}
     except RefusedQueriesError as refusal:
         reply = {"refused": refusal.rows, "why": refusal.first}
-    part = directory / f".{FIGURES_FILE}.part"
-    part.write_text(json.dumps(reply), encoding="utf-8")
-    part.replace(directory / FIGURES_FILE)
+    durable.write(directory / FIGURES_FILE, json.dumps(reply).encode())
 
 
 def _measure(task: Mapping[str, Any], inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:

@@ -14,8 +14,8 @@ pattern and value in use, the query `path[target = value]`, which covers all que
 repeats, or is written in another way ("1", "1.0"), is no problem.
 
 As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions more uneven
-than they were or the patterns cover less (`worn`), `renew` chooses anew and tells what has to move. Where more queries
-have come than the patterns were chosen for, what was reached then no longer excuses anything.
+than they were or the patterns cover less (`unbalanced`), `rebalance` chooses anew and tells what has to move. Where
+more queries have come than the patterns were chosen for, what was reached then no longer excuses anything.
 
 Source: ONYX, section 4.4. We differ: partitions are matched by values asked for, not by whole buckets, so fewer match;
 patterns come from the queries themselves, not from accepting states.
@@ -173,15 +173,15 @@ class Pep(HeldByGroup):
         return max(sizes, default=0) * len(sizes) / max(1, sum(sizes)) if sizes else 1.0
 
     @property
-    def worn(self) -> bool:
-        """Whether `renew` is due: partitions have become uneven, or the patterns cover clearly less than they did."""
+    def unbalanced(self) -> bool:
+        """Whether `rebalance` is due: partitions have become uneven, or the patterns cover clearly less than before."""
         reached = self._reached
         if reached is None or self._added > _ADDED_MAX * reached.queries:
             return self.skew > _SKEW_MAX or self.uncovered > _UNCOVERED_MAX
         uneven = self.skew > max(_SKEW_MAX, _SKEW_GROWTH_MAX * reached.skew)
         return uneven or self.uncovered > reached.uncovered + _UNCOVERED_MAX
 
-    def renew(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
+    def rebalance(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
         """Choose patterns and buckets anew for all subscriptions; the answer is who moves: id -> (from, to)."""
         found = survey(subscriptions, self._namespaces)
         Members().check_new(found.ids)  # raises before anything changes

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from treecast import durable
 from treecast.report.figures import Figures, short_number, short_size, shown
 
 INK, SOFT, ACCENT, LINE = "#1c2430", "#5b6675", "#2b6cb0", "#dfe3e8"
@@ -15,10 +16,7 @@ BARS_MAX = 15
 
 def write_chart(figures: Figures, path: str | Path) -> None:
     """Write the picture to `path`, whole or not at all."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    part.write_bytes(chart(figures))
-    part.replace(target)
+    durable.write(Path(path), chart(figures))
 
 
 def chart(figures: Figures) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from treecast import durable
 from treecast.report.chart import INK, LINE, SOFT, plain
 from treecast.report.figures import short_number, shown
 
@@ -41,10 +42,7 @@ def write_curves(
     logarithmic: bool = True,
 ) -> None:
     """Write the picture to `path`, whole or not at all. `logarithmic=False` draws plain axes that begin at 0."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    part.write_bytes(draw_curves(curves, title, subtitle, x, y, footnote, logarithmic))
-    part.replace(target)
+    durable.write(Path(path), draw_curves(curves, title, subtitle, x, y, footnote, logarithmic))
 
 
 def draw_curves(

@@ -11,6 +11,7 @@ import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from treecast import durable
 from treecast.report.figures import Figures, short_number, short_size, short_time, shown, ticks
 
 CURVE_WIDTH, CURVE_HEIGHT, CURVE_LEFT, CURVE_BOTTOM = 960, 220, 64, 26
@@ -58,10 +59,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def write_page(figures: Figures, path: str | Path) -> None:
     """Write the report to `path`, whole or not at all."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    part.write_text(page(figures), encoding="utf-8")
-    part.replace(target)
+    durable.write(Path(path), page(figures).encode())
 
 
 def page(figures: Figures) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from treecast import durable
 from treecast.report.chart import INK, LINE, SOFT, plain
 from treecast.report.figures import short_number
 
@@ -58,10 +59,7 @@ class Panel:
 
 def write_panels(title: str, subtitle: str, panels: Sequence[Panel], path: str | Path) -> None:
     """Write the picture to `path`, whole or not at all."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    part.write_bytes(draw_panels(title, subtitle, panels))
-    part.replace(target)
+    durable.write(Path(path), draw_panels(title, subtitle, panels))
 
 
 def draw_panels(title: str, subtitle: str, panels: Sequence[Panel]) -> bytes:

@@ -82,8 +82,8 @@ def start(
         properties = Path(directory, "log4j2.properties")
         properties.write_text(_LOG4J.format(log=log_path), encoding="utf-8")
         java_options = f"-Dlog4j2.configurationFile={properties.as_uri()}"
-        given = (settings or {}).get("spark.driver.extraJavaOptions", "")
-        builder = builder.config("spark.driver.extraJavaOptions", f"{java_options} {given}".strip())
+        more_options = (settings or {}).get("spark.driver.extraJavaOptions", "")
+        builder = builder.config("spark.driver.extraJavaOptions", f"{java_options} {more_options}".strip())
         with _output_to(log_path):  # the JVM inherits it, and with it the Python workers
             try:
                 return builder.getOrCreate()
@@ -122,10 +122,10 @@ def java_version() -> int | None:
     if java is None:
         return None
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    quoted = told.split('"')
+    quoted = output.split('"')
     if len(quoted) < 2:
         return None
     major = quoted[1].removeprefix("1.").split(".")[0].split("-")[0]

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from treecast.spark.batch.carry import mapped
 from treecast.spark.batch.population_worker import BLOCK, DOCUMENTS_TYPE, QUERIES_TYPE
+from treecast.spark.batch.worker_function import map_population
 from treecast.workload import DocumentSettings, QuerySettings, Schema
 from treecast.workload import generate_documents as documents_in_one_process
 from treecast.workload import generate_queries as queries_in_one_process
@@ -53,7 +53,7 @@ def generate_documents(
         schemas, count, settings, seed=seed, weights=weights
     )  # raises for settings that make no sense
     numbers = spark.range(0, count, 1, partitions)
-    return mapped(numbers, "draw_documents", (schemas, settings, seed, weights), DOCUMENTS_TYPE)
+    return map_population(numbers, "draw_documents", (schemas, settings, seed, weights), DOCUMENTS_TYPE)
 
 
 def generate_queries(
@@ -83,7 +83,7 @@ def generate_queries(
 
     def drawn(blocks: int) -> DataFrame:
         numbers = spark.range(0, blocks, 1, None if partitions is None else min(partitions, max(1, blocks)))
-        return mapped(numbers, "draw_queries", (schemas, settings, seed, weights), QUERIES_TYPE)
+        return map_population(numbers, "draw_queries", (schemas, settings, seed, weights), QUERIES_TYPE)
 
     if settings.distinct and count:
         blocks, end = _enough(drawn, count, blocks, ", ".join(one.name for one in schemas))

@@ -4,16 +4,13 @@
     matches = match(documents, subscriptions)                        # lazily; batch or streaming, classic or Connect
     good, bad = split(match(documents, subscriptions, on_error="report"))
 
-How it works: the subscriptions become an index on the driver, which goes to the executors as a file
-(`treecast.spark.batch.ship`). A scalar Arrow function turns the document column into an array of ids, which Spark
-explodes. So only the documents enter Python, and only ids come back; all other columns stay with Spark, and nothing is
-joined or shuffled.
+`treecast.spark.batch.plan` says how it works. Unless a placement divides the subscriptions, nothing is joined or
+shuffled. Where each subscriber is to get something of the documents, call `render`, which has the same plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treecast.catalog.index_settings import IndexSettings
@@ -21,19 +18,9 @@ from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.placement import Placement
-from treecast.spark.batch.place import Placed, Shipped
-from treecast.spark.batch.plan import (
-    FOUND,
-    PLACE,
-    document_columns,
-    found,
-    index_function,
-    index_of,
-    reports,
-    shipped_for,
-    subscription_table,
-    with_found,
-)
+from treecast.spark.batch.answer_form import answer_form
+from treecast.spark.batch.place import SparkPlacement
+from treecast.spark.batch.plan import answer_rows, index_function, index_of, subscription_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,7 +28,6 @@ if TYPE_CHECKING:
     from treecast.spark.batch.plan import Subscriptions
 
 REFUSED_TYPE = "row long, id string, query string, code string, message string, position long"
-_FORMS = {False: "lists", True: "report"}
 
 
 def match(
@@ -74,40 +60,10 @@ def match(
     worker, it looks at the first documents for that, unless they are a stream. A `Placement` made with a sample of the
     documents knows them better than one by name. The answer is the same.
     """
-    placed = Placed(placement, shards, cache_bytes_max)
-    columns = document_columns(documents, _FORMS[reports(on_error)], ("subscription",))
-    index = index_of(subscriptions, IndexSettings(namespaces, limits, entities), on_refused)
-    index, shipped = shipped_for(documents, columns[0], index, placed)
-    return matched(documents, index, shipped, on_error, cache_bytes_max)
-
-
-def matched(
-    documents: DataFrame,
-    index: Index | str | Path,
-    shipped: Shipped | None,
-    on_error: str,
-    cache_bytes_max: int,
-) -> DataFrame:
-    """The rows of `match`, of an index that every worker holds or of the shards that were shipped."""
-    form = _FORMS[reports(on_error)]
-    columns = document_columns(documents, form, ("subscription",))
-    return _exploded(with_found(documents, columns, index, shipped, form, cache_bytes_max), form)
-
-
-def profiled(
-    documents: DataFrame, index: Index | Path, shipped: Shipped | None, form: str, cache_bytes_max: int
-) -> DataFrame:
-    """For jobs that keep accounts: without `document` and `error`, with `found` and `first`.
-
-    `found` is a struct as `form` has it ("profile" or "payload profile", see `treecast.spark.batch.answers`); bad
-    documents never raise. Where subscriptions are divided, a document has a row for each shard that must see it, at
-    least one, and `first` is true in one of them, which alone tells an error.
-    """
-    from pyspark.sql import functions
-
-    answered = with_found(documents, ["document", "error"], index, shipped, form, cache_bytes_max)
-    first = functions.lit(True) if shipped is None else functions.col(PLACE) == 0
-    return answered.withColumnRenamed(FOUND, "found").withColumn("first", first).drop(PLACE)
+    form = answer_form(payloads=False, on_error=on_error)
+    settings = IndexSettings(namespaces, limits, entities)
+    where = SparkPlacement(placement, shards, cache_bytes_max)
+    return answer_rows(documents, subscriptions, form, where, settings, on_refused)
 
 
 def matches(
@@ -123,7 +79,7 @@ def matches(
     With `on_error="report"` the array holds structs of `subscription` and `error`; a bad document has one, whose
     `subscription` is null. The session is the active one, unless another is given.
     """
-    form = _FORMS[reports(on_error)]
+    form = answer_form(payloads=False, on_error=on_error)
     return index_function(_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
 
 
@@ -155,18 +111,6 @@ def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = 
     session = subscriptions.sparkSession
     table = Index(namespaces=namespaces).add_many(subscription_table(subscriptions), on_refused="report")
     return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
-
-
-def _exploded(answered: DataFrame, form: str) -> DataFrame:
-    from pyspark.sql import functions
-
-    array = found(lambda column: column)
-    if form == "lists":
-        return answered.withColumn("subscription", functions.explode(array)).drop(FOUND, PLACE)
-    rows = answered.withColumn(FOUND, functions.explode(array))
-    for name in ("subscription", "error"):
-        rows = rows.withColumn(name, functions.col(f"{FOUND}.{name}"))
-    return rows.drop(FOUND, PLACE)
 
 
 def _session(session: SparkSession | None) -> SparkSession:

@@ -1,44 +1,39 @@
 """Payloads as files: what the tasks of `treecast.spark.batch.sinks.write_payloads` do.
 
-A file is written beside its place, synced, and takes its name by a hard link, which fails where the name is taken. So a
-name is there with all of its bytes or not at all, nothing is ever overwritten, and a task that Spark repeats finds its
-files and leaves them. A name that is taken by other bytes is an error.
+A file appears under its name with all of its bytes or not at all, and nothing is ever overwritten (`treecast.durable`).
+So a task that Spark repeats finds its files and leaves them. A name that is taken by other bytes is an error.
 
 Codes: TC719 payloads that cannot be written as files.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
-import os
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecast.errors import PipelineError, TreecastError
+from treecast import durable
+from treecast.catalog.delivery_ids import file_id
+from treecast.errors import PipelineError
+from treecast.spark.internals import one_sentence_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COUNT_TYPE = "files long, present long, bytes long"
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 # What Spark escapes in the names of directories of partitions, so that it finds the names again.
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 
 def directory_name(value: str) -> str:
     """The directory for a value of `directory`, as Spark names it."""
-    return "directory=" + _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", value)
+    return "directory=" + _ESCAPED.sub(lambda character: f"%{ord(character[0]):02X}", value)
 
 
 def file_name(subscription: str, key: Sequence[str | int | None], suffix: str = ".xml") -> str:
-    """The file of a delivery: a hash of its subscription and of what tells its document from others."""
-    told = json.dumps([subscription, *key], ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40] + suffix
+    """The file of a delivery: its id, made of its subscription and of what tells its document from others."""
+    return file_id(subscription, key) + suffix
 
 
 def write(
@@ -51,7 +46,7 @@ def write(
     import pyarrow as pa
 
     counts = {"files": 0, "present": 0, "bytes": 0}
-    try:
+    with one_sentence_errors():
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("directory", "subscription", *key)]
             payloads = batch.column("payload")
@@ -61,9 +56,6 @@ def write(
                 new = _put(place, b"" if payload is None else payload)
                 counts["files" if new else "present"] += 1
                 counts["bytes"] += 0 if payload is None else payload.size
-    except TreecastError:
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise
     yield pa.RecordBatch.from_pydict({name: pa.array([count], pa.int64()) for name, count in counts.items()})
 
 
@@ -71,35 +63,15 @@ def _put(place: Path, payload: Any) -> bool:
     """Whether it was written; False where the same is there already."""
     if place.exists():
         return _check_same(place, payload)
-    beside = place.with_name(f".{uuid.uuid4().hex}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with beside.open("wb") as file:
-                file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            return _take_place(beside, place) or _check_same(place, payload)
-        finally:
-            beside.unlink(missing_ok=True)
+        return durable.write_new(place, payload) or _check_same(place, payload)
     except OSError as error:
         raise PipelineError(
             f"{place} cannot be written: {error.strerror or error}",
             code="TC719",
             hint="name a directory that all executors can write to",
         ) from None
-
-
-def _take_place(beside: Path, place: Path) -> bool:
-    try:
-        os.link(beside, place)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        beside.rename(place)  # a file system without links; two tasks at once would have the same to write
-    return True
 
 
 def _check_same(place: Path, payload: Any) -> bool:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import pickle
 import re
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,14 +45,14 @@ MAKERS: dict[str, Callable[[int], Placement]] = {
 NAMES = (*MAKERS, "auto")
 SHARDS_MAX = 1024
 GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then it is made anew
-LAID_OUT_MIN = 1_000  # fewer are not worth it
+LAYOUT_SIZE_MIN = 1_000  # fewer are not worth it
 
 
 @dataclass(frozen=True)
-class Shipped:
-    """What the two functions of the plan need, as plain values that travel."""
+class ShardTickets:
+    """How workers find the shards that are on the executors: what the two functions of the plan need, plain values."""
 
-    shards: int
+    count: int
     router: bytes
     """A pickled Router, without its index."""
     router_ticket: tuple[Any, ...] | None
@@ -73,7 +72,7 @@ def check(placement: object) -> None:
         raise TypeError(f"placement is a name or a Placement, not {type(placement).__name__}")
 
 
-class Placed:
+class SparkPlacement:
     """A placement as it is asked for, and what of it is on the executors. It follows a set that changes.
 
     The second set and those after it are compared with the one before: what is new, changed or gone is added to the
@@ -88,10 +87,11 @@ class Placed:
             check_shards(shards, SHARDS_MAX)
         self.why = ""
         """Of "auto": why it chose what it chose."""
-        self._given, self._shards, self._cache_bytes_max = placement, shards, cache_bytes_max
-        self._name = f"placed-{uuid.uuid4().hex}"  # who asks for what is shipped
+        self.cache_bytes_max = cache_bytes_max
+        self._wanted, self._shards = placement, shards
+        self._asker = object()  # who asks for what is shipped
         self._placement: Placement | None = None if isinstance(placement, str) else placement
-        self._laid_out = 0  # for how many subscriptions
+        self._layout_size = 0  # for how many subscriptions it was made
         self._rows: pa.Table | None = None  # the set that is placed, as treecast.catalog.changes writes it
         self._tickets: dict[tuple[int, ...], tuple[Any, ...]] = {}
         self._filters: tuple[Mapping[int, str], tuple[Any, ...]] | None = None
@@ -99,7 +99,7 @@ class Placed:
     @property
     def everywhere(self) -> bool:
         """Whether each worker is to hold all subscriptions, whatever they are."""
-        return self._given == "data-sharing"
+        return self._wanted == "data-sharing"
 
     def check_empty(self) -> None:
         """Raise where it is a placement with subscriptions: those of a stream are not known yet."""
@@ -112,13 +112,13 @@ class Placed:
 
     def ship(
         self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]], *, lasting: bool = True
-    ) -> Shipped | None:
+    ) -> ShardTickets | None:
         """Divide the subscriptions of an index, and make each part available to all executors.
 
         None: each worker is to hold all of them. `sample` gives documents to those who choose by them. What is not
         `lasting` is taken back when the next set is shipped.
         """
-        placement = self._chosen(session, index, sample)
+        placement = self._choose(session, index, sample)
         if placement.name == "data-sharing":
             return None
         table = index.subscriptions()
@@ -126,56 +126,56 @@ class Placed:
         if not len(placement):
             placement.add_many(table)
         parts = divide(placement, table.column("id").to_pylist())
-        asker = None if lasting else self._name
+        asker = None if lasting else self._asker
         for holders, rows in parts.items():
             if touched is None or holders in touched or holders not in self._tickets:
-                self._tickets[holders] = self._shipped(session, index.part(table.take(rows)), asker)
+                self._tickets[holders] = self._ship_index(session, index.part(table.take(rows)), asker)
         tickets: list[tuple[Any, ...]] = [()] * placement.shards
         for holders in parts:
             for shard in holders:
                 tickets[shard] = self._tickets[holders]
         if not all(tickets):  # a shard that holds nothing: any document that comes there is only read
-            empty = self._shipped(session, index.part([]), asker)
+            empty = self._ship_index(session, index.part([]), asker)
             tickets = [ticket or empty for ticket in tickets]
         router, router_ticket = self._router(session, placement.router(), index, asker)
         if not lasting:
             used = {*tickets, *([router_ticket] if router_ticket else [])}
-            give_back(session, self._name, {Ticket(*ticket).file for ticket in used})
-        return Shipped(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
+            give_back(session, self._asker, {Ticket(*ticket).file for ticket in used})
+        return ShardTickets(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
 
     def close(self) -> None:
         """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""
         self._placement, self._rows = None, None
 
-    def _chosen(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
+    def _choose(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
         """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions.
 
         What "auto" chose stays, but for data-sharing that has no more room, and as long as the set does not outgrow it.
         """
-        if self._outgrown(len(index)):
+        if self._is_outgrown(len(index)):
             self._placement, self._rows = None, None
-        if self._placement is not None and (self._given != "auto" or self._placement.name != "data-sharing"):
+        if self._placement is not None and (self._wanted != "auto" or self._placement.name != "data-sharing"):
             return self._placement
         shards = self._shards or min(SHARDS_MAX, int(session.conf.get("spark.sql.shuffle.partitions") or 1))
-        if self._given != "auto":
-            assert isinstance(self._given, str)
-            self._placement, self._laid_out = MAKERS[self._given](shards), len(index)
+        if self._wanted != "auto":
+            assert isinstance(self._wanted, str)
+            self._placement, self._layout_size = MAKERS[self._wanted](shards), len(index)
             return self._placement
-        needed = index_bytes(index, self._cache_bytes_max)
+        needed = index_bytes(index, self.cache_bytes_max)
         room = worker_bytes(session.conf.get("spark.executor.pyspark.memory", "") or "")
         if self._placement is not None and needed <= room:
             return self._placement
         documents = () if needed <= room else sample()
         choice = choose(index.subscriptions(), shards, index_bytes=needed, worker_bytes_max=room, documents=documents)
         logging.getLogger("treecast").info("placement: %s", choice.why)
-        self._placement, self.why, self._rows, self._laid_out = choice.placement, choice.why, None, len(index)
+        self._placement, self.why, self._rows, self._layout_size = choice.placement, choice.why, None, len(index)
         return self._placement
 
-    def _outgrown(self, count: int) -> bool:
-        """Whether the layout was made for far fewer. A Pep says itself when it is worn; one that is given stays."""
-        if not isinstance(self._given, str) or self._placement is None or isinstance(self._placement, Pep):
+    def _is_outgrown(self, count: int) -> bool:
+        """Whether the layout was made for far fewer. A Pep says itself when it is unbalanced; a given one stays."""
+        if not isinstance(self._wanted, str) or self._placement is None or isinstance(self._placement, Pep):
             return False
-        return count > GROWTH_MAX * max(LAID_OUT_MIN, self._laid_out)
+        return count > GROWTH_MAX * max(LAYOUT_SIZE_MIN, self._layout_size)
 
     def _follow(self, placement: Placement, table: pa.Table) -> set[tuple[int, ...]] | None:
         """Make the placement hold this set; the answer is the holders of what is new or gone, None for all."""
@@ -193,8 +193,8 @@ class Placed:
         coming = table.filter(other)
         placement.add_many(coming)
         touched |= {placement.holders(id) for id in coming.column("id").to_pylist()}
-        if isinstance(placement, Pep) and placement.worn:
-            placement.renew(table)
+        if isinstance(placement, Pep) and placement.unbalanced:
+            placement.rebalance(table)
             return None
         return touched
 
@@ -207,20 +207,20 @@ class Placed:
         if self._filters is None or self._filters[0] != router.filters:
             # Made anew: which documents are accepted is a setting of the index.
             filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
-            self._filters = dict(router.filters), self._shipped(session, filters, asker)
+            self._filters = dict(router.filters), self._ship_index(session, filters, asker)
         return router.unbound(), self._filters[1]
 
-    def _shipped(self, session: SparkSession, index: Index, asker: object) -> tuple[Any, ...]:
-        return tuple(ship(session, index, cache_bytes_max=self._cache_bytes_max, asker=asker))
+    def _ship_index(self, session: SparkSession, index: Index, asker: object) -> tuple[Any, ...]:
+        return tuple(ship(session, index, cache_bytes_max=self.cache_bytes_max, asker=asker))
 
 
-def worker_bytes(given: str) -> int:
+def worker_bytes(setting: str) -> int:
     """What the cluster gives the Python workers of an executor, as Spark writes it; where nothing is given, a guess."""
-    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", given.lower())
-    if found is None:
+    size = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", setting.lower())
+    if size is None:
         return WORKER_BYTES_MAX
     # A number without a unit is in mebibytes.
-    return int(found[1]) << {"k": 10, "": 20, "m": 20, "g": 30, "t": 40}[found[2]]
+    return int(size[1]) << {"k": 10, "": 20, "m": 20, "g": 30, "t": 40}[size[2]]
 
 
 def divide(placement: Placement, ids: Sequence[str]) -> dict[tuple[int, ...], list[int]]:

@@ -1,9 +1,12 @@
-"""The plan behind `match` and `render`: a column of documents through a function of treecast.spark.batch.worker.
+"""The plan of `match` and `render`: a column of documents through a function of treecast.spark.batch.worker.
+
+    rows = answer_rows(documents, subscriptions, MATCHES, placement, settings, "raise")      # what `match` does
+    rows = answer_rows(documents, subscriptions, DELIVERIES, placement, settings, "raise")   # what `render` does
 
 The subscriptions become an index on the driver, which goes to the executors as a file (`treecast.spark.batch.ship`). A
-scalar Arrow function turns the document column into one value per document, which the caller explodes; where the index
-is divided by a placement, one value per document and shard (`treecast.spark.batch.place`). So only the documents enter
-Python, and only answers come back; all other columns stay with Spark.
+scalar Arrow function turns the document column into one value per document, in an `AnswerForm`, which Spark explodes;
+where the index is divided by a placement, one value per document and shard (`treecast.spark.batch.place`). So only the
+documents enter Python, and only answers come back; all other columns stay with Spark.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from treecast.catalog.index_settings import DEFAULTS, IndexSettings
 from treecast.errors import PipelineError
 from treecast.index import Index
 from treecast.index.subscription_forms import FIELDS, LISTED_MAX
-from treecast.spark.batch.carry import carried
-from treecast.spark.batch.place import Placed, Shipped
+from treecast.spark.batch.answer_form import ERROR_TYPE, AnswerForm
+from treecast.spark.batch.place import ShardTickets, SparkPlacement
+from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sampling import first_documents
 from treecast.spark.batch.ship import ship
+from treecast.spark.batch.worker_function import worker_function
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,72 +35,135 @@ if TYPE_CHECKING:
 
     Subscriptions: TypeAlias = DataFrame | Index | str | Path
 
-ERROR_TYPE = "struct<code:string,message:string,offset:bigint>"
-_DELIVERY = "subscription:string,number:int"
-TYPES = {
-    "lists": "array<string>",
-    "report": f"array<struct<subscription:string,error:{ERROR_TYPE}>>",
-    "profile": f"struct<matches:array<string>,error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint>",
-    "payloads": f"struct<deliveries:array<struct<{_DELIVERY}>>,payloads:array<binary>>",
-    "payload report": f"struct<deliveries:array<struct<{_DELIVERY},error:{ERROR_TYPE}>>,payloads:array<binary>>",
-    "payload profile": f"struct<deliveries:array<struct<{_DELIVERY},error:{ERROR_TYPE}>>,payloads:array<binary>,"
-    f"error:{ERROR_TYPE},nanoseconds:bigint,bytes:bigint,payload_bytes:bigint>",
-}
-"""Of the answers, by their form: see `treecast.spark.batch.answers`."""
-
-FOUND = "__treecast_found"
+ANSWER = "__treecast_answer"
 PLACE = "__treecast_place"
+_DELIVERY = "__treecast_delivery"
 _ROUTE, _SHARD = "__treecast_route", "__treecast_shard"
 
 
-def reports(on_error: str) -> bool:
-    """Whether bad documents are to be reported; raises where it is neither that nor to be raised."""
-    if on_error not in ("raise", "report"):
-        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
-    return on_error == "report"
+def answer_rows(
+    documents: DataFrame,
+    subscriptions: Subscriptions,
+    form: AnswerForm,
+    placement: SparkPlacement,
+    settings: IndexSettings,
+    on_refused: str,
+) -> DataFrame:
+    """The rows of `match` or of `render`, as the form has it. Subscriptions in a DataFrame are read now."""
+    document_column = document_columns(documents, form)[0]
+    index = index_of(subscriptions, settings, on_refused)
+    shards = None
+
+    def sample() -> Sequence[bytes]:
+        return () if documents.isStreaming else first_documents(documents, document_column)
+
+    if not placement.everywhere:
+        index = index if isinstance(index, Index) else Index.load(index)
+        shards = placement.ship(documents.sparkSession, index, sample)
+    return index_rows(documents, index, shards, form, placement.cache_bytes_max)
 
 
-def document_columns(documents: DataFrame, form: str, answers: Sequence[str]) -> list[str]:
-    """The columns that the function takes: that of the documents, and that of errors if there is one.
+def index_rows(
+    documents: DataFrame,
+    index: Index | str | Path,
+    shards: ShardTickets | None,
+    form: AnswerForm,
+    cache_bytes_max: int,
+) -> DataFrame:
+    """The same for an index that every worker holds, or for shards of it that are on the executors already."""
+    columns = document_columns(documents, form)
+    if form.has_payloads:
+        check_room(index)
+    answers = with_answers(documents, columns, index, shards, form, cache_bytes_max)
+    return _explode_deliveries(answers, form) if form.has_payloads else _explode_matches(answers, form)
 
-    Raises where there are no documents, or columns that are called as the `answers` will be.
+
+def account_rows(
+    documents: DataFrame,
+    index: Index | Path,
+    shards: ShardTickets | None,
+    form: AnswerForm,
+    cache_bytes_max: int,
+) -> DataFrame:
+    """For jobs that keep accounts: without `document` and `error`, with `answer` and `first`.
+
+    `answer` is a struct as the form has it; bad documents never raise. Where subscriptions are divided, a document has
+    a row for each shard that must see it, at least one, and `first` is true in one of them, which alone tells an error.
     """
-    fields = _fields(documents)
-    return [_document_field(fields, answers), *_given_errors(fields, reports="report" in form)]
+    from pyspark.sql import functions
+
+    assert form.has_accounts
+    answers = with_answers(documents, ["document", "error"], index, shards, form, cache_bytes_max)
+    first = functions.lit(True) if shards is None else functions.col(PLACE) == 0
+    return answers.withColumnRenamed(ANSWER, "answer").withColumn("first", first).drop(PLACE)
 
 
-def shipped_for(
-    documents: DataFrame, name: str, index: Index | str | Path, placed: Placed
-) -> tuple[Index | str | Path, Shipped | None]:
-    """The index, and its shards on the executors if it is to be divided; `name` is that of the document column."""
-    if placed.everywhere:
-        return index, None
-    index = index if isinstance(index, Index) else Index.load(index)
-    session = documents.sparkSession
-    return index, placed.ship(session, index, lambda: () if documents.isStreaming else first_documents(documents, name))
-
-
-def with_found(
+def with_answers(
     documents: DataFrame,
     columns: list[str],
     index: Index | str | Path,
-    shipped: Shipped | None,
-    form: str,
+    shards: ShardTickets | None,
+    form: AnswerForm,
     cache_bytes_max: int,
 ) -> DataFrame:
-    """The documents with a column FOUND in place of these columns; of shards also PLACE, which is 0 in one row of each.
+    """The documents with ANSWER in place of these columns; of shards also PLACE, which is 0 in one row of each.
 
     The index is one that every worker holds; where there are shards, it is theirs.
     """
-    if shipped is None:
+    if shards is None:
         function = index_function(documents.sparkSession, index, form, cache_bytes_max)
-        answered = documents.withColumn(FOUND, function(*[documents[column] for column in columns]))
+        answers = documents.withColumn(ANSWER, function(*[documents[column] for column in columns]))
     else:
-        answered = _placed(documents, columns, shipped, form)
-    return answered.drop(*columns)
+        answers = _answers_of_shards(documents, columns, shards, form)
+    return answers.drop(*columns)
 
 
-def found(part: Callable[[Column], Column]) -> Column:
+def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTickets, form: AnswerForm) -> DataFrame:
+    """The documents where their shards are, with the answers: one row per document and shard."""
+    from pyspark.sql import functions
+
+    travelling = (shards.router, shards.router_ticket, shards.count, form.fields)
+    route = _arrow_function("route", travelling, "array<int>")
+    routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
+    # As in _part_of_answer(): what comes out of a plain column would be asked for again by filters above.
+    array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
+    rows = routed.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
+    rows = rows.repartitionById(shards.count, functions.col(_SHARD))
+    function = _arrow_function("run_shards", (shards.tickets, form.fields), form.spark_type)
+    return rows.withColumn(ANSWER, function(_SHARD, PLACE, *[rows[column] for column in columns])).drop(_SHARD)
+
+
+# -- answers into rows
+
+
+def _explode_matches(answers: DataFrame, form: AnswerForm) -> DataFrame:
+    from pyspark.sql import functions
+
+    array = _part_of_answer(lambda column: column)
+    if not form.has_errors:
+        return answers.withColumn("subscription", functions.explode(array)).drop(ANSWER, PLACE)
+    rows = answers.withColumn(ANSWER, functions.explode(array))
+    for name in ("subscription", "error"):
+        rows = rows.withColumn(name, functions.col(f"{ANSWER}.{name}"))
+    return rows.drop(ANSWER, PLACE)
+
+
+def _explode_deliveries(answers: DataFrame, form: AnswerForm) -> DataFrame:
+    from pyspark.sql import functions
+
+    deliveries = _part_of_answer(lambda column: column["deliveries"])
+    rows = answers.withColumn(_DELIVERY, functions.explode(deliveries))
+    delivery = functions.col(_DELIVERY)
+    rows = rows.withColumn("subscription", delivery["subscription"])
+    # Null where the number is: what was refused has no payload.
+    payloads = _part_of_answer(lambda column: column["payloads"])
+    rows = rows.withColumn("payload", functions.get(payloads, delivery["number"]))
+    if form.has_errors:
+        rows = rows.withColumn("error", delivery["error"])
+    return rows.drop(ANSWER, PLACE, _DELIVERY)
+
+
+def _part_of_answer(part: Callable[[Column], Column]) -> Column:
     """A part of the answers, for what is done with them.
 
     Spark would put a filter on the size of an array, or on whether there is one, below its explosion, and for that call
@@ -103,11 +171,22 @@ def found(part: Callable[[Column], Column]) -> Column:
     """
     from pyspark.sql import functions
 
-    column = functions.col(FOUND)
+    column = functions.col(ANSWER)
     return functions.when(column.isNotNull(), part(column))
 
 
 # -- documents
+
+
+def document_columns(documents: DataFrame, form: AnswerForm, answers: Sequence[str] | None = None) -> list[str]:
+    """The columns that the function takes: that of the documents, and that of errors if there is one.
+
+    Raises where there are no documents, or columns that are called as the answers will be: those of the form, unless
+    others are named.
+    """
+    fields = _fields(documents)
+    name = _document_field(fields, form.columns if answers is None else answers)
+    return [name, *_source_errors(fields, form)]
 
 
 def _fields(documents: DataFrame) -> dict[str, str]:
@@ -143,35 +222,20 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
     return name
 
 
-def _given_errors(fields: dict[str, str], *, reports: bool) -> list[str]:
+def _source_errors(fields: dict[str, str], form: AnswerForm) -> list[str]:
     """The column in which the source says what it could not read, if there is one."""
     name = next((name for name in fields if name.lower() == "error"), None)
     if name is None:
         return []
     if fields[name] == ERROR_TYPE:
         return [name]
-    if not reports:
+    if not form.has_errors:
         return []
     raise PipelineError(
         f"the documents have a column {name} already, of {fields[name]}",
         code="TC703",
         hint=f'rename it: documents.withColumnRenamed("{name}", "…")',
     )
-
-
-def _placed(documents: DataFrame, columns: list[str], shipped: Shipped, form: str) -> DataFrame:
-    """The documents where their shards are, with what was found: one row per document and shard."""
-    from pyspark.sql import functions
-
-    travelling = (shipped.router, shipped.router_ticket, shipped.shards, form)
-    route = _arrow_function("route", travelling, "array<int>")
-    routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
-    # As in found(): what comes out of a plain column would be asked for again by filters above.
-    array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
-    rows = routed.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
-    rows = rows.repartitionById(shipped.shards, functions.col(_SHARD))
-    find = _arrow_function("run_placed", (shipped.tickets, form), TYPES[form])
-    return rows.withColumn(FOUND, find(_SHARD, PLACE, *[rows[column] for column in columns])).drop(_SHARD)
 
 
 # -- subscriptions
@@ -203,7 +267,7 @@ def index_of(
         ]
         warnings.warn(
             f"{left_out.num_rows} of {table.num_rows} subscriptions were refused and left out:\n" + "\n".join(listed),
-            stacklevel=3,
+            stacklevel=4,  # who called match() or render()
         )
     return index
 
@@ -241,18 +305,18 @@ def subscription_columns(subscriptions: DataFrame) -> DataFrame:
 
 
 def index_function(
-    session: SparkSession, index: Index | str | Path, form: str, cache_bytes_max: int
+    session: SparkSession, index: Index | str | Path, form: AnswerForm, cache_bytes_max: int
 ) -> Callable[..., Column]:
     """The answers of the index in this form, as a function of the document column (and one of errors)."""
     ticket = tuple(ship(session, index, cache_bytes_max=cache_bytes_max))
-    return _arrow_function("run", (ticket, form), TYPES[form])
+    return _arrow_function("run", (ticket, form.fields), form.spark_type)
 
 
 def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callable[..., Column]:
     """A function of treecast.spark.batch.worker as one of Arrow columns; the arguments travel with it."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
-    treecast_match = carried("worker", name, arguments)
+    treecast_match = worker_function("treecast.spark.batch.worker", name, arguments)
     treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time

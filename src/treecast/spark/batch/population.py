@@ -26,10 +26,11 @@ from treecast.index.subscription_forms import LISTED_MAX, all_refused
 from treecast.placement import Aggregate, Pair, Pep
 from treecast.placement.aggregate import FILTERS_MAX, Selectivity, of_paths
 from treecast.placement.pep import PATTERNS_MAX
-from treecast.spark.batch.carry import mapped
+from treecast.spark.batch.answer_form import MATCHES
 from treecast.spark.batch.plan import document_columns, subscription_columns
 from treecast.spark.batch.population_worker import FACTS_TYPE, PARTIAL_TYPE
-from treecast.spark.batch.sampling import drawn_documents
+from treecast.spark.batch.sampling import sample_documents
+from treecast.spark.batch.worker_function import map_population
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,21 +65,23 @@ def pep(
         limits=limits,
         entities=entities,
     )
-    found = mapped(subscription_columns(subscriptions), "facts", (dict(namespaces or {}),), FACTS_TYPE).persist()
+    columns = subscription_columns(subscriptions)
+    facts = map_population(columns, "facts", (dict(namespaces or {}),), FACTS_TYPE).persist()
     try:
         signature = functions.array_sort(functions.array_distinct(functions.col("pairs.pattern")))
-        columns = [functions.count("id").alias("queries"), functions.flatten(functions.collect_list("refused"))]
-        counted = found.groupBy(signature.alias("patterns")).agg(*columns[:1], columns[1].alias("refused")).collect()
+        queries = functions.count("id").alias("queries")
+        listed = functions.flatten(functions.collect_list("refused")).alias("refused")
+        counted = facts.groupBy(signature.alias("patterns")).agg(queries, listed).collect()
         refused = [one for row in counted for one in row["refused"]]
         if refused:
             raise _refused(len(refused), refused)
         chosen = placement.choose({frozenset(row["patterns"] or ()): row["queries"] for row in counted})
-        placed = found.select("id", _gone_by(chosen).alias("pair"))
-        asked = placed.where("pair is not null").groupBy("pair").count().collect()
+        pairs = facts.select("id", _pair_column(chosen).alias("pair"))
+        asked = pairs.where("pair is not null").groupBy("pair").count().collect()
         placement.cut({Pair(row["pair"]["pattern"], row["pair"]["literal"]): row["count"] for row in asked})
-        table = placed.select("id", "pair.pattern", "pair.literal").toArrow()
+        table = pairs.select("id", "pair.pattern", "pair.literal").toArrow()
     finally:
-        found.unpersist()
+        facts.unpersist()
     ids = table.column("id").to_pylist()
     rows = zip(table.column("pattern").to_pylist(), table.column("literal").to_pylist(), strict=True)
     placement.place(ids, [None if pattern is None else Pair(pattern, literal) for pattern, literal in rows])
@@ -88,10 +91,10 @@ def pep(
 def _sample(documents: DataFrame | Sequence[Bytes]) -> list[bytes]:
     if not hasattr(documents, "sparkSession"):
         return [bytes(document) for document in documents]
-    return drawn_documents(documents, document_columns(documents, "lists", ())[0])  # type: ignore[arg-type]
+    return sample_documents(documents, document_columns(documents, MATCHES, ())[0])  # type: ignore[arg-type]
 
 
-def _gone_by(chosen: Sequence[str]) -> Column:
+def _pair_column(chosen: Sequence[str]) -> Column:
     """The pair that a query goes by, as `Pep.place` wants it."""
     from pyspark.sql import functions
 
@@ -121,8 +124,8 @@ def aggregate(
         raise ValueError(f"filters_max must be 1 or more, not {filters_max}")
     selectivity = Selectivity(_sample(documents), limits=limits, entities=entities)
     sample = [bytes(document) for document in selectivity.documents]
-    given = (dict(namespaces or {}), sample, limits, entities)
-    partial = mapped(subscription_columns(subscriptions), "reduce", given, PARTIAL_TYPE)
+    arguments = (dict(namespaces or {}), sample, limits, entities)
+    partial = map_population(subscription_columns(subscriptions), "reduce", arguments, PARTIAL_TYPE)
     merged = partial.groupBy("cover").agg(
         functions.sum("expressions").alias("expressions"),
         functions.collect_list("wanted").alias("wanted"),

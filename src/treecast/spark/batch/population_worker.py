@@ -45,7 +45,7 @@ def facts(batches: Iterator[pa.RecordBatch], namespaces: Mapping[str, str]) -> I
     import pyarrow as pa
 
     for table in _chunks(batches):
-        found, refused = _surveyed(table, namespaces)
+        found, refused = _survey_or_refusals(table, namespaces)
         rows = len(found) if found is not None else 1
         if found is None:
             columns = [pa.nulls(1, pa.string()), pa.nulls(1, pa.int64()), pa.nulls(1, _pairs_type())]
@@ -75,7 +75,7 @@ def reduce(
     expressions = count = wanted = 0
     open_documents = dict(enumerate(documents))
     for table in _chunks(batches):
-        found, refused = _surveyed(table, namespaces)
+        found, refused = _survey_or_refusals(table, namespaces)
         count += len(refused)
         listed += refused[: LISTED_MAX - len(listed)]
         if found is None:
@@ -85,9 +85,11 @@ def reduce(
             paths.update(found.covers_of(row))
         if open_documents:
             index = Index(namespaces=namespaces, limits=limits, entities=entities)
-            told = index.add_many(_numbered(table), on_refused="report").to_pylist()  # ordered ones, perhaps
-            count += len(told)
-            listed += _told([{**row, "id": found.ids[row["row"]]} for row in told])[: LISTED_MAX - len(listed)]
+            refusals = index.add_many(_with_row_ids(table), on_refused="report").to_pylist()  # ordered ones, perhaps
+            count += len(refusals)
+            listed += _refusal_rows([{**row, "id": found.ids[row["row"]]} for row in refusals])[
+                : LISTED_MAX - len(listed)
+            ]
             for place in [place for place, document in open_documents.items() if index.match(document)]:
                 wanted |= 1 << place
                 del open_documents[place]
@@ -168,22 +170,22 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _surveyed(table: pa.Table, namespaces: Mapping[str, str]) -> tuple[Survey | None, Refused]:
+def _survey_or_refusals(table: pa.Table, namespaces: Mapping[str, str]) -> tuple[Survey | None, Refused]:
     """The facts, or None and what is refused."""
     try:
         return survey(table, namespaces), []
     except QueryError as error:
-        told = [{"id": None, "code": error.code, "message": str(error)}]
+        refusals = [{"id": None, "code": error.code, "message": str(error)}]
         with suppress(QueryError):  # a column that cannot be read at all
-            told = Index(namespaces=namespaces).add_many(table, on_refused="report").to_pylist() or told
-        return None, _told(told)
+            refusals = Index(namespaces=namespaces).add_many(table, on_refused="report").to_pylist() or refusals
+        return None, _refusal_rows(refusals)
 
 
-def _told(refused: list[dict[str, Any]]) -> Refused:
+def _refusal_rows(refused: list[dict[str, Any]]) -> Refused:
     return [{name: row[name] for name in ("id", "code", "message")} for row in refused]
 
 
-def _numbered(table: pa.Table) -> pa.Table:
+def _with_row_ids(table: pa.Table) -> pa.Table:
     """With row numbers for ids: others may be there twice, and nobody asks for them."""
     import pyarrow as pa
 

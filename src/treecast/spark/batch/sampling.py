@@ -16,25 +16,25 @@ SAMPLE_BYTES_MAX = 64 << 20
 
 def first_documents(documents: DataFrame, name: str = "document") -> list[bytes]:
     """Those that come first: Spark reads no more than it has to."""
-    return _fetched(_fit(documents, name).limit(DOCUMENTS_MAX))
+    return _fetch(_small_documents(documents, name).limit(DOCUMENTS_MAX))
 
 
-def drawn_documents(documents: DataFrame, name: str = "document") -> list[bytes]:
+def sample_documents(documents: DataFrame, name: str = "document") -> list[bytes]:
     """A sample of all of them, by a hash of their content: the same however the rows are divided."""
     from pyspark.sql import functions
 
-    fit = _fit(documents, name)
-    return _fetched(fit.orderBy(functions.xxhash64("document"), "document").limit(DOCUMENTS_MAX))
+    fit = _small_documents(documents, name)
+    return _fetch(fit.orderBy(functions.xxhash64("document"), "document").limit(DOCUMENTS_MAX))
 
 
-def _fit(documents: DataFrame, name: str) -> DataFrame:
+def _small_documents(documents: DataFrame, name: str) -> DataFrame:
     from pyspark.sql import functions
 
     column = documents[name]
     return documents.where(functions.octet_length(column) <= DOCUMENT_BYTES_MAX).select(column.alias("document"))
 
 
-def _fetched(sample: DataFrame) -> list[bytes]:
+def _fetch(sample: DataFrame) -> list[bytes]:
     fetched: list[bytes] = []
     room = SAMPLE_BYTES_MAX
     for chunk in sample.toArrow().column("document").chunks:

@@ -12,20 +12,20 @@ import atexit
 import hashlib
 import shutil
 import tempfile
-import uuid
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from treecast.errors import PipelineError
+from treecast import durable
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.spark.batch.worker import Ticket
+from treecast.spark.internals import forget_added_file, session_key
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_shipped: set[tuple[str, str]] = set()
+_files_of_sessions: set[tuple[str, str]] = set()  # session, and the name of one of ours that it has
 _saved_files: dict[tuple[str, int, int, int], Path] = {}  # a file as it was when we looked -> ours of the same content
 _asked_by: dict[str, set[object]] = {}  # the name of one of ours -> the files it was made of, or who asked for it
 SAVED_FILES_MAX = 64
@@ -45,12 +45,12 @@ def ship(
     """
     if cache_bytes_max < 0:
         raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
-    file = _saved(source, asker)
+    file = _save_copy(source, asker)
     size = file.stat().st_size
-    key = (_session_key(session), file.name)
-    if key not in _shipped:
+    key = (session_key(session), file.name)
+    if key not in _files_of_sessions:
         session.addArtifacts(str(file), file=True)
-        _shipped.add(key)
+        _files_of_sessions.add(key)
     return Ticket(VERSION, file.name, size, cache_bytes_max)
 
 
@@ -62,42 +62,27 @@ def withdraw(session: SparkSession, source: Path) -> None:
     """
     known = [key for key in _saved_files if key[0] == str(source.absolute())]
     for key in known:
-        _let_go(session, _saved_files.pop(key).name, key)
+        _drop(session, _saved_files.pop(key).name, key)
 
 
 def give_back(session: SparkSession, asker: object, kept: Collection[str] = ()) -> None:
     """Take back what was shipped for this asker, but for the files in `kept`, on the same terms."""
     for name in [name for name, askers in _asked_by.items() if asker in askers and name not in kept]:
-        _let_go(session, name, asker)
+        _drop(session, name, asker)
 
 
-def _let_go(session: SparkSession, name: str, asker: object) -> None:
+def _drop(session: SparkSession, name: str, asker: object) -> None:
     askers = _asked_by.get(name, set())
     askers.discard(asker)
     if askers:
         return
     _asked_by.pop(name, None)
-    _shipped.difference_update({shipped for shipped in _shipped if shipped[1] == name})
-    if not hasattr(session, "session_id"):
-        _forget(session, name)
+    _files_of_sessions.difference_update({key for key in _files_of_sessions if key[1] == name})
+    forget_added_file(session, name)
     (_own_directory() / name).unlink(missing_ok=True)
 
 
-def _forget(session: SparkSession, name: str) -> None:
-    """Spark has no call for it, but its map of files can be reached."""
-    from pyspark import SparkFiles
-
-    files: Any = session.sparkContext._jsc.sc().addedFiles().get("default")
-    if files.isEmpty():
-        return
-    keys = files.get().keys().toList()
-    for key in (keys.apply(place) for place in range(keys.size())):
-        if key.rpartition("/")[2] == name:
-            files.get().remove(key)
-    Path(SparkFiles.getRootDirectory(), name).unlink(missing_ok=True)
-
-
-def _saved(source: Index | str | Path, asker: object) -> Path:
+def _save_copy(source: Index | str | Path, asker: object) -> Path:
     """A file of this process with the content of the index, named after it."""
     directory = _own_directory()
     key: tuple[str, int, int, int] | None = None
@@ -107,7 +92,7 @@ def _saved(source: Index | str | Path, asker: object) -> Path:
         key = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
         if key in _saved_files and _saved_files[key].exists():
             return _saved_files[key]
-    new = directory / f"new-{uuid.uuid4().hex}.tcx"
+    new = durable.unused_path(directory, ".tcx")
     if isinstance(source, Index):
         source.save(new)
     else:
@@ -133,13 +118,3 @@ def _own_directory() -> Path:
         _directory = Path(tempfile.mkdtemp(prefix="treecast-driver-"))
         atexit.register(shutil.rmtree, _directory, ignore_errors=True)
     return _directory
-
-
-def _session_key(session: SparkSession) -> str:
-    """What tells sessions apart, classic or Connect."""
-    if hasattr(session, "session_id"):
-        return str(session.session_id)
-    context = session.sparkContext
-    if context._jsc is None:
-        raise PipelineError("the Spark session was stopped", code="TC702", hint="make a new one")
-    return f"{context.applicationId} {session._jsparkSession.sessionUUID()}"

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 
 from treecast.errors import PipelineError
 from treecast.names import HASHED, hashed
-from treecast.spark.batch.carry import carried
 from treecast.spark.batch.payload_files import COUNT_TYPE, directory_name, file_name
+from treecast.spark.batch.worker_function import worker_function
 from treecast.spark.stream.batches import is_elsewhere
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def write_directories(
 
     The matches are brought together by directory first, so that each has one file, not one from each task.
     """
-    placed = with_directory(matches, subscriptions, directories_max=directories_max, buckets=buckets)
-    placed.repartition("directory").write.partitionBy("directory").mode(mode).format(format).save(str(path))
+    rows = with_directory(matches, subscriptions, directories_max=directories_max, buckets=buckets)
+    rows.repartition("directory").write.partitionBy("directory").mode(mode).format(format).save(str(path))
 
 
 def stream_directories(
@@ -110,8 +110,8 @@ def stream_directories(
     """The same for a stream: give it a checkpoint and start it with a path. Its rows are there once, as Spark's file
     sink keeps a log of the files that count: read them through Spark.
     """
-    placed = with_directory(matches, subscriptions, directories_max=directories_max, buckets=buckets)
-    return placed.repartition("directory").writeStream.partitionBy("directory").format(format)
+    rows = with_directory(matches, subscriptions, directories_max=directories_max, buckets=buckets)
+    return rows.repartition("directory").writeStream.partitionBy("directory").format(format)
 
 
 # -- payloads as files
@@ -196,13 +196,13 @@ def _write_payloads(
     from pyspark.sql import functions
 
     check_payloads({field.name: field.dataType.simpleString() for field in deliveries.schema}, path, key, suffix)
-    placed = with_directory(deliveries, subscriptions, directories_max=directories_max, buckets=buckets)
+    rows = with_directory(deliveries, subscriptions, directories_max=directories_max, buckets=buckets)
     target = str(Path(path.removeprefix("file://")).absolute())
     columns = list(dict.fromkeys(("directory", "subscription", "payload", *key)))
-    write = carried("payload_files", "write", (target, key, of_batch, suffix))
-    counted = placed.select(*columns).mapInArrow(write, COUNT_TYPE)
+    write = worker_function("treecast.spark.batch.payload_files", "write", (target, key, of_batch, suffix))
+    counts = rows.select(*columns).mapInArrow(write, COUNT_TYPE)
     names = ("files", "present", "bytes")
-    row = counted.agg(*[functions.sum(name).alias(name) for name in names]).first()
+    row = counts.agg(*[functions.sum(name).alias(name) for name in names]).first()
     return Written(*[(row and row[name]) or 0 for name in names])
 
 
@@ -217,9 +217,9 @@ def check_payloads(kinds: Mapping[str, str], path: str, key: tuple[str, ...], su
         raise PipelineError("the deliveries have no payloads", code="TC719", hint="they are what render() gives")
     for name in key:
         if kinds.get(name) not in KEY_TYPES:
-            found = f"is of {kinds[name]}" if name in kinds else "is not there"
+            problem = f"is of {kinds[name]}" if name in kinds else "is not there"
             raise PipelineError(
-                f"the column {name}, which tells documents apart, {found}",
+                f"the column {name}, which tells documents apart, {problem}",
                 code="TC719",
                 hint="name columns of strings or integers: key=(…,)",
             )

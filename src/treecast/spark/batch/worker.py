@@ -14,7 +14,6 @@ import pickle
 import shutil
 import stat
 import tempfile
-import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,12 +21,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from treecast import durable
 from treecast.document import arrow_views
-from treecast.errors import PipelineError, SnapshotError, TreecastError
+from treecast.errors import PipelineError, SnapshotError
 from treecast.index import Index
 from treecast.placement import ByFilters, Router
 from treecast.placement.router import spread
-from treecast.spark.batch.answers import answers, lacking
+from treecast.spark.batch.answer_form import AnswerForm
+from treecast.spark.batch.answers import answer, missing_documents
+from treecast.spark.internals import one_sentence_errors
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ _indexes: OrderedDict[tuple[str, int], Index] = OrderedDict()
 
 
 class Ticket(NamedTuple):
-    """What a worker needs to find an index. It travels as a plain tuple: see `treecast.spark.match`."""
+    """What a worker needs to find an index.
+
+    It travels as a plain tuple: an executor without treecast can unpickle that, and say what it lacks.
+    """
 
     version: str
     file: str
@@ -50,39 +55,35 @@ class Ticket(NamedTuple):
 
 
 def _hiding_frames(pieces: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """Spark would print the frames between itself and us. This process ends with the exception."""
-    try:
+    with one_sentence_errors():
         yield from pieces
-    except TreecastError:
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise
 
 
-def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
+def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: tuple[bool, ...]) -> Iterator[pa.Array]:
     """One array out for each array of documents in, or several that together are as long.
 
-    `form` is one of `treecast.spark.batch.answers`. A batch is an array of documents, or a tuple of that and of the
-    errors that these documents have already.
+    `form` has the fields of an `AnswerForm`. A batch is an array of documents, or a tuple of that and of the errors
+    that these documents have already.
     """
-    return _hiding_frames(_run(batches, ticket, form))
+    return _hiding_frames(_run(batches, Ticket(*ticket), AnswerForm(*form)))
 
 
-def _run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator[pa.Array]:
-    index = index_of(Ticket(*ticket))
+def _run(batches: Iterator[Any], ticket: Ticket, form: AnswerForm) -> Iterator[pa.Array]:
+    index = index_of(ticket)
     for batch in batches:
         documents, errors = batch if isinstance(batch, tuple) else (batch, None)
-        yield from answers(index, documents, errors, form)
+        yield from answer(index, documents, errors, form)
 
 
 def route(
-    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, shards: int, form: str
+    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, shards: int, form: tuple[bool, ...]
 ) -> Iterator[pa.Array]:
     """For each document the shards that must see it, the reporter first: see `treecast.spark.batch.place`."""
-    return _hiding_frames(_route(batches, pickled, ticket, shards, form))
+    return _hiding_frames(_route(batches, pickled, ticket, shards, AnswerForm(*form)))
 
 
 def _route(
-    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, count: int, form: str
+    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, count: int, form: AnswerForm
 ) -> Iterator[pa.Array]:
     import pyarrow as pa
 
@@ -94,30 +95,32 @@ def _route(
         documents, errors = batch if isinstance(batch, tuple) else (batch, None)
         views = arrow_views(documents)
         routes = router.route(views)
-        for row in lacking(documents, errors):
+        for row in missing_documents(documents, errors):
             routes[row] = None
         for row, shards in enumerate(routes):
             # One that nobody wants is read by any shard, if nobody has read it yet or it has to be accounted for.
-            if shards is None or (not shards and ("profile" in form or not router.reads)):
+            if shards is None or (not shards and (form.has_accounts or not router.reads)):
                 routes[row] = (spread(views[row], count),)
         yield pa.array(routes, pa.list_(pa.int32()))
 
 
-def run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
+def run_shards(
+    batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: tuple[bool, ...]
+) -> Iterator[pa.Array]:
     """As `run`, for rows of shards: a batch is shards, places in the document's route, documents (and errors)."""
-    return _hiding_frames(_run_placed(batches, tickets, form))
+    return _hiding_frames(_run_shards(batches, tickets, AnswerForm(*form)))
 
 
-def _run_placed(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: str) -> Iterator[pa.Array]:
+def _run_shards(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: AnswerForm) -> Iterator[pa.Array]:
     for shards, places, documents, *errors in batches:
         numbers, places = shards.to_pylist(), places.to_pylist()
         begin = 0
         for shard, rows in groupby(numbers):  # a task has the rows of one shard, as a rule
             end = begin + len(list(rows))
-            silent = {row - begin for row in range(begin, end) if places[row]}
+            silent_rows = {row - begin for row in range(begin, end) if places[row]}
             index = index_of(Ticket(*tickets[shard]))
             error_part = errors[0][begin:end] if errors else None
-            yield from answers(index, documents[begin:end], error_part, form, silent)
+            yield from answer(index, documents[begin:end], error_part, form, silent_rows)
             begin = end
 
 
@@ -175,14 +178,14 @@ def _shared_directory() -> Path | None:
 
 
 def _promote(source: Path, place: Path) -> None:
-    beside = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    beside = durable.unused_path(place.parent)
     try:
         try:
             os.link(source, beside)
         except OSError:  # another file system
             shutil.copyfile(source, beside)
         os.utime(beside)
-        beside.rename(place)
+        beside.replace(place)  # not synced: what a loss of power leaves of it is found out by its checksum
     finally:
         beside.unlink(missing_ok=True)
     # Files in use stay mapped when their names go.

@@ -1,6 +1,8 @@
 """What went wrong in Spark, in one sentence: for people who did not ask for two screens of JVM stack.
 
-`told` turns whatever a job raised into a PipelineError; `write_stack` puts the stack into a log file.
+    raise to_pipeline_error(error, log="spark.log")
+
+`to_pipeline_error` turns whatever a job raised into an error of ours; `write_stack` puts the stack into a log file.
 
 Codes: TC736 no space is left, TC737 Spark refused or failed, TC738 workers or executors died, TC739 Spark is gone.
 """
@@ -22,7 +24,7 @@ _GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "
 _CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]*(?:Exception|Error)): ?")
 
 
-def told(error: BaseException, log: str | Path | None = None) -> TreecastError:
+def to_pipeline_error(error: BaseException, log: str | Path | None = None) -> TreecastError:
     """The one sentence. An error of ours stays what it is, also when it comes from a worker as text."""
     if isinstance(error, TreecastError):
         return error

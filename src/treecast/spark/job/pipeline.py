@@ -27,7 +27,7 @@ from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX
 from treecast.model import DeliveryLimits
 from treecast.spark.batch.place import NAMES, SHARDS_MAX
-from treecast.spark.batch.render import ROW_BYTES_MAX
+from treecast.spark.batch.row_limit import ROW_BYTES_MAX
 from treecast.spark.batch.sinks import DIRECTORIES_MAX
 from treecast.spark.stream.batches import is_elsewhere
 
@@ -145,7 +145,7 @@ class Pipeline:
                 "shards", f"{NAMES[0]} has none", "name a placement that divides subscriptions, or leave it out"
             )
         if self.shards is not None and not 1 <= self.shards <= SHARDS_MAX:
-            raise refuse("shards", f"{self.shards} cannot be", f"write a number from 1 to {SHARDS_MAX}")
+            raise refuse("shards", f"must be 1-{SHARDS_MAX}, got {self.shards}", "write such a number, or leave it out")
         if self.sinks.by_subscription and self.source.stream and self.source.trigger != AVAILABLE_NOW:
             hint = f'set source.trigger = "{AVAILABLE_NOW}", or call treecast.spark.stream_directories yourself'
             raise refuse("sinks.by_subscription", "it is written at the end, and this stream has none", hint)
@@ -171,7 +171,7 @@ class Pipeline:
     def describe(self) -> tuple[tuple[str, str], ...]:
         """(setting, value) for people: all that were set, and the defaults worth knowing."""
         source, sinks, limits = self.source, self.sinks, self.limits
-        told: list[tuple[str, object]] = [
+        settings: list[tuple[str, object]] = [
             ("source.path", ", ".join(source.path)),
             ("source.pattern", source.pattern),
             ("source.record", ", ".join(source.record)),
@@ -186,12 +186,12 @@ class Pipeline:
             ("shards", self.shards),
             ("master", self.master),
         ]
-        told += [(f"limits.{name}", f"{value:,}") for name, value in vars(limits).items()]
+        settings += [(f"limits.{name}", f"{value:,}") for name, value in vars(limits).items()]
         if self.delivery_limits is not None:
-            told += [(f"limits.{name}", f"{value:,}") for name, value in asdict(self.delivery_limits).items()]
-        told.append(("limits.cache_bytes_max", f"{self.cache_bytes_max:,}"))
-        told += list(self.spark.items())
-        return tuple((name, str(value)) for name, value in told if value)
+            settings += [(f"limits.{name}", f"{value:,}") for name, value in asdict(self.delivery_limits).items()]
+        settings.append(("limits.cache_bytes_max", f"{self.cache_bytes_max:,}"))
+        settings += list(self.spark.items())
+        return tuple((name, str(value)) for name, value in settings if value)
 
 
 def _listed(mapping: Mapping[str, str] | None) -> str:

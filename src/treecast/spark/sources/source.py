@@ -10,7 +10,6 @@ has to be installed there.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from treecast.errors import PipelineError
+from treecast.spark.internals import is_python_worker
 from treecast.spark.sources.source_files import check_there, find
 from treecast.spark.sources.source_options import Options
 from treecast.spark.sources.source_stream import DocumentStream
@@ -88,6 +88,6 @@ def _told_in_one_sentence() -> Iterator[Any]:
     try:
         yield
     except PipelineError:
-        if "pyspark.worker_util" in sys.modules:
+        if is_python_worker():
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # this process ends with the exception
         raise

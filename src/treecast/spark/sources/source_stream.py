@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 import os
 import sqlite3
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from treecast.catalog.sqlite_errors import explained
+from treecast import durable
+from treecast.catalog.sqlite_errors import translate_sqlite_errors
 from treecast.errors import PipelineError
 from treecast.names import text_of
 from treecast.spark.sources.source_files import Found, glob_base, walk
@@ -66,7 +66,7 @@ class SeenFiles:
                 raise
 
     def _explained(self) -> AbstractContextManager[None]:
-        return explained(self._not_kept, self._damaged)
+        return translate_sqlite_errors(self._not_kept, self._damaged)
 
     def _not_kept(self, error: object) -> PipelineError:
         return PipelineError(
@@ -138,7 +138,7 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._directory = options.log or str(Path(glob_base(options.paths[0]), LOG_DIRECTORY))
-        self._new_log = uuid.uuid4().hex
+        self._new_log = durable.unused_name()
         self._logs: dict[str, SeenFiles] = {}
         self._stops = False  # take what is there, then end
         self._stops_at: int | None = None

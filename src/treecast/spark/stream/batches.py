@@ -14,13 +14,13 @@ Codes: TC751 an output that is somebody else's.
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from treecast import durable
 from treecast.errors import PipelineError
+from treecast.spark.internals import FileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +40,7 @@ class BatchDirectories:
 
     def __init__(self, spark: SparkSession, path: str, stream: str) -> None:
         self.path = path.rstrip("/")
-        self._jvm: Any = spark._jvm
-        configuration = spark._jsparkSession.sessionState().newHadoopConf()
-        self._system: Any = self._at("").getFileSystem(configuration)
+        self._files = FileSystem(spark, self.path)
         self._claim(stream)
 
     def of(self, batch: int) -> str:
@@ -51,58 +49,48 @@ class BatchDirectories:
 
     def holds(self, batch: int) -> bool:
         """Whether they are there."""
-        return bool(self._system.exists(self._at(f"{COLUMN}={batch}")))
+        return self._files.exists(f"{COLUMN}={batch}")
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write the rows of a batch, unless they are there."""
         if self.holds(batch):
             return
-        name = f".{COLUMN}-{batch}-{uuid.uuid4().hex}"
+        name = durable.unused_name(f".{COLUMN}-{batch}-")
         rows.write.parquet(f"{self.path}/{name}")
         self._sync(name)
-        if not self._system.rename(self._at(name), self._at(f"{COLUMN}={batch}")):
+        if not self._files.rename(name, f"{COLUMN}={batch}"):
             raise PipelineError(f"{self.of(batch)} cannot be written", code="TC751", hint="see whether it is there")
         self._sync("")
 
     def clear(self) -> None:
         """Remove what a killed process left half-written."""
-        for status in self._found(f".{COLUMN}-*"):
-            self._system.delete(status.getPath(), True)
+        for name in self._files.names(f".{COLUMN}-*"):
+            self._files.remove(name)
 
     def _claim(self, stream: str) -> None:
-        marks = [status.getPath().getName() for status in self._found(f"{MARK}*")]
+        marks = self._files.names(f"{MARK}*")
         if marks == [MARK + stream]:
             return
-        if marks or self._found("[!._]*"):
+        if marks or self._files.names("[!._]*"):
             raise PipelineError(
                 f"{self.path} holds the results of something else",
                 code="TC751",
                 hint="name another output, or the checkpoint that belongs to this one",
             )
-        self._system.mkdirs(self._at(MARK + stream))
-
-    def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}" if name else self.path)
-
-    def _found(self, pattern: str) -> list[Any]:
-        return list(self._system.globStatus(self._at(pattern)) or [])
+        self._files.make_directory(MARK + stream)
 
     def _sync(self, name: str) -> None:
         """On this machine, let what was written survive a loss of power too; elsewhere that is the file system's."""
-        if self._system.getScheme() != "file":
+        if not self._files.is_local:
             return
         directory = Path(self.path.removeprefix("file://"), name)
-        for path in (*directory.iterdir(), directory) if name else (directory,):
-            if path.is_file() or path == directory:
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+        if name:
+            for path in directory.iterdir():
+                if path.is_file():
+                    durable.sync(path)
+        durable.sync(directory)
 
 
 def remove(spark: SparkSession, path: str) -> None:
     """Remove whatever is at a path that Spark reaches."""
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(place, True)
+    FileSystem(spark, path).remove("")

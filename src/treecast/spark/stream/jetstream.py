@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from treecast.catalog.delivery_ids import message_id, message_key_fields
 from treecast.errors import PipelineError
 from treecast.names import HASHED, TOKEN
 from treecast.spark.batch.match import has_payloads, split
@@ -54,6 +55,11 @@ class Message(NamedTuple):
     payload: bytes
     row: str = ""
     """Of a delivery: what else is known of it, as JSON."""
+
+    @classmethod
+    def of_row(cls, row: Row) -> Message:
+        """A row of `JetStream.messages`."""
+        return cls(row.subject, message_id(row.key), bytes(row.payload), row.row or "")
 
 
 @dataclass(frozen=True)
@@ -93,37 +99,34 @@ class JetStream:
         sink = self
 
         def send(part: Iterator[Row]) -> None:
-            from treecast.spark.stream.jetstream import publish
+            from treecast.spark.stream.jetstream import Message, publish
 
-            publish(sink, (Message(row.subject, row.id, bytes(row.payload), row.row or "") for row in part))
+            publish(sink, (Message.of_row(row) for row in part))
 
         send.__annotations__ = {}
         messages.foreachPartition(send)
 
     def messages(self, rows: DataFrame, batch: Batch) -> DataFrame:
-        """subject, id, payload and row of each match."""
+        """subject, key (which the id is made of), payload and row of each match."""
         from pyspark.sql import functions
 
         good, _ = split(rows)
-        told = functions.struct(
-            functions.lit(batch.stream).alias("stream"),
-            functions.lit(batch.number).alias("batch"),
-            *self.identity,
-            "subscription",
-        )
-        named = functions.to_json(told, {"ignoreNullFields": "false"})
-        rendered = has_payloads(good)
-        whole = functions.struct(
-            *[name for name in good.columns if not rendered or name != "payload"],
+        constants = {"stream": functions.lit(batch.stream), "batch": functions.lit(batch.number)}
+        fields = [constants.get(name, functions.col(name)).alias(name) for name in message_key_fields(self.identity)]
+        key = functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"})
+
+        is_delivery = has_payloads(good)
+        columns = functions.struct(
+            *[name for name in good.columns if not is_delivery or name != "payload"],
             functions.lit(batch.number).alias("batch"),
             functions.lit(batch.version.number).alias("version"),
         )
-        told_whole = functions.to_json(whole)
+        row = functions.to_json(columns)
         return good.select(
             functions.concat(functions.lit(f"{self.subject}."), _token(functions.col("subscription"))).alias("subject"),
-            functions.sha2(named, 256).alias("id"),
-            (functions.col("payload") if rendered else told_whole.cast("binary")).alias("payload"),
-            (told_whole if rendered else functions.lit("")).alias("row"),
+            key.alias("key"),
+            (functions.col("payload") if is_delivery else row.cast("binary")).alias("payload"),
+            (row if is_delivery else functions.lit("")).alias("row"),
         )
 
 

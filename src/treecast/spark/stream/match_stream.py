@@ -39,12 +39,12 @@ from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.model import DeliveryLimits
 from treecast.placement import Placement
-from treecast.spark.batch.match import matched
-from treecast.spark.batch.place import Placed, Shipped
-from treecast.spark.batch.plan import document_columns, subscription_table
-from treecast.spark.batch.render import ANSWERS, rendered
+from treecast.spark.batch.answer_form import AnswerForm
+from treecast.spark.batch.place import ShardTickets, SparkPlacement
+from treecast.spark.batch.plan import document_columns, index_rows, subscription_table
 from treecast.spark.batch.sampling import first_documents
 from treecast.spark.batch.ship import withdraw
+from treecast.spark.internals import is_connect, jvm_errors
 from treecast.spark.stream.batches import COLUMN, BatchDirectories, is_elsewhere
 
 if TYPE_CHECKING:
@@ -106,13 +106,14 @@ def match_stream(
     of the first batch, where it needs to. A `Placement` has to be empty: it takes the subscriptions that hold.
     """
     supplier = supplier_of(subscriptions, documents.sparkSession)
-    placed = Placed(placement, shards, cache_bytes_max)
-    ship = shipping(placed)
-    columns = document_columns(documents, "report", ANSWERS if render else ("subscription",))
+    where = SparkPlacement(placement, shards, cache_bytes_max)
+    ship = shipping(where)
+    form = AnswerForm(has_payloads=render, has_errors=True)
+    document_column = document_columns(documents, form)[0]
 
     def plan(frame: DataFrame, version: Version, batch: int) -> DataFrame:
-        shipped = ship(frame, version, lambda: first_documents(frame, columns[0]))
-        return (rendered if render else matched)(frame, version.path, shipped, "report", cache_bytes_max)
+        tickets = ship(frame, version, lambda: first_documents(frame, document_column))
+        return index_rows(frame, version.path, tickets, form, cache_bytes_max)
 
     return start(
         documents,
@@ -125,21 +126,24 @@ def match_stream(
         versions_max=versions_max,
         name=name,
         settings=IndexSettings(namespaces, limits, entities, delivery_limits),
-        close=placed.close,
+        close=where.close,
     )
 
 
-def shipping(placed: Placed) -> Callable[[DataFrame, Version, Callable[[], Sequence[Bytes]]], Shipped | None]:
-    """A function that brings the shards of a version to the executors, for a batch: see `Placed.ship`."""
-    placed.check_empty()
-    last: list[tuple[str, Shipped | None]] = []
+Ship: TypeAlias = "Callable[[DataFrame, Version, Callable[[], Sequence[Bytes]]], ShardTickets | None]"
 
-    def ship(frame: DataFrame, version: Version, sample: Callable[[], Sequence[Bytes]]) -> Shipped | None:
-        if placed.everywhere:
+
+def shipping(placement: SparkPlacement) -> Ship:
+    """A function that brings the shards of a version to the executors, for a batch: see `SparkPlacement.ship`."""
+    placement.check_empty()
+    last: list[tuple[str, ShardTickets | None]] = []
+
+    def ship(frame: DataFrame, version: Version, sample: Callable[[], Sequence[Bytes]]) -> ShardTickets | None:
+        if placement.everywhere:
             return None
         if not last or last[0][0] != version.content:
-            shipped = placed.ship(frame.sparkSession, Index.load(version.path), sample, lasting=False)
-            last[:] = [(version.content, shipped)]
+            tickets = placement.ship(frame.sparkSession, Index.load(version.path), sample, lasting=False)
+            last[:] = [(version.content, tickets)]
         return last[0][1]
 
     return ship
@@ -203,7 +207,7 @@ def start(
 def _close_behind(query: StreamingQuery, versions: Versions, close: Callable[[], None]) -> None:
     try:
         query.awaitTermination()
-    except Exception as error:  # told to whoever waits for the query
+    except Exception as error:  # whoever waits for the query hears of it
         log.debug("the stream has ended: %s", type(error).__name__)
     finally:
         versions.close()
@@ -216,7 +220,7 @@ def _check(documents: DataFrame, spark: SparkSession, checkpoint: str, after: Se
     if not documents.isStreaming:
         hint = "call match() for a batch, or read with stream=True"
         raise PipelineError("the documents are no stream", code="TC750", hint=hint)
-    if "connect" in type(spark).__module__:
+    if is_connect(spark):
         hint = "run it where Spark's driver is, or call match() on the streaming DataFrame"
         raise PipelineError("a stream with changing subscriptions needs the driver", code="TC750", hint=hint)
     if is_elsewhere(checkpoint):
@@ -250,12 +254,12 @@ def supplier_of(
 
 
 def _parquet(spark: SparkSession, path: Path) -> pa.Table:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    spark_errors = (*jvm_errors(), PySparkException)
     try:
         return subscription_table(spark.read.parquet(str(path)))
-    except (Py4JError, PySparkException) as error:
+    except spark_errors as error:
         log.debug("%s", error)
         raise PipelineError(
             f"{path} cannot be read as Parquet now",
@@ -264,10 +268,10 @@ def _parquet(spark: SparkSession, path: Path) -> pa.Table:
         ) from None
 
 
-def _as_table(given: Given) -> pa.Table | Index | None:
-    if given is None or isinstance(given, Index) or hasattr(given, "num_rows"):
-        return given
-    return subscription_table(given)
+def _as_table(subscriptions: Given) -> pa.Table | Index | None:
+    if subscriptions is None or isinstance(subscriptions, Index) or hasattr(subscriptions, "num_rows"):
+        return subscriptions
+    return subscription_table(subscriptions)
 
 
 def when_changed(
@@ -283,13 +287,13 @@ def when_changed(
         before = [_state(path) for path in paths]
         if seen == before:
             return None
-        given = read()
+        subscriptions = read()
         if [_state(path) for path in paths] != before:
             raise PipelineError(
                 f"{paths[0]} was changed while it was read", code="TC754", hint="replace it by renaming"
             )
         seen[:] = before
-        return given
+        return subscriptions
 
     return supply
 
@@ -301,11 +305,11 @@ def _state(path: Path) -> object:
     if not path.is_dir():
         about = path.stat()
         return (about.st_ino, about.st_size, about.st_mtime_ns)
-    found = []
+    files_seen = []
     for directory, names, files in os.walk(path):
         if "_temporary" in names:
             raise PipelineError(f"{path} is being written", code="TC754", hint="replace it by renaming")
         for name in files:
             about = Path(directory, name).stat()
-            found.append((directory, name, about.st_ino, about.st_size, about.st_mtime_ns))
-    return sorted(found)
+            files_seen.append((directory, name, about.st_ino, about.st_size, about.st_mtime_ns))
+    return sorted(files_seen)

@@ -1,6 +1,12 @@
 """Functions of treecast on their way to the executors: by value, so that they can say that treecast is missing there.
 
 A function of a module travels as a name; where the module is missing, Spark fails to find it, in a page of frames.
+
+    function = worker_function("treecast.spark.batch.population_worker", "facts", ({},))
+    frame.mapInArrow(function, FACTS_TYPE)
+
+Arguments are plain values (tuples, strings, numbers) wherever that is easy: what is of treecast itself can be unpickled
+only where treecast is.
 """
 
 from __future__ import annotations
@@ -12,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def carried(module: str, name: str, arguments: tuple[Any, ...]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function `treecast.spark.batch.<module>.<name>` of an iterator of batches; the arguments travel with it."""
+def worker_function(module: str, name: str, arguments: tuple[Any, ...]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function `name` of a module, of an iterator of batches; the arguments travel with it."""
 
     def treecast_function(batches: Iterator[Any]) -> Iterator[Any]:
         from importlib import import_module
 
         try:
-            worker = import_module(f"treecast.spark.batch.{module}")
+            worker = import_module(module)
         except ImportError as error:
             import os
             import sys
@@ -36,6 +42,6 @@ def carried(module: str, name: str, arguments: tuple[Any, ...]) -> Callable[[Ite
     return treecast_function
 
 
-def mapped(frame: DataFrame, name: str, arguments: tuple[Any, ...], schema: str) -> DataFrame:
+def map_population(frame: DataFrame, name: str, arguments: tuple[Any, ...], schema: str) -> DataFrame:
     """A DataFrame through a function of `population_worker`, which takes and gives record batches."""
-    return frame.mapInArrow(carried("population_worker", name, arguments), schema)
+    return frame.mapInArrow(worker_function("treecast.spark.batch.population_worker", name, arguments), schema)

@@ -1,0 +1,139 @@
+"""The forms in which Spark's Python workers answer for a document, each with its type in Spark and in Arrow.
+
+A form is three decisions: whether there are payloads, whether errors are rows or raise, and whether accounts are kept.
+
+    >>> MATCHES.spark_type
+    'array<string>'
+    >>> MATCHES.with_errors().spark_type
+    'array<struct<subscription:string,error:struct<code:string,message:string,offset:bigint>>>'
+    >>> MATCHES.arrow_type
+    ListType(list<item: string>)
+
+In words:
+
+    MATCHES                  a list of ids; a bad document raises
+    MATCHES.with_errors()    a list of structs of subscription and error
+    MATCHES.with_accounts()  a struct of matches, error, nanoseconds and bytes
+    DELIVERIES               a struct of deliveries (subscription, number) and payloads, which the numbers count; each
+                             different payload of the document is there once; a bad document or a refused delivery
+                             raises
+    DELIVERIES.with_errors()    the same, with an error beside the number
+    DELIVERIES.with_accounts()  the same, and error, nanoseconds, bytes and payload_bytes of the document; the latter
+                                count a payload once for each delivery
+
+Use one wherever a plan and a worker have to agree. To a worker it travels as the plain tuple `form.fields`: an executor
+without treecast could not unpickle more, and has to say so itself (`treecast.spark.batch.worker_function`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A type, written down once for both worlds: a name of Spark's, a list of a type, or a struct of named types.
+Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
+
+_ERROR: Shape = {"code": "string", "message": "string", "offset": "bigint"}
+_ACCOUNTS: dict[str, Shape] = {"error": _ERROR, "nanoseconds": "bigint", "bytes": "bigint"}
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """What a worker answers for each document."""
+
+    has_payloads: bool = False
+    """Deliveries, not only matches."""
+    has_errors: bool = False
+    """Bad documents are part of the answer; without, they raise."""
+    has_accounts: bool = False
+    """One error, the time and the size are beside the matches of each document; errors never raise."""
+
+    def __post_init__(self) -> None:
+        assert self.has_errors or not self.has_accounts, "accounts are kept of bad documents, too"
+
+    def with_errors(self) -> AnswerForm:
+        """The same with bad documents as a part of the answer."""
+        return replace(self, has_errors=True)
+
+    def with_accounts(self) -> AnswerForm:
+        """The same with error, time and size of each document."""
+        return replace(self, has_errors=True, has_accounts=True)
+
+    @property
+    def fields(self) -> tuple[bool, ...]:
+        """What travels: `AnswerForm(*form.fields) == form`."""
+        return astuple(self)
+
+    @property
+    def verb(self) -> str:
+        """The function that users call for it."""
+        return "render" if self.has_payloads else "match"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that take the place of `document` in the rows that users see; errors come in one more."""
+        return ("subscription", "payload") if self.has_payloads else ("subscription",)
+
+    @property
+    def spark_type(self) -> str:
+        """The type of an answer, as Spark's DDL writes it."""
+        return _in_ddl(self._shape)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The type of an answer in Arrow."""
+        return _in_arrow(self._shape)
+
+    @property
+    def _shape(self) -> Shape:
+        if self.has_payloads:
+            delivery: dict[str, Shape] = {"subscription": "string", "number": "int"}
+            if self.has_errors:
+                delivery["error"] = _ERROR
+            answer: dict[str, Shape] = {"deliveries": [delivery], "payloads": ["binary"]}
+            return {**answer, **_ACCOUNTS, "payload_bytes": "bigint"} if self.has_accounts else answer
+        if self.has_accounts:
+            return {"matches": ["string"], **_ACCOUNTS}
+        return [{"subscription": "string", "error": _ERROR}] if self.has_errors else ["string"]
+
+
+MATCHES = AnswerForm()
+DELIVERIES = AnswerForm(has_payloads=True)
+
+
+def answer_form(*, payloads: bool, on_error: str) -> AnswerForm:
+    """The form that the arguments of `match` and `render` ask for; a ValueError where `on_error` is neither."""
+    if on_error not in ("raise", "report"):
+        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
+    return AnswerForm(has_payloads=payloads, has_errors=on_error == "report")
+
+
+def error_arrow_type() -> pa.DataType:
+    """The type of an error in Arrow."""
+    return _in_arrow(_ERROR)
+
+
+def _in_ddl(shape: Shape) -> str:
+    if isinstance(shape, str):
+        return shape
+    if isinstance(shape, list):
+        return f"array<{_in_ddl(shape[0])}>"
+    return f"struct<{','.join(f'{name}:{_in_ddl(inner)}' for name, inner in shape.items())}>"
+
+
+def _in_arrow(shape: Shape) -> pa.DataType:
+    import pyarrow as pa
+
+    if isinstance(shape, str):
+        atoms = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "bigint": pa.int64()}
+        return atoms[shape]
+    if isinstance(shape, list):
+        return pa.list_(_in_arrow(shape[0]))
+    return pa.struct([(name, _in_arrow(inner)) for name, inner in shape.items()])
+
+
+ERROR_TYPE = _in_ddl(_ERROR)
+"""The type of an error, as Spark's DDL writes it."""

@@ -1,0 +1,208 @@
+"""Everything of Spark that is not its public API, in one place: the next release of Spark may change any of it.
+
+No other file of treecast touches `_jvm`, `_jsc`, `_jsparkSession`, py4j or modules that Spark keeps for itself, and
+`tests/test_tidy.py` sees to that. Each entry says why the public API does not do. All of them need the driver's JVM,
+except for those that say that they run in Python workers, and `is_connect`, which tells whether there is one.
+
+    files = FileSystem(spark, "hdfs://host/out")
+    files.names("part-*")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.errors import PipelineError, TreecastError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXECUTIONS_SEEN_MAX = 8
+
+
+def jvm_errors() -> tuple[type[BaseException], ...]:
+    """What calls into the JVM raise.
+
+    Private: pyspark.errors has classes for what Spark itself refuses; a JVM that is gone, and calls that no public
+    method wraps, raise py4j's own.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    return (Py4JError,)
+
+
+# -- sessions
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether the driver is behind Spark Connect, so that its JVM is out of reach.
+
+    Private: PySpark's own test, `is_remote`, is about how the process was started, not about this session.
+    """
+    return "connect" in type(session).__module__
+
+
+def session_key(session: SparkSession) -> str:
+    """What tells sessions apart, classic or Connect; raises where it was stopped.
+
+    Private: only Connect sessions have a public id. Files are added to a session, not to an application.
+    """
+    if is_connect(session):
+        return str(session.session_id)  # type: ignore[attr-defined]
+    context = session.sparkContext
+    if context._jsc is None:
+        raise PipelineError("the Spark session was stopped", code="TC702", hint="make a new one")
+    return f"{context.applicationId} {session._jsparkSession.sessionUUID()}"
+
+
+def forget_added_file(session: SparkSession, name: str) -> None:
+    """Undo `addArtifacts` for a file: new executors no longer fetch it, and the driver's copy goes.
+
+    Private: Spark can add files and list them, but not remove them; a stream that ships an index for each version of
+    its subscriptions would fill the disk.
+    """
+    from pyspark import SparkFiles
+
+    if is_connect(session):
+        return
+    files: Any = session.sparkContext._jsc.sc().addedFiles().get("default")
+    if files.isEmpty():
+        return
+    keys = files.get().keys().toList()
+    for key in (keys.apply(place) for place in range(keys.size())):
+        if key.rpartition("/")[2] == name:
+            files.get().remove(key)
+    Path(SparkFiles.getRootDirectory(), name).unlink(missing_ok=True)
+
+
+def java_version(session: SparkSession) -> str:
+    """The version of the Java that runs Spark.
+
+    Private: Spark says its own version only.
+    """
+    jvm: Any = session._jvm
+    return str(jvm.java.lang.System.getProperty("java.version"))
+
+
+# -- files
+
+
+class FileSystem:
+    """A directory wherever Spark reaches: the disk, HDFS, an object store. Names are relative to it, "" is itself.
+
+    Private: DataFrames can be written and read, but nothing public renames, lists or removes, and PySpark's own way to
+    the classes of Hadoop is this one.
+    """
+
+    def __init__(self, session: SparkSession, root: str) -> None:
+        self.root = root.rstrip("/")
+        self._jvm: Any = session._jvm
+        configuration = session._jsparkSession.sessionState().newHadoopConf()
+        self._system: Any = self._path("").getFileSystem(configuration)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a disk of this machine, or mounted."""
+        return bool(self._system.getScheme() == "file")
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a directory."""
+        return bool(self._system.exists(self._path(name)))
+
+    def names(self, pattern: str) -> list[str]:
+        """The names that a glob pattern fits."""
+        return [status.getPath().getName() for status in self._system.globStatus(self._path(pattern)) or []]
+
+    def make_directory(self, name: str) -> None:
+        """Make it, and those above it."""
+        self._system.mkdirs(self._path(name))
+
+    def rename(self, name: str, new: str) -> bool:
+        """Rename it; False where that does not go."""
+        return bool(self._system.rename(self._path(name), self._path(new)))
+
+    def remove(self, name: str) -> None:
+        """Remove it with all that is in it; nothing happens where it is not there."""
+        self._system.delete(self._path(name), True)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
+
+
+# -- queries that run
+
+
+class RunningQuery:
+    """How far a query is whose rows are observed under a name.
+
+    Private: an `Observation` tells its sums when the query has ended, and Spark's REST interface needs its web server.
+    All methods may raise what `jvm_errors` names: the query may end at any time.
+    """
+
+    def __init__(self, session: SparkSession, observation: str) -> None:
+        self._observation = observation
+        self._jvm: Any = session._jvm
+        self._store: Any = session._jsparkSession.sharedState().statusStore()
+        self._execution: int | None = None
+
+    def observed_sums(self) -> dict[str, Any] | None:
+        """What was observed in the tasks that have ended; None while there is nothing."""
+        numbers = [self._execution] if self._execution is not None else self._latest_executions()
+        for number in numbers:
+            query = self._jvm.org.apache.spark.sql.execution.SQLExecution.getQueryExecution(number)
+            observed = None if query is None else query.observedMetrics().get(self._observation)
+            if observed is not None and observed.isDefined():
+                self._execution = number
+                return dict(json.loads(observed.get().json()))
+        return None
+
+    def output_rows(self, operators: tuple[str, ...]) -> dict[str, list[int]]:
+        """How many rows have come out of the operators of these names, in the order of the plan, of all tasks."""
+        rows: dict[str, list[int]] = {name: [] for name in operators}
+        values = self._store.executionMetrics(self._execution)
+        graph = self._store.planGraph(self._execution).allNodes()
+        for operator in (graph.apply(place) for place in range(graph.size())):
+            name = operator.name().split(" ")[0]
+            metrics = operator.metrics()
+            for metric in (metrics.apply(place) for place in range(metrics.size() if name in rows else 0)):
+                value = values.get(metric.accumulatorId())
+                if metric.name() == "number of output rows" and value.isDefined():
+                    rows[name].append(int(value.get().replace(",", "")))
+        return rows
+
+    def _latest_executions(self) -> list[int]:
+        executions = self._store.executionsList()
+        newest_first = range(executions.size() - 1, -1, -1)
+        return [executions.apply(place).executionId() for place in newest_first[:EXECUTIONS_SEEN_MAX]]
+
+
+# -- in Python workers
+
+
+def is_python_worker() -> bool:
+    """Whether this process is one of Spark's Python workers, or of its planners for data sources.
+
+    Private: `TaskContext.get()` is None in planners.
+    """
+    return "pyspark.worker_util" in sys.modules
+
+
+@contextmanager
+def one_sentence_errors() -> Iterator[None]:
+    """Keep Python's frames out of what Spark says about an error of ours, in its workers: they end with the exception.
+
+    Private: `simplifiedTraceback` is a setting of the session, which is the user's; this variable is what Spark's
+    worker looks at.
+    """
+    try:
+        yield
+    except TreecastError:
+        if is_python_worker():
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
