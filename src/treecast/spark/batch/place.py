@@ -15,7 +15,6 @@ Codes: TC709 a placement of other subscriptions.
 from __future__ import annotations
 
 import logging
-import pickle
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +54,7 @@ class Shipped:
 
     shards: int
     router: bytes
-    """A pickled Router, without its index."""
+    """What Router.to_bytes() wrote: it is without its index."""
     router_ticket: tuple[Any, ...] | None
     """Of the index of the router's filters, if it has one."""
     tickets: tuple[tuple[Any, ...], ...]
@@ -141,7 +140,7 @@ class Placed:
         if not lasting:
             used = {*tickets, *([router_ticket] if router_ticket else [])}
             give_back(session, self._name, {Ticket(*ticket).file for ticket in used})
-        return Shipped(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
+        return Shipped(placement.shards, router.to_bytes(), router_ticket, tuple(tickets))
 
     def close(self) -> None:
         """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""

@@ -10,7 +10,6 @@ others see all of it or nothing.
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import stat
 import tempfile
@@ -75,18 +74,18 @@ def _run(batches: Iterator[Any], ticket: tuple[Any, ...], form: str) -> Iterator
 
 
 def route(
-    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, shards: int, form: str
+    batches: Iterator[Any], router_bytes: bytes, ticket: tuple[Any, ...] | None, shards: int, form: str
 ) -> Iterator[pa.Array]:
     """For each document the shards that must see it, the reporter first: see `treecast.spark.batch.place`."""
-    return _hiding_frames(_route(batches, pickled, ticket, shards, form))
+    return _hiding_frames(_route(batches, router_bytes, ticket, shards, form))
 
 
 def _route(
-    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, count: int, form: str
+    batches: Iterator[Any], router_bytes: bytes, ticket: tuple[Any, ...] | None, count: int, form: str
 ) -> Iterator[pa.Array]:
     import pyarrow as pa
 
-    router: Router = pickle.loads(pickled)
+    router = Router.from_bytes(router_bytes)
     if ticket is not None:
         assert isinstance(router, ByFilters)
         router = router.bound(index_of(Ticket(*ticket)))
