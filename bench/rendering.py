@@ -90,7 +90,29 @@ def measure(report: Report, index: Index, documents: list[bytes], repeats: int) 
         add(report, f"rendering {label}, {what}", spent - match, floor, len(documents), deliveries, bar)
     add(report, f"matching, {label}", match, floor, len(documents), deliveries, None)
     report.figure(f"a delivery of {label}", (median(shared) - match).cpu / len(payloads) * 1e6, "µs")
+    one_by_one, together = [], []
+    for _ in range(repeats):
+        one_by_one.append(clock(lambda: [index.render(document) for document in documents]))
+        together.append(clock(lambda: index.render_many(documents, threads=2)))
+    add_threads(report, label, median(together), median(one_by_one), len(documents), deliveries)
     report.figure(f"its bytes alone, {label}", floor.cpu / len(payloads) * 1e6, "µs")
+
+
+def add_threads(
+    report: Report, label: str, together: Seconds, alone: Seconds, documents: int, deliveries: float
+) -> None:
+    """`render_many` with two threads beside a loop of `render`; by the wall, as threads spend time at once."""
+    report.add(
+        f"render_many threads=2, {label}",
+        f"{together.wall / documents * 1e6:.1f}",
+        "µs/doc",
+        lxml=f"loop {alone.wall / documents * 1e6:.1f}",
+        cpu=f"{together.cpu / alone.cpu:.2f}x",
+        wall=f"{together.wall / alone.wall:.2f}x",
+        matches=f"{deliveries:.0f}",
+        bar="",
+        met=None,
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -166,7 +166,7 @@ def test_wrong_usage(treecast_match: Run, arguments: list[str], expected: str, c
     assert expected in capfdbinary.readouterr().err.decode()
 
 
-def test_threads_and_small_parts_change_nothing(treecast_match: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_small_tables_change_nothing(treecast_match: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     source = subscribe()
     names = []
     for number in range(100):
@@ -175,9 +175,8 @@ def test_threads_and_small_parts_change_nothing(treecast_match: Run, monkeypatch
     arguments = ("--render", "-s", source, *names)
     _, expected, _ = treecast_match(*arguments, "--threads", "1")
     assert len(expected.splitlines()) == 300
-    monkeypatch.setattr(deliveries, "DOCUMENTS_AT_ONCE", 7)
     assert treecast_match(*arguments, "--threads", "3")[1] == expected
-    monkeypatch.setattr(deliveries, "PART_BYTES_MAX", 1)
+    monkeypatch.setattr(deliveries, "TABLE_PAYLOAD_BYTES_MAX", 1)
     assert treecast_match(*arguments, "--threads", "2")[1] == expected
 
 

@@ -19,7 +19,7 @@ import treecast
 from treecast import _native
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.model import DeliveryLimits
-from treecast.placement import FilterSharing
+from treecast.placement import FilterSharing, Router
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
@@ -77,6 +77,11 @@ def refuse_placement(data: bytes) -> None:
     divide(placement, list(given["subscriptions"]))
 
 
+def refuse_router(data: bytes) -> None:
+    """Read a router."""
+    Router.from_bytes(data)
+
+
 def refuse_deliveries(data: bytes) -> None:
     """Render with a limit, or write payloads of these columns as files."""
     given = tomllib.loads(data.decode())
@@ -93,6 +98,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".xml": refuse_document,
     ".dtd": refuse_dtd,
     ".placement": refuse_placement,
+    ".router": refuse_router,
     ".deliveries": refuse_deliveries,
     ".transformation": refuse_transformation,
     ".render": refuse_render,

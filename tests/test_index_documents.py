@@ -286,7 +286,7 @@ def test_parts_have_no_more_ids_than_one_array_holds(ids_max: int, monkeypatch: 
     documents = [b"<a/>", b"<r><a/><b/></r>", b"<z/>", b"<b/>"] * 100
     expected = [found for part in in_parts(index, documents) for found in part.to_pylist()]
     assert [len(found) for found in expected] == [10, 20, 0, 10] * 100
-    monkeypatch.setattr("treecast.index.PART_ID_BYTES_MAX", ids_max)
+    monkeypatch.setattr("treecast.index.matching.PART_ID_BYTES_MAX", ids_max)
     parts = in_parts(index, documents)
     assert [sorted(found) for part in parts for found in part.to_pylist()] == [sorted(found) for found in expected]
     sizes = [sum(map(len, part.flatten().to_pylist())) for part in parts]
@@ -298,5 +298,5 @@ def test_parts_of_long_ids_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room is counted in bytes, not in the longest ids that there could be."""
     index = Index()
     index.add_many((f"{number:04}", "//a") for number in range(100))
-    monkeypatch.setattr("treecast.index.PART_ID_BYTES_MAX", 400 * 10)
+    monkeypatch.setattr("treecast.index.matching.PART_ID_BYTES_MAX", 400 * 10)
     assert [len(part) for part in in_parts(index, [b"<a/>"] * 20)] == [10, 10]

@@ -42,6 +42,10 @@ CALLS = {
         "index.add('pairs', 'for $a in $msg//a, $b in $msg//a, $c in $msg//a where $c/d return <x/>')",
         "index.render(b'<r><a><d/></a>' + part + b'</r>')",
     ),
+    "render_many": (
+        "index.add('pairs', 'for $a in $msg//a, $b in $msg//a where $b/d return <x/>')",
+        "index.render_many([b'<z/>'] + [b'<r><a><d/></a>' + part + b'</r>'] * 1000, threads=2)",
+    ),
     "xfilter": (
         "index = treecast.Index(engine='xfilter'); index.add('z', '/z')\n"
         "index.add_many((str(n), f'//*//*[@x{n}]//*') for n in range(20_000))",

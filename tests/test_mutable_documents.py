@@ -107,6 +107,7 @@ def test_changes_from_another_thread_harm_nobody() -> None:
                 lambda: index.match_many([document, memoryview(document)], on_error="report"),
                 lambda: index.render(document),
                 lambda: index.render_part([document], report=True),
+                lambda: index.render_many([document, memoryview(document)], threads=2),
                 lambda: index.explain(document, "a"),
                 lambda: treecast.read(document),
             ):

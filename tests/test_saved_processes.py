@@ -2,54 +2,131 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 from support.index_fillings import DOCUMENTS, FILLINGS, fill_predicates, same, saved
 
-from treecast import Index
+from treecast import Index, engines
 
 ASIDE = "*.unfinished"
+HEADER_BYTES = 48  # native/index/snapshot.cpp; the table of sections follows, 16 bytes each
 
 # --- the same bytes in every process ---------------------------------------------------------------------------------
 
-SEEDED = """
+SAVING = """
 import sys
-from treecast import Index
+from treecast import Index, engines
 sys.path.insert(0, sys.argv[2])
 from support.index_fillings import FILLINGS
-seed = int(sys.argv[3]) if sys.argv[3] else None
 for number, fill in enumerate(FILLINGS):
-    index = Index(seed=seed)
+    index = Index(seed=int(sys.argv[3]) if sys.argv[3] else None)
     fill(index)
     index.save(f"{sys.argv[1]}/{number}.tcx")
+for engine in engines.names():
+    index = Index(engine=engine, namespaces={"p": "urn:p"})
+    index.add_many((f"q{number}", f"/a/p:b{number % 40}//c") for number in range(300))
+    for number in range(0, 300, 3):
+        index.remove(f"q{number}")
+    index.save(f"{sys.argv[1]}/{engine}.tcx")
 """
 
 
-def saved_by_a_process(directory: Path, seed: str) -> dict[str, bytes]:
+def saved_by_a_process(directory: Path, seed: str = "", hash_seed: str = "0") -> dict[str, bytes]:
     directory.mkdir()
-    subprocess.run([sys.executable, "-c", SEEDED, str(directory), str(Path(__file__).parent), seed], check=True)
+    command = [sys.executable, "-c", SAVING, str(directory), str(Path(__file__).parent), seed]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
-def test_a_seed_makes_saved_bytes_the_same(tmp_path: Path) -> None:
-    one, other = (saved_by_a_process(tmp_path / name, "7") for name in ("one", "other"))
-    assert len(one) == len(FILLINGS)
-    assert one == other
-    loaded = Index.load(tmp_path / "one" / "0.tcx")
-    loaded.save(tmp_path / "again.tcx")
-    assert (tmp_path / "again.tcx").read_bytes() == one["0.tcx"]
-    assert one["0.tcx"] != saved_by_a_process(tmp_path / "8", "8")["0.tcx"]
+def test_saved_bytes_are_the_same_in_every_process(tmp_path: Path) -> None:
+    """Whatever seeds the processes have, and whether the index was loaded in between."""
+    one = saved_by_a_process(tmp_path / "one", hash_seed="1")
+    assert len(one) == len(FILLINGS) + len(engines.names())
+    assert one == saved_by_a_process(tmp_path / "other", seed="7", hash_seed="2")
+    for name in ("0.tcx", "2.tcx", "auto.tcx"):
+        again = tmp_path / name
+        Index.load(tmp_path / "one" / name).save(again)
+        assert again.read_bytes() == one[name]
 
 
-def test_without_a_seed_nobody_can_foresee_the_tables(tmp_path: Path) -> None:
-    one, other = (saved_by_a_process(tmp_path / name, "") for name in ("one", "other"))
-    assert all(one[name] != other[name] for name in one)
+def seeds_of(data: bytes) -> tuple[int, ...]:
+    """The seeds of the tables of a saved index: the plain values begin with three numbers, then they come."""
+    offset, _ = struct.unpack_from("<QQ", data, HEADER_BYTES)
+    found: tuple[int, ...] = struct.unpack_from("<3Q", data, offset + 12)
+    return found
+
+
+def test_seeds_of_saved_tables_follow_from_all_that_is_in_them(tmp_path: Path) -> None:
+    """A BLAKE2b digest, so nobody can choose them: any id, query or removal gives others."""
+    path = tmp_path / "saved.tcx"
+
+    def seeds(*subscriptions: tuple[str, str], gone: str = "") -> tuple[int, ...]:
+        index = Index()
+        index.add_many(subscriptions)
+        if gone:
+            index.remove(gone)
+        index.save(path)
+        return seeds_of(path.read_bytes())
+
+    one, two = ("ab", "/a"), ("c", "/b[@x = 1]")
+    different = [
+        seeds(one, two),
+        seeds(two, one),
+        seeds(one),
+        seeds(("a", "/a"), ("bc", "/b[@x = 1]")),
+        seeds(one, ("c", "/b[@x = 2]")),
+        seeds(one, two, gone="c"),
+        seeds(),
+    ]
+    assert len(set(different)) == len(different)
+
+    seeds(one, two)
+    data = path.read_bytes()
+    digest = hashlib.blake2b(digest_size=32)
+    item_bytes = {2: 1, 10: 1, 3: 4, 4: 1, 5: 8, 6: 1, 7: 4, 8: 4, 9: 4, 19: 8, 18: 1}
+    for section, width in item_bytes.items():
+        offset, size = struct.unpack_from("<QQ", data, HEADER_BYTES + 16 * section)
+        digest.update(struct.pack("<Q", size // width) + data[offset : offset + size])
+    assert tuple(word | 1 for word in struct.unpack("<4Q", digest.digest())[:3]) == seeds_of(data)
+
+
+def test_a_loaded_index_takes_nothing_into_tables_that_can_be_foreseen(tmp_path: Path) -> None:
+    """Reading uses the tables of the file; before something is added they get seeds that strangers do not know."""
+    path = tmp_path / "saved.tcx"
+    ids = [f"q{number}" for number in range(200)]
+    index = Index()
+    index.add_many((id, f"//a[@x = '{id}']") for id in ids)
+    index.save(path)
+    changes: list[Callable[[Index], None]] = [
+        lambda loaded: loaded.add("new", "//b"),
+        lambda loaded: loaded.replace("q7", "//b"),
+        lambda loaded: loaded.add_many([("new", "//b"), ("newer", "//a[@x = 'q1']")]),
+    ]
+    for change in changes:
+        loaded = Index.load(path)
+        assert all(id in loaded for id in ids)
+        loaded.remove("q5")
+        assert loaded.match(b"<a x='q9'/>") == ["q9"]
+        assert loaded._native.has_saved_seeds()
+        change(loaded)
+        assert not loaded._native.has_saved_seeds()
+        assert sum(id in loaded for id in ids) == 199
+        assert loaded.match(b"<a x='q9'/>") == ["q9"]
+        assert loaded.match(b"<b/>") in (["q7"], ["new"])
+        loaded.remove("q9")
+        loaded.save(tmp_path / "changed.tcx")
+        assert Index.load(tmp_path / "changed.tcx").subscriptions() == loaded.subscriptions()
+    assert not index._native.has_saved_seeds()
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64, "7", 1.5])

@@ -62,6 +62,7 @@ RESERVED = {
     "socketserver": "serve",
     "asyncio": "serve",
     "http": "serve",
+    "pickle": "nobody",  # bytes that run when they are read; what travels has a form of its own
 }
 # Path -> the reserved module that it may import all the same, and why.
 EXCEPTIONS = {

@@ -1,7 +1,12 @@
 // Hashing of what strangers write: names, ids, queries, literals. Every hash table of the core takes its hashes from here, so
 // that nobody outside can prepare keys that collide; nothing visible depends on a hash, because ids are given in order of
-// first sight. The one exception is a saved index, which holds tables: its seeds are saved with it, and follow from the seed
-// that the index was given, if it was given one.
+// first sight.
+//
+// There are two kinds of seeds. Those of hash_seeds() come from the system: for every table that grows while strangers write. Those of a
+// Digest (digest.hpp) follow from all keys of a table that is made at once and then never grows: what is saved is such tables, so
+// that equal subscriptions give equal bytes in every process. Who writes some of the keys cannot choose such seeds, because every key
+// changes them; who tries many sets of keys at home gets the worst of so many random tables, whose longest run of
+// neighbours is longer by a few slots each time that the number of trials doubles (docs/decisions.md).
 //
 // A key is folded 16 bytes at a time by a 64 x 64 -> 128 bit multiplication whose halves are xored. Names shorter
 // than 32 bytes are hashed as four zero-padded words, which is what the reader's fast path has in registers.
@@ -21,6 +26,7 @@ namespace treecast {
 
 struct HashSeeds {
     uint64_t a, b, c;
+    bool operator==(const HashSeeds&) const = default;
 };
 const HashSeeds& hash_seeds();              // drawn once per process
 HashSeeds hash_seeds_from(uint64_t seed);   // the same in every process

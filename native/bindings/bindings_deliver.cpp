@@ -1,4 +1,4 @@
-// Deliveries for Python: what Index.render and Index.render_part are made of.
+// Deliveries for Python: what Index.render, render_many and render_part are made of.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
 #include "index/index.hpp"
@@ -25,20 +25,22 @@ nb::object refusal(const DeliveryBatch& batch, size_t number) {
     return to_python(failure, failure.family == Family::query ? std::string_view(batch.refusal_texts[number]) : std::string_view());
 }
 
-std::unique_ptr<DeliveryBatch> render(Index& index, std::span<const std::string_view> documents, const DeliveryOptions& options) {
+// What `make` gives, without the GIL; the first document that was not accepted is raised. `first` is the number of the first of all.
+template <class Make>
+auto render(Make make, int64_t first = 0) {
     std::optional<Rejected> failed;
-    std::unique_ptr<DeliveryBatch> batch;
+    decltype(make()) made;
     {
         Interruptible released;
         try {
-            batch.reset(new DeliveryBatch(index.render_many(documents, options)));
+            made = make();
         } catch (const BatchFailure& failure) {
             failed = failure.rejected;
         }
     }
-    if (!failed) return batch;
+    if (!failed) return made;
     nb::object error = to_python(failed->failure);
-    error.attr("document") = static_cast<int64_t>(failed->document);
+    error.attr("document") = first + static_cast<int64_t>(failed->document);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
     throw nb::python_error();
 }
@@ -46,8 +48,7 @@ std::unique_ptr<DeliveryBatch> render(Index& index, std::span<const std::string_
 // (id, payload, error or None) of each delivery of one document; equal payloads are one object.
 nb::list render_one(Index& index, nb::handle document, const RenderLimits& limits, bool share) {
     Buffers buffers(document);
-    std::unique_ptr<DeliveryBatch> made = render(index, buffers.views(), {false, false, ~0ull, limits, share});
-    DeliveryBatch& batch = *made;
+    DeliveryBatch batch = render([&] { return index.render_part(buffers.views(), {.limits = limits, .share = share}); });
     std::vector<nb::object> payloads, refusals;
     for (size_t i = 0; i + 1 < batch.payload_ends.size(); ++i)
         payloads.push_back(nb::bytes(batch.bytes.data() + batch.payload_ends[i], static_cast<size_t>(batch.payload_ends[i + 1] - batch.payload_ends[i])));
@@ -66,7 +67,20 @@ nb::list render_one(Index& index, nb::handle document, const RenderLimits& limit
 std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents, bool report, uint64_t bytes_max,
                                            const RenderLimits& limits, bool share) {
     Buffers buffers(documents);
-    return render(index, buffers.views(), {report, true, bytes_max, limits, share});
+    DeliveryOptions options{.report = report, .ids = true, .bytes_max = bytes_max, .limits = limits, .share = share};
+    return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.views(), options); }));
+}
+
+// The same by several threads, in pieces; what they hold counts, not what they deliver. `bytes_max` 0: all documents.
+nb::list render_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t bytes_max, int64_t first,
+                     const RenderLimits& limits) {
+    Buffers buffers(documents);
+    DeliveryOptions options{.report = report, .bytes_max = bytes_max ? bytes_max : ~0ull, .limits = limits,
+                            .count = DeliveryOptions::Count::held, .threads = threads};
+    nb::list pieces;
+    for (DeliveryBatch& piece : render([&] { return index.render_many(buffers.views(), options); }, first))
+        pieces.append(std::make_unique<DeliveryBatch>(std::move(piece)));
+    return pieces;
 }
 
 template <class T>
@@ -118,7 +132,8 @@ void bind_deliver(nb::module_& m) {
             if (document >= self.views().size()) throw nb::index_error("no such document");
             return nb::bytes(self.views()[document].data(), self.views()[document].size());
         }, nb::arg("document"));
-    nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see Index.render_part.")
+    nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see treecast.index.rendering.")
+        .def_ro("first", &DeliveryBatch::first, "the number of its first document, of those that were given")
         .def_ro("documents", &DeliveryBatch::documents)
         .def_prop_ro("deliveries", [](const DeliveryBatch& b) { return b.slots.size(); })
         .def_prop_ro("ends", [](const DeliveryBatch& b) { return place_of(b.ends.data(), b.ends.size()); }, "int32, by document")
@@ -131,12 +146,19 @@ void bind_deliver(nb::module_& m) {
         .def_prop_ro("ids", [](const DeliveryBatch& b) { return place_of(b.ids.data(), b.ids.size()); }, "UTF-8")
         .def_prop_ro("nanoseconds", [](const DeliveryBatch& b) { return place_of(b.nanoseconds.data(), b.nanoseconds.size()); },
                      "int64, by document: what it took")
-        .def("refused", [](const DeliveryBatch& b) {
-            nb::list refused;
-            for (size_t i = 0; i < b.payloads.size(); ++i)
-                if (b.payloads[i] < 0) refused.append(nb::make_tuple(i, refusal(b, static_cast<size_t>(-1 - b.payloads[i]))));
-            return refused;
-        }, "(number of the delivery, error) of those that were refused")
+        .def_prop_ro("slots", [](const DeliveryBatch& b) { return place_of(b.slots.data(), b.slots.size()); },
+                     "int32, by delivery: its subscription, of all that the index has")
+        .def_prop_ro("subscriptions", [](const DeliveryBatch& b) { return b.view->slots; }, "how many the index has")
+        .def_prop_ro("subscription_ends", [](const DeliveryBatch& b) { return place_of(b.view->id_ends.get(), b.view->slots ? b.view->slots + 1 : 0); },
+                     "int32")
+        .def_prop_ro("subscription_ids", [](const DeliveryBatch& b) {
+            return place_of(b.view->id_bytes.get(), b.view->slots ? static_cast<size_t>(b.view->id_ends[b.view->slots]) : 0);
+        }, "UTF-8")
+        .def_prop_ro("refusals", [](const DeliveryBatch& b) {
+            nb::list errors;
+            for (size_t i = 0; i < b.refusals.size(); ++i) errors.append(refusal(b, i));
+            return errors;
+        }, "errors; a delivery whose payload is -1 - n was refused for the one with the number n")
         .def_prop_ro("rejected", [](const DeliveryBatch& b) {
             nb::list rejected;
             for (const Rejected& r : b.rejected) rejected.append(nb::make_tuple(r.document, to_python(r.failure)));
@@ -146,6 +168,11 @@ void bind_deliver(nb::module_& m) {
           "(id, payload, error or None) of each delivery of one document.");
     m.def("render_part", &render_part, nb::arg("index"), nb::arg("documents"), nb::arg("report"), nb::arg("bytes_max"), nb::arg("limits"),
           nb::arg("share"), "The deliveries of the first documents of a batch, as columns: see Index.render_part.");
+    m.def("render_many", &render_many, nb::arg("index"), nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("bytes_max"),
+          nb::arg("first"), nb::arg("limits"),
+          nb::sig("def render_many(index: Index, documents: Sequence, threads: int, report: bool, bytes_max: int, first: int, "
+                  "limits: RenderLimits) -> list[DeliveryBatch]"),
+          "The deliveries of the first documents of a batch, by document, in pieces: see Index.render_many.");
 }
 
 }  // namespace treecast

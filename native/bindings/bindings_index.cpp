@@ -363,6 +363,8 @@ void bind_index(nb::module_& m) {
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
         .def("looked_at", &Index::looked_at, "Entries of tree patterns that were tested one by one since the caches were dropped: for tests.")
+        .def("has_saved_seeds", [](Index& self) { return ask_store([&] { return self.store().has_saved_seeds(); }); },
+             "Whether its tables have the seeds of the file that it was loaded from: for tests.")
         .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
             StoreStats stats = ask_store([&] { return self.store().stats(); });

@@ -2,18 +2,13 @@
 
 #include "base/interrupt.hpp"
 #include "index/index_lease.hpp"
+#include "index/workers.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
 #include <mutex>
-#include <new>
-#include <optional>
-#include <system_error>
-#include <thread>
 
 namespace treecast {
 
@@ -33,49 +28,6 @@ public:
 private:
     std::chrono::steady_clock::time_point begin_;
 };
-
-// Threads that are waited for; the call that waits may be ended meanwhile.
-class Workers {
-public:
-    Workers() = default;
-    Workers(const Workers&) = delete;
-    ~Workers() {
-        for (std::thread& thread : threads_)
-            if (thread.joinable()) thread.join();
-    }
-    template <class F>
-    void start(F work) {
-        std::lock_guard lock(mutex_);
-        threads_.emplace_back([this, work] {
-            work();
-            std::lock_guard done(mutex_);
-            --busy_;
-            idle_.notify_one();
-        });
-        ++busy_;
-    }
-    // Whether the call was to end, of which the threads have been told.
-    bool join() {
-        bool asked = false;
-        std::unique_lock lock(mutex_);
-        while (!idle_.wait_for(lock, Interrupt::ask_every, [this] { return busy_ == 0; })) {
-            lock.unlock();
-            asked = Interrupt::ask() || asked;
-            lock.lock();
-        }
-        return asked;
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable idle_;
-    size_t busy_ = 0;
-    std::vector<std::thread> threads_;
-};
-
-}  // namespace
-
-namespace {
 
 // Whether the ids of one more document fit, which are at most all that there are. An id has up to 1 KiB, so as long as there is
 // much room none has to be looked at.
@@ -217,61 +169,41 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
     batch.chunks.resize(chunks);
     std::atomic<size_t> next{0}, failed{~size_t(0)};
     std::atomic<uint64_t> matches{0};
-    std::vector<std::exception_ptr> thrown(threads);
-    Interrupt* interrupt = Interrupt::running();
-    auto work = [&](size_t thread) {
-        try {
-            std::optional<Interrupt> shared;
-            if (thread) shared.emplace(interrupt);
-            Lease matcher(*this);
-            matcher->adopt(*batch.view);
-            for (;;) {
-                if (matches.load(std::memory_order_relaxed) >= options.matches_max) return matcher.keep();
-                size_t c = next.fetch_add(1);
-                if (c >= chunks || c > failed.load()) return matcher.keep();
-                Chunk& chunk = batch.chunks[c];
-                chunk.first = c * per_chunk;
-                for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
-                    Interrupt::check(1000);
-                    if (threads == 1 && d && !room.fits(std::span(batch.chunks).first(c + 1))) {
-                        begun = d;
-                        return matcher.keep();
-                    }
-                    size_t before = chunk.slots.size();
-                    Stopwatch stopwatch(options.timed);
-                    try {
-                        matcher->match(*batch.view, documents[d], chunk.slots);
-                        add_undecided(*batch.view, *matcher, d, chunk.undecided);
-                    } catch (const Failure& failure) {
-                        chunk.rejected.push_back({d, failure});
-                        if (!options.report) {
-                            size_t least = failed.load();
-                            while (c < least && !failed.compare_exchange_weak(least, c)) {}
-                            break;
-                        }
-                    }
-                    chunk.counts.push_back(static_cast<uint32_t>(chunk.slots.size() - before));
-                    if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
+    auto work = [&](size_t) {
+        Lease matcher(*this);
+        matcher->adopt(*batch.view);
+        for (;;) {
+            if (matches.load(std::memory_order_relaxed) >= options.matches_max) return matcher.keep();
+            size_t c = next.fetch_add(1);
+            if (c >= chunks || c > failed.load()) return matcher.keep();
+            Chunk& chunk = batch.chunks[c];
+            chunk.first = c * per_chunk;
+            for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
+                Interrupt::check(1000);
+                if (threads == 1 && d && !room.fits(std::span(batch.chunks).first(c + 1))) {
+                    begun = d;
+                    return matcher.keep();
                 }
-                matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
+                size_t before = chunk.slots.size();
+                Stopwatch stopwatch(options.timed);
+                try {
+                    matcher->match(*batch.view, documents[d], chunk.slots);
+                    add_undecided(*batch.view, *matcher, d, chunk.undecided);
+                } catch (const Failure& failure) {
+                    chunk.rejected.push_back({d, failure});
+                    if (!options.report) {
+                        size_t least = failed.load();
+                        while (c < least && !failed.compare_exchange_weak(least, c)) {}
+                        break;
+                    }
+                }
+                chunk.counts.push_back(static_cast<uint32_t>(chunk.slots.size() - before));
+                if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
             }
-        } catch (...) {
-            thrown[thread] = std::current_exception();
-            failed.store(0);
+            matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
         }
     };
-    Workers workers;
-    try {
-        for (size_t t = 1; t < threads; ++t) workers.start([&, t] { work(t); });
-    } catch (const std::system_error&) {
-        // No more threads to be had: those that exist do the work.
-    } catch (const std::bad_alloc&) {
-        // Nor memory for one.
-    }
-    work(0);
-    if (workers.join()) throw Interrupted();
-    for (const std::exception_ptr& exception : thrown)
-        if (exception) std::rethrow_exception(exception);
+    run_in_threads(threads, work, [&] { failed.store(0); });
     if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};
     size_t done = std::min(next.load(), chunks);
     batch.chunks.resize(done);

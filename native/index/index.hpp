@@ -20,7 +20,7 @@ struct Rejected {                      // a document that was not accepted
     Failure failure;
 };
 
-struct BatchFailure {                  // thrown by match_many: the first document that was not accepted
+struct BatchFailure {                  // thrown by match_many and render_many: the first document that was not accepted
     Rejected rejected;
 };
 
@@ -57,6 +57,7 @@ struct BatchOptions {
 // What subscribers get of some documents. Equal payloads of one document are there once.
 struct DeliveryBatch {
     std::shared_ptr<const View> view;
+    size_t first = 0;                      // the number of its first document, of those that were given
     size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
     std::vector<int32_t> ends{0};          // deliveries up to each document
     std::vector<int32_t> slots;            // by delivery, in the order of addition within a document
@@ -67,16 +68,21 @@ struct DeliveryBatch {
     std::string ids;
     std::vector<Failure> refusals;
     std::vector<std::string> refusal_texts;    // the first subscription that each is about
-    std::vector<Rejected> rejected;
+    std::vector<Rejected> rejected;        // by their numbers of those that were given
     std::vector<int64_t> nanoseconds;      // spent on each document
 };
 
 struct DeliveryOptions {
     bool report = false;                   // collect rejected documents instead of throwing the first
     bool ids = false;                      // those of the deliveries too, as a column
-    uint64_t bytes_max = ~0ull;            // begin no further document after so many bytes, counted once for each delivery
+    uint64_t bytes_max = ~0ull;            // begin no further document after so many bytes
     RenderLimits limits;
     bool share = true;
+    enum class Count : uint8_t {
+        delivered,                         // of payloads, once for each delivery: what whoever writes them out will write
+        held,                              // of memory: equal payloads of a document count once
+    } count = Count::delivered;
+    size_t threads = 1;
 };
 
 class Index {
@@ -91,7 +97,10 @@ public:
     // are undecided likewise.
     std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
-    DeliveryBatch render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
+    // As many of the documents as fit, in one piece, by this thread.
+    DeliveryBatch render_part(std::span<const std::string_view> documents, const DeliveryOptions& options);
+    // The same by several threads, in pieces, by document.
+    std::vector<DeliveryBatch> render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
     void drop_caches();

@@ -3,10 +3,15 @@
 #include "base/seeded_hash.hpp"
 #include "index/index.hpp"
 #include "index/index_lease.hpp"
+#include "index/workers.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 namespace treecast {
 
@@ -71,41 +76,154 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
     }
 }
 
+// Appends what a document gives, or that it was not accepted. `bytes` grows by what `options.count` says.
+void render_document(Matcher& matcher, std::string_view document, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
+                     std::vector<uint64_t>& scratch, uint64_t& bytes) {
+    constexpr uint64_t delivery_bytes = sizeof(int32_t) + sizeof(int64_t);      // its slot and the number of its payload
+    auto begin = std::chrono::steady_clock::now();
+    size_t deliveries_before = batch.slots.size(), bytes_before = batch.bytes.size();
+    uint64_t delivered = 0;
+    try {
+        Output<int32_t> slots;
+        const Document& read = matcher.match(*batch.view, document, slots, true);
+        sort_slots(*batch.view, slots.data(), slots.size(), scratch);
+        deliver(*batch.view, read, matcher, {slots.data(), slots.size()}, options, batch, delivered);
+    } catch (const Failure& failure) {
+        batch.rejected.push_back({number, failure});
+    }
+    uint64_t held = batch.bytes.size() - bytes_before + (batch.slots.size() - deliveries_before) * delivery_bytes;
+    bytes += options.count == DeliveryOptions::Count::held ? held : delivered;
+    batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
+    batch.nanoseconds.push_back(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+    ++batch.documents;
+}
+
+// Runs of neighbouring documents, handed out to threads one after the other.
+//
+// Theory of operation. The answer has to be the documents up to some number, without a gap. So where the bytes are used up in the
+// middle of a run, the answer ends there, and what other threads have of later runs is thrown away. To keep that little, a run
+// is only as long as leaves a part of the remaining room to each thread, by the bytes that documents have taken so far.
+class Runs {
+public:
+    Runs(size_t documents, size_t threads, uint64_t bytes_max) : documents_(documents), threads_(threads), bytes_max_(bytes_max) {}
+
+    struct Run {
+        size_t first, end;
+        size_t bytes;                   // what it is likely to take
+    };
+    // The next run; an empty one: there is nothing left to begin.
+    Run next() {
+        std::lock_guard lock(mutex_);
+        size_t first = next_;
+        if (first == documents_ || first >= end_.load() || !has_room()) return {first, first, 0};
+        size_t left = documents_ - first;
+        size_t count = std::clamp<size_t>(threads_ == 1 ? left : left / (threads_ * runs_per_thread), 1, documents_max);
+        uint64_t each = done_ ? bytes_ / done_ + 1 : 0;
+        if (bytes_max_ != ~0ull) {
+            uint64_t room = (bytes_max_ - bytes_.load()) / (threads_ * runs_per_thread);
+            count = each ? std::clamp<size_t>(room / each, 1, count) : 1;
+        }
+        next_ = first + count;
+        return {first, next_, std::min<uint64_t>(each * count, room_bytes_max)};
+    }
+    void add(uint64_t bytes) {
+        bytes_.fetch_add(bytes, std::memory_order_relaxed);
+        done_.fetch_add(1, std::memory_order_relaxed);
+    }
+    bool has_room() const { return bytes_.load(std::memory_order_relaxed) < bytes_max_; }
+    // The answer has no document from this one on.
+    void end_before(size_t document) {
+        size_t end = end_.load();
+        while (document < end && !end_.compare_exchange_weak(end, document)) {}
+    }
+    size_t end() const { return end_.load(std::memory_order_relaxed); }
+
+private:
+    static constexpr size_t documents_max = 256, runs_per_thread = 4;
+    const size_t documents_, threads_;
+    const uint64_t bytes_max_;
+    std::mutex mutex_;
+    size_t next_ = 0;
+    std::atomic<uint64_t> bytes_{0}, done_{0};
+    std::atomic<size_t> end_{~size_t(0)};
+};
+
+// A piece of an answer is begun anew from here on, so that none grows beyond what its numbers hold.
+constexpr size_t piece_bytes_max = 256u << 20, piece_deliveries_max = 1u << 24;
+
+DeliveryBatch begin_piece(const std::shared_ptr<const View>& view, size_t first, size_t bytes) {
+    DeliveryBatch piece;
+    piece.view = view;
+    piece.first = first;
+    piece.bytes.room(bytes);
+    return piece;
+}
+
 }  // namespace
 
-DeliveryBatch Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
+DeliveryBatch Index::render_part(std::span<const std::string_view> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
-    DeliveryBatch batch;
     auto reading = store_.read();
-    batch.view = store_.view();
+    DeliveryBatch batch = begin_piece(store_.view(), 0, std::min(payload_bytes_.load(), room_bytes_max));
     Lease matcher(*this);
     matcher->adopt(*batch.view);
     std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
-    batch.bytes.room(std::min(payload_bytes_.load(), room_bytes_max));
     size_t document_id_bytes = batch.view->slots ? static_cast<size_t>(batch.view->id_ends[batch.view->slots]) : 0;     // at most
     auto room = [&] { return bytes < options.bytes_max && batch.ids.size() + document_id_bytes <= id_bytes_max; };
-    for (; batch.documents < documents.size() && (!batch.documents || room()); ++batch.documents) {
-        Output<int32_t> slots;
-        auto begin = std::chrono::steady_clock::now();
-        try {
-            const Document& document = matcher->match(*batch.view, documents[batch.documents], slots, true);
-            sort_slots(*batch.view, slots.data(), slots.size(), scratch);
-            deliver(*batch.view, document, *matcher, {slots.data(), slots.size()}, options, batch, bytes);
-        } catch (const Failure& failure) {
-            if (!options.report) {
-                matcher.keep();
-                throw BatchFailure{{batch.documents, failure}};
-            }
-            batch.rejected.push_back({batch.documents, failure});
-        }
-        batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
-        batch.nanoseconds.push_back(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+    while (batch.documents < documents.size() && (!batch.documents || room())) {
+        render_document(*matcher, documents[batch.documents], batch.documents, options, batch, scratch, bytes);
+        if (options.report || batch.rejected.empty()) continue;
+        matcher.keep();
+        throw BatchFailure{batch.rejected[0]};
     }
     matcher.keep();
     payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
     return batch;
+}
+
+std::vector<DeliveryBatch> Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
+    DeliveryOptions options = given;
+    options.limits.work_per_item_max = limits_.work_per_item_max;
+    auto reading = store_.read();      // for all threads
+    std::shared_ptr<const View> view = store_.view();
+    size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));
+    Runs runs(documents.size(), threads, options.bytes_max);
+    std::vector<std::vector<DeliveryBatch>> made(threads);
+    auto work = [&](size_t thread) {
+        Lease matcher(*this);
+        matcher->adopt(*view);
+        std::vector<uint64_t> scratch;
+        for (Runs::Run run = runs.next(); run.first < run.end; run = runs.next()) {
+            made[thread].push_back(begin_piece(view, run.first, run.bytes));
+            for (size_t d = run.first; d < run.end && d < runs.end(); ++d) {
+                Interrupt::check(1000);
+                DeliveryBatch* piece = &made[thread].back();
+                if (d > run.first && !runs.has_room()) {
+                    runs.end_before(d);
+                    break;
+                }
+                if (piece->bytes.size() > piece_bytes_max || piece->slots.size() > piece_deliveries_max)
+                    piece = &made[thread].emplace_back(begin_piece(view, d, 0));
+                uint64_t bytes = 0;
+                render_document(*matcher, documents[d], d, options, *piece, scratch, bytes);
+                runs.add(bytes);
+                if (!options.report && !piece->rejected.empty()) runs.end_before(d + 1);
+            }
+        }
+        matcher.keep();
+    };
+    run_in_threads(threads, work, [&] { runs.end_before(0); });
+    std::vector<DeliveryBatch> pieces;
+    for (std::vector<DeliveryBatch>& some : made)
+        for (DeliveryBatch& piece : some)
+            if (piece.first < runs.end() && piece.documents) pieces.push_back(std::move(piece));
+    std::sort(pieces.begin(), pieces.end(), [](const DeliveryBatch& a, const DeliveryBatch& b) { return a.first < b.first; });
+    if (!options.report)
+        for (const DeliveryBatch& piece : pieces)
+            if (!piece.rejected.empty()) throw BatchFailure{piece.rejected[0]};
+    return pieces;
 }
 
 }  // namespace treecast

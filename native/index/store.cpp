@@ -274,6 +274,7 @@ void Store::link(Body& body, uint32_t slot, std::span<const uint32_t> paths) noe
 
 // Adds the rows of the items, which no reader sees before apply(), and builds what their paths need. May fail: see undo().
 void Store::prepare(Body& body, std::span<const Item> items, const Parsed& parsed, uint32_t replaced, Change& change) {
+    reseed(body);
     reserve_links(body, items.size(), parsed);
     reserve_ids(body, items.size());
     change.first_slot = static_cast<uint32_t>(body.deaths.size());

@@ -130,7 +130,7 @@ struct StoreStats {
 
 class Store {
 public:
-    // `engine`: the name of a published engine, or none. `seeds`: of the tables that are saved.
+    // `engine`: the name of a published engine, or none. `seeds`: of its tables; those that are saved have others.
     explicit Store(std::string engine = "", const HashSeeds& seeds = hash_seeds());
     ~Store();
     // All or nothing: either `refused` stays empty and all are added, or nothing changes.
@@ -138,7 +138,8 @@ public:
     void replace(std::string_view id, std::string_view text, const Settings& settings);
     void remove(std::string_view id);
 
-    // Saved indexes: see snapshot.hpp. `about` is kept as it is, for whoever wraps the Store.
+    // Saved indexes: see snapshot.hpp. `about` is kept as it is, for whoever wraps the Store. The bytes follow from what was added and
+    // removed, and in which order: no seed is among them.
     void save(const std::string& path, std::string_view about) const;
     static std::string saved_about(const std::string& path);
     bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version
@@ -148,6 +149,7 @@ public:
     std::shared_ptr<const View> view() const;
     std::shared_lock<LastingSharedMutex> read() const;  // keeps writers out; without a published engine it locks nothing
     StoreStats stats() const;
+    bool has_saved_seeds() const;                       // see reseed(); for tests
     struct Subscription { std::string id, text; Settings settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
 
@@ -198,6 +200,14 @@ private:
         std::vector<uint8_t> judged;       // by item
         std::string_view path(size_t p) const;
     };
+
+    struct Tables {                        // of ids and of paths; a Body has them among its parts
+        Array<uint32_t> ids, paths;
+        uint32_t tombs = 0;                // places in the table of ids whose id is gone
+        HashSeeds seeds{};
+    };
+    static Tables lay_out(const Body& body, const HashSeeds& seeds);
+    void reseed(Body& body) const;
 
     struct Mark {                          // the ends of a body, to go back to
         explicit Mark(const Body& body);
@@ -259,7 +269,7 @@ private:
     void repair() noexcept;
 
     const std::string engine_;
-    const HashSeeds seeds_;                  // of bodies and machines that are made here
+    const HashSeeds seeds_;                  // of every table that something is added to
     std::shared_ptr<PublishedEngine> published_;
     mutable LastingSharedMutex published_mutex_;
     mutable LastingMutex write_mutex_;       // writers, one at a time

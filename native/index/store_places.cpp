@@ -1,6 +1,7 @@
 // Where the paths of a Store live: the delta, the machines, and how one becomes the other.
 #include "index/store.hpp"
 
+#include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
 #include "machines/path_key.hpp"
 
@@ -14,6 +15,47 @@ uint64_t Placed::bytes() const {
 
 std::string_view Store::key_of(const Body& body, uint32_t path) {
     return {body.path_bytes.data() + body.path_ends[path], body.path_ends[path + 1] - body.path_ends[path]};
+}
+
+// Tables of the ids that live and of all paths, as they would be if they were made at once.
+Store::Tables Store::lay_out(const Body& body, const HashSeeds& seeds) {
+    Tables tables;
+    tables.seeds = seeds;
+    auto fill = [&](Array<uint32_t>& table, size_t count, uint32_t numbers, auto&& key_of_number, auto&& is_there) {
+        if (!count) return;
+        size_t size = 64;
+        while (2 * size < 3 * count) size *= 2;
+        table.assign(size, none);
+        InterruptTicks ticks(100);
+        for (uint32_t number = 0; number < numbers; ++number) {
+            if (!is_there(number)) continue;
+            ticks.tick();
+            size_t at = hash_bytes(key_of_number(number), 0, seeds) & (size - 1);
+            while (table[at] != none) at = (at + 1) & (size - 1);
+            table[at] = number;
+        }
+    };
+    fill(tables.ids, body.live, static_cast<uint32_t>(body.deaths.size()), [&](uint32_t slot) { return id_of(body, slot); },
+         [&](uint32_t slot) { return body.deaths[slot] == 0; });
+    fill(tables.paths, body.place_of.size(), static_cast<uint32_t>(body.place_of.size()),
+         [&](uint32_t path) { return key_of(body, path); }, [](uint32_t) { return true; });
+    return tables;
+}
+
+// A body that was loaded has tables with seeds that anybody can compute. Looking something up in them does no harm; before something
+// is added, they are laid out anew, with seeds that strangers do not know.
+void Store::reseed(Body& body) const {
+    if (body.seeds == seeds_) return;
+    Tables tables = lay_out(body, seeds_);
+    body.id_table = std::move(tables.ids);
+    body.path_table = std::move(tables.paths);
+    body.tombs = 0;
+    body.seeds = seeds_;
+}
+
+bool Store::has_saved_seeds() const {
+    std::lock_guard lock(write_mutex_);
+    return !(body_->seeds == seeds_);
 }
 
 // The number of a path; new ones, and known ones that live nowhere at present, are added to `fresh`.

@@ -1,4 +1,5 @@
 // Saving and loading a Store. See snapshot.hpp for the file.
+#include "base/digest.hpp"
 #include "index/snapshot.hpp"
 #include "index/store.hpp"
 #include "machines/path_key.hpp"
@@ -105,12 +106,13 @@ void stable_parts(Body& body, Array<char>& about, Array<char>& settings, Visit& 
     visit(body.slot_settings), visit(body.deaths), visit(body.order);
 }
 
-template <class Body, class Visit>
-void other_parts(Body& body, Array<char>& labels, Array<uint32_t>& delta, Visit& visit) {
-    visit(labels), visit(delta), visit(body.next), visit(body.judged), visit(body.slot_paths), visit(body.lists), visit(body.id_table);
+// What follows from that, and the two tables.
+template <class Body, class Tables, class Visit>
+void other_parts(Body& body, Array<char>& labels, Array<uint32_t>& delta, Tables& tables, Visit& visit) {
+    visit(labels), visit(delta), visit(body.next), visit(body.judged), visit(body.slot_paths), visit(body.lists), visit(tables.ids);
     visit(body.extras), visit(body.path_bytes), visit(body.path_ends), visit(body.heads), visit(body.accept_of);
-    visit(body.place_of), visit(body.path_table);
-    visit(body.tombs), visit(body.live), visit(body.version), visit(body.seeds);
+    visit(body.place_of), visit(tables.paths);
+    visit(tables.tombs), visit(body.live), visit(body.version), visit(tables.seeds);
     for (auto& placed : body.places) {
         uint8_t kind = !placed ? 0 : placed->machine ? 1 : 2;
         visit(kind);
@@ -128,15 +130,29 @@ void other_parts(Body& body, Array<char>& labels, Array<uint32_t>& delta, Visit&
     }
 }
 
+// Seeds for the tables of ids and paths, from everything that decides what is in them and where: nobody can choose some keys and leave
+// the seeds as they were. See seeded_hash.hpp.
+template <class Body>
+HashSeeds content_seeds(const Body& body, const Array<char>& settings, const Array<char>& labels) {
+    Digest digest;
+    digest.add_array(settings), digest.add_array(labels);
+    digest.add_array(body.id_ends), digest.add_array(body.id_bytes);
+    digest.add_array(body.text_ends), digest.add_array(body.text_bytes);
+    digest.add_array(body.slot_settings), digest.add_array(body.deaths), digest.add_array(body.order);
+    digest.add_array(body.path_ends), digest.add_array(body.path_bytes);
+    return digest.seeds();
+}
+
 }  // namespace
 
 void Store::save(const std::string& path, std::string_view about) const {
     std::lock_guard lock(write_mutex_);
     Array<char> about_bytes = to_array(std::string(about)), settings = write_settings(*body_->settings), labels = write_labels(*body_->labels);
     Array<uint32_t> delta(body_->delta->paths());
+    Tables tables = lay_out(*body_, content_seeds(*body_, settings, labels));
     SnapshotWriter writer;
     stable_parts(*body_, about_bytes, settings, writer);
-    other_parts(*body_, labels, delta, writer);
+    other_parts(*body_, labels, delta, tables, writer);
     writer.write(path);
 }
 
@@ -163,7 +179,10 @@ bool Store::load(const std::string& path, bool verify) {
         rebuild(*body, all_settings);
         return reader.current();
     }
-    other_parts(*body, labels, delta_paths, reader);
+    Tables tables{};
+    other_parts(*body, labels, delta_paths, tables, reader);
+    body->id_table = std::move(tables.ids), body->path_table = std::move(tables.paths);
+    body->tombs = tables.tombs, body->seeds = tables.seeds;
     size_t paths = body->heads.size();
     if (body->slot_paths.size() != slots || body->judged.size() != slots || body->next.size() != slots || body->path_ends.size() != paths + 1)
         SnapshotReader::damaged();

@@ -40,7 +40,7 @@ double number_of(std::string_view bytes) {
 class TreeBuilder {
 public:
     TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
-        : m_(machine), seeds_(seeds), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
+        : m_(machine), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
         number_facts();
         number_bounds();
         order_entries();
@@ -65,7 +65,6 @@ private:
     static constexpr size_t listed_max = 64;                // PERF: bench/trees.py: contexts are many and small
 
     TreeMachine& m_;
-    const HashSeeds seeds_;
     TreeEntries entries_;
     std::vector<uint32_t> tops_;
     TreePlan plan_;
@@ -92,7 +91,7 @@ private:
             fact_[order[i]] = i;
             sorted.push_back(conditions[order[i]]);
         }
-        m_.values_.build(sorted, seeds_);
+        m_.values_.build(sorted);
         m_.facts_ = static_cast<uint32_t>(sorted.size());
     }
 

@@ -65,7 +65,7 @@ public:
 
     // `patterns[i]` is accepted with the accept id accept_of[i] (filled in). Patterns must be distinct.
     TreeMachine(std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of,
-                const HashSeeds& seeds);             // of the tables that are saved
+                const HashSeeds& seeds);             // of tables that are needed while it is built
 
     TreeMachine();                                           // empty, to be filled by parts()
 

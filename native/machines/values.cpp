@@ -1,5 +1,6 @@
 #include "machines/values.hpp"
 
+#include "base/digest.hpp"
 #include "base/interrupt.hpp"
 
 namespace treecast {
@@ -8,8 +9,14 @@ namespace {
 constexpr uint64_t empty_place = ~0ull;
 }
 
-void Values::build(const std::vector<Condition>& conditions, const HashSeeds& seeds) {
-    seeds_ = seeds;
+void Values::build(const std::vector<Condition>& conditions) {
+    Digest digest;
+    for (const Condition& c : conditions) {
+        digest.add_number(uint64_t(c.label) << 3 | static_cast<int>(c.fact));
+        digest.add_number(c.value.size());
+        digest.add(c.value);
+    }
+    seeds_ = digest.seeds();
     size_t size = 64;
     while (size < 2 * conditions.size()) size *= 2;
     if (!conditions.empty()) table_.assign(size, empty_place);

@@ -28,7 +28,7 @@ public:
         std::string_view value;
     };
     // Takes conditions sorted by label, fact and value, none of order; condition i is fact i.
-    void build(const std::vector<Condition>& conditions, const HashSeeds& seeds);
+    void build(const std::vector<Condition>& conditions);
     uint32_t group_of(uint32_t label) const;         // the number of the conditions on this label, from 1; 0: there are none
     // How much of a value must be known for the facts of a group: what is longer than `bytes_max` may be cut there,
     // unless `whole`, and with `numbers` only if what is left cannot be a number.
@@ -166,7 +166,7 @@ private:
     Array<unsigned char> arrivals_;                 // by state: the byte that leads to it
     Array<uint32_t> tables_;                        // 256 states each
     Array<uint32_t> also_;                          // by fact: another one with the same text
-    HashSeeds seeds_{};
+    HashSeeds seeds_{};                             // of table_: they follow from the conditions, see seeded_hash.hpp
 };
 
 }  // namespace treecast

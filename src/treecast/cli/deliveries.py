@@ -5,8 +5,8 @@
     parquet  columns document and subscription (strings) and payload (binary)
     files    a directory for each subscription, in it a file for each delivery: DIR/sport/0000001-monday.xml
 
-A delivery that is refused is reported, and the rest goes on. Threads render groups of documents; results are written in
-the order of the documents, and no more of them are held than the threads have at hand.
+A delivery that is refused is reported, and the rest goes on. Results are written in the order of the documents, a table
+of `Index.render_batches` at a time, so that no more than one of them is held.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
@@ -31,10 +29,8 @@ from treecast.names import FILE_NAME_BYTES_MAX, file_name, hashed, text_of
 
 if TYPE_CHECKING:
     from treecast import Index
-    from treecast.index import RenderedPart
 
-DOCUMENTS_AT_ONCE = 32
-PART_BYTES_MAX = 16 << 20  # begin no further document in a part after so many bytes
+TABLE_PAYLOAD_BYTES_MAX = 16 << 20
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 17
 
@@ -52,53 +48,47 @@ class Deliveries(NamedTuple):
 
 
 class DeliveryWriter(Protocol):
-    """Takes the deliveries of one part after the other; `names` are those of the documents that they number."""
+    """Takes the deliveries of one table after the other; `names` are those of the documents that they number."""
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None: ...
     def close(self) -> None: ...
 
 
+class BatchProgress(NamedTuple):
+    """What has become of some more documents of a batch."""
+
+    deliveries: int
+    """That were written."""
+    errors: list[tuple[int, str]]
+    """The number of each document that was refused, and why."""
+
+
 def render_batch(
     index: Index, batch: document_files.Batch, threads: int, writer: DeliveryWriter, refuse: Refuse
-) -> Iterator[tuple[int, RenderedPart]]:
-    """Write the deliveries of a batch. Gives its parts, each with the number of its first document."""
-    for first, part in rendered(index, batch.documents, threads):
-        rows = part.deliveries.values
-        documents = pc.add(pc.list_parent_indices(part.deliveries), first).to_pylist()
-        ids, numbers = rows.field("subscription").to_pylist(), rows.field("payload").indices.to_pylist()
-        if rows.field("code").null_count < len(rows):
-            for row, message in enumerate(rows.field("message").to_pylist()):
-                if message is not None:
-                    refuse(batch.names[documents[row]], ids[row], message)
-            kept = [row for row, number in enumerate(numbers) if number is not None]
-            documents, ids, numbers = ([column[row] for row in kept] for column in (documents, ids, numbers))
-        writer.write(batch.names, Deliveries(documents, ids, numbers, rows.field("payload").dictionary))
-        yield first, part
-
-
-def rendered(index: Index, documents: Sequence[bytes], threads: int) -> Iterator[tuple[int, RenderedPart]]:
-    """Parts of all documents, in their order, each with the number of its first document."""
-
-    def render(begin: int, end: int) -> RenderedPart:
-        return index.render_part(documents[begin:end], report=True, bytes_max=PART_BYTES_MAX)
-
-    groups = deque(
-        (begin, min(begin + DOCUMENTS_AT_ONCE, len(documents))) for begin in range(0, len(documents), DOCUMENTS_AT_ONCE)
+) -> Iterator[BatchProgress]:
+    """Write the deliveries of a batch, a table at a time."""
+    tables = index.render_batches(
+        batch.documents, threads=threads, on_error="report", payload_bytes_max=TABLE_PAYLOAD_BYTES_MAX
     )
-    with ThreadPoolExecutor(threads) as pool:
-        asked: deque[tuple[int, int, Future[RenderedPart]]] = deque()
-        while groups or asked:
-            while groups and len(asked) < threads:
-                begin, end = groups.popleft()
-                asked.append((begin, end, pool.submit(render, begin, end)))
-            begin, end, answer = asked.popleft()
-            part = answer.result()
-            yield begin, part
-            begin += len(part.deliveries)
-            while begin < end:  # a group with more than a part of payloads
-                part = render(begin, end)
-                yield begin, part
-                begin += len(part.deliveries)
+    for table, errors in tables:
+        written = sum(_write(rows, batch.names, writer, refuse) for rows in table.to_batches())
+        yield BatchProgress(
+            written, list(zip(errors["document"].to_pylist(), errors["message"].to_pylist(), strict=True))
+        )
+
+
+def _write(rows: Any, names: Sequence[str], writer: DeliveryWriter, refuse: Refuse) -> int:
+    """Write the deliveries of one chunk of a table, and tell of those that were refused; how many were written."""
+    if rows["code"].null_count < len(rows):
+        refused = rows.filter(pc.is_valid(rows["code"]))
+        columns = (refused[name].to_pylist() for name in ("document", "subscription", "message"))
+        for document, subscription, message in zip(*columns, strict=True):
+            refuse(names[document], subscription, message)
+        rows = rows.filter(pc.is_null(rows["code"]))
+    documents, subscriptions = rows["document"].to_pylist(), rows["subscription"].to_pylist()
+    payloads = rows["payload"]
+    writer.write(names, Deliveries(documents, subscriptions, payloads.indices.to_pylist(), payloads.dictionary))
+    return len(rows)
 
 
 class JsonWriter:

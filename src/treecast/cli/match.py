@@ -218,18 +218,18 @@ def render_all(
         console.say(f"treecast: {printable(name)}: {error}")
 
     def refuse(name: str, subscription: str, message: str) -> None:
-        totals.matches -= 1
         report(name, f"{printable(subscription)}: {message}")
 
     total = document_files.count(options.documents) if console.shows_progress else None
     console.update(0, total, 0)
     for batch in document_files.batches(options.documents, options.document_bytes_max, report):
-        for first, part in render_batch(index, batch, options.threads, writer, refuse):
-            for number, error in part.rejected:
-                report(batch.names[first + number], error)
-            totals.matches += len(part.deliveries.values)
-            totals.documents += len(part.deliveries)
+        for done in render_batch(index, batch, options.threads, writer, refuse):
+            for number, message in done.errors:
+                report(batch.names[number], message)
+            totals.matches += done.deliveries
             console.update(totals.documents, total, totals.errors)
+        totals.documents += len(batch.documents)
+        console.update(totals.documents, total, totals.errors)
 
 
 def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions in, matches out.
+"""Subscriptions in, matches and deliveries out.
 
 An Index is live: subscriptions come and go while documents are matched, from any number of threads. A match sees the
 subscriptions as they were when it began.
@@ -11,24 +11,28 @@ subscriptions as they were when it began.
     ['sport', 'all']
 
 Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
-with arrays instead of lists.
+with arrays instead of lists. `render` and `render_many` likewise give payloads beside the ids.
+
+This file holds the class and how its subscriptions change. `matching.py` and `rendering.py` turn native answers into
+Arrow tables, `saving.py` has the settings of a saved index.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
-from treecast.document import Bytes, EntityTexts, Limits, arrow_views, native_entities
-from treecast.errors import DocumentError, QueryError, SnapshotError
+from treecast.document import Bytes, EntityTexts, Limits, native_entities
+from treecast.errors import QueryError
+from treecast.index import matching, rendering
+from treecast.index.document_batches import check_threads, is_report
 from treecast.index.explain import Explanation, explain
+from treecast.index.matching import BATCH_MATCHES_MAX, Part
+from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, RenderedPart
+from treecast.index.saving import SavedSettings, file_name, read_settings
 from treecast.index.subscription_forms import (
     FIELDS,
     LISTED_MAX,
@@ -41,7 +45,7 @@ from treecast.index.subscription_forms import (
     refused_in,
 )
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
-from treecast.rejections import Undecided, error_table, warn_of
+from treecast.rejections import warn_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,39 +53,6 @@ if TYPE_CHECKING:
     Subscriptions: TypeAlias = pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
 
 CACHE_BYTES_MAX = 256 << 20
-BATCH_DOCUMENTS_MAX = 4096
-BATCH_BYTES_MAX = 32 << 20
-BATCH_MATCHES_MAX = 4_000_000
-BATCH_PAYLOAD_BYTES_MAX = 64 << 20
-PART_ID_BYTES_MAX = (1 << 31) - 1  # the strings of one Arrow array
-
-
-@dataclass(frozen=True)
-class Part:
-    """The matches of the first documents of a batch."""
-
-    matches: pa.ListArray
-    """One list of ids per document that was done; empty for a rejected one."""
-    rejected: list[tuple[int, DocumentError]]
-    """The number of each rejected document and why, in their order."""
-    undecided: Undecided
-    """What is not known of these documents, by document."""
-    nanoseconds: pa.Array | None
-    """What each document took, if that was asked for."""
-
-
-@dataclass(frozen=True)
-class RenderedPart:
-    """The deliveries of the first documents of a batch."""
-
-    deliveries: pa.ListArray
-    """One list per document that was done, of structs of subscription, payload, code and message; a refused delivery
-    has a code and a message instead of a payload. Payloads are dictionary-encoded: equal ones of a document are in the
-    dictionary once, those of a document in one run, in the order in which its deliveries first have them."""
-    rejected: list[tuple[int, DocumentError]]
-    """The number of each rejected document and why, in their order."""
-    nanoseconds: pa.Array
-    """What each document took."""
 
 
 class Index:
@@ -91,10 +62,10 @@ class Index:
     `entities` say which documents are accepted. `cache_bytes_max` bounds the lazily built machine, over all threads;
     0 does without it. `delivery_limits` bound what `render` gives.
 
-    `seed` makes what `save` writes the same in every process, for the same subscriptions added in the same order.
-    Without one, the hash tables that are saved have seeds that nobody can foresee, so that no stranger can write
-    subscriptions that collide in them: keep a seed from those who write subscriptions. A loaded index has the seed of
-    the one that was saved.
+    `seed` is for simulations, where every process has to do exactly the same. Without one, the hash tables of a live
+    index have seeds from the system, so that no stranger can write subscriptions that collide in them: keep a seed from
+    those who write subscriptions. It is not saved, and what `save` writes does not depend on it: the same
+    subscriptions, added by the same calls in the same order, give the same bytes in every process.
     """
 
     def __init__(
@@ -114,7 +85,7 @@ class Index:
         self._namespaces = dict(namespaces or {})
         self._limits = limits or Limits()
         self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
-        self._seed = _check_seed(seed)
+        _check_seed(seed)
         self._native = _native.Index(
             self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine), seed
         )
@@ -291,15 +262,7 @@ class Index:
         A subscription that takes too much work on a document (TC340) is a row of the errors, with its id as
         `subscription`, which is null for errors of a whole document; without a report it is an UndecidedWarning.
         """
-        import pyarrow as pa
-
-        report = _check_on_error(on_error)
-        matches = self._native.match_many(_as_sequence(documents), _check_threads(threads), report, 0, 0)
-        table = pa.RecordBatchReader.from_stream(matches).read_all()
-        if report:
-            return table, error_table(matches, 0)
-        warn_of(matches.undecided)
-        return table
+        return matching.match_many(self._native, documents, threads=check_threads(threads), report=is_report(on_error))
 
     def match_batches(
         self,
@@ -314,23 +277,10 @@ class Index:
         Takes any iterable and reads it as far as needed. Every table has at most about `matches_max` rows; document
         numbers go on from table to table.
         """
-        import pyarrow as pa
-
-        report = _check_on_error(on_error)
-        threads = _check_threads(threads)
-        source, first = iter(documents), 0
-        waiting: list[Bytes] = []
-        while True:
-            waiting += _take(source, BATCH_DOCUMENTS_MAX - len(waiting))
-            if not waiting:
-                return
-            matches = self._native.match_many(waiting, threads, report, matches_max, first)
-            table = pa.RecordBatchReader.from_stream(matches).read_all()
-            if not report:
-                warn_of(matches.undecided)
-            yield (table, error_table(matches, first)) if report else table
-            first += matches.documents
-            del waiting[: matches.documents]
+        report = is_report(on_error)
+        return matching.match_batches(
+            self._native, documents, threads=check_threads(threads), report=report, matches_max=matches_max
+        )
 
     def match_part(
         self, documents: Sequence[Bytes], *, report: bool, matches_max: int = BATCH_MATCHES_MAX, timed: bool = False
@@ -340,19 +290,7 @@ class Index:
         The answer has one list of ids per document that was done, as one Arrow array; see `Part`. Without `report` a
         bad document raises, and so does a subscription that is undecided.
         """
-        import pyarrow as pa
-
-        matches = self._native.match_many(documents, 1, report, matches_max, 0, timed, PART_ID_BYTES_MAX)
-        undecided: Undecided = matches.undecided
-        if undecided and not report:
-            raise undecided[0][2]
-        column = pa.RecordBatchReader.from_stream(matches).read_all().column("subscription")
-        ids = pa.concat_arrays([chunk.dictionary_decode() for chunk in column.chunks] or [pa.array([], pa.string())])
-        ends = pa.Array.from_buffers(pa.int64(), matches.documents + 1, [None, pa.py_buffer(matches.ends)])
-        taken = None
-        if timed:
-            taken = pa.Array.from_buffers(pa.int64(), matches.documents, [None, pa.py_buffer(matches.nanoseconds)])
-        return Part(pa.ListArray.from_arrays(ends.cast(pa.int32()), ids), matches.rejected, undecided, taken)
+        return matching.match_part(self._native, documents, report=report, matches_max=matches_max, timed=timed)
 
     # -- deliveries
 
@@ -373,6 +311,63 @@ class Index:
         found = _native.render_one(self._native, document, self._render_limits(), True)
         return [Delivery(*delivery) for delivery in found]
 
+    @overload
+    def render_many(
+        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise"] = "raise"
+    ) -> pa.Table: ...
+
+    @overload
+    def render_many(
+        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["report"]
+    ) -> tuple[pa.Table, pa.Table]: ...
+
+    def render_many(
+        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
+    ) -> pa.Table | tuple[pa.Table, pa.Table]:
+        """Render a batch: a table of `document` (its number), `subscription`, `payload`, `code` and `message`.
+
+        There is a row for each delivery that `render` would give, by document and in the same order. A delivery that
+        was refused, or a subscription that is undecided (TC340), has a code and a message instead of a payload.
+
+        Subscriptions are dictionary-encoded as in `match_many`. So are payloads: equal ones of a document are held
+        once. `table["payload"].cast(pa.large_binary())` gives a plain column, with a copy for each row.
+
+        With `on_error="report"` bad documents do not stop the rest: the answer is (deliveries, errors), the errors
+        as `match_many` has them. Otherwise the first bad document raises its DocumentError, with its number as
+        `error.document`.
+        """
+        return rendering.render_many(
+            self._native,
+            documents,
+            threads=check_threads(threads),
+            report=is_report(on_error),
+            limits=self._render_limits(),
+        )
+
+    def render_batches(
+        self,
+        documents: Iterable[Bytes],
+        *,
+        threads: int = 1,
+        on_error: Literal["raise", "report"] = "raise",
+        payload_bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
+    ) -> Iterator[Any]:
+        """As render_many, in pieces, for documents or results that do not fit into memory.
+
+        Takes any iterable and reads it as far as needed. A table ends after the document whose payloads bring it to
+        `payload_bytes_max`, equal payloads of a document counted once; document numbers go on from table to table.
+        """
+        if payload_bytes_max < 1:
+            raise ValueError(f"payload_bytes_max must be 1 or more, got {payload_bytes_max}")
+        return rendering.render_batches(
+            self._native,
+            documents,
+            threads=check_threads(threads),
+            report=is_report(on_error),
+            payload_bytes_max=payload_bytes_max,
+            limits=self._render_limits(),
+        )
+
     def render_part(
         self,
         documents: Sequence[Bytes],
@@ -386,31 +381,9 @@ class Index:
         The bytes of a payload count once for each delivery. With `share=False` nothing is built in common for several
         subscribers; the answer is the same.
         """
-        import pyarrow as pa
-
-        batch = _native.render_part(self._native, documents, report, bytes_max, self._render_limits(), share)
-        count = batch.deliveries
-
-        def column(kind: pa.DataType, length: int, *places: tuple[int, int]) -> pa.Array:
-            buffers = [pa.foreign_buffer(*place, base=batch) if place[1] else pa.py_buffer(b"") for place in places]
-            return pa.Array.from_buffers(kind, length, [None, *buffers])
-
-        payloads = column(pa.large_binary(), batch.different, batch.payload_ends, batch.bytes)
-        which = column(pa.int64(), count, batch.payloads)
-        codes: Any = pa.nulls(count, pa.string())
-        messages: Any = codes
-        refused = dict(batch.refused())
-        if refused:
-            errors = [refused.get(number) for number in range(count)]
-            which = pa.array([None if number < 0 else number for number in which.to_pylist()], pa.int64())
-            codes = pa.array([error and error.code for error in errors], pa.string())
-            messages = pa.array([error and str(error) for error in errors], pa.string())
-        ids = column(pa.string(), count, batch.id_ends, batch.ids)
-        columns = [ids, pa.DictionaryArray.from_arrays(which, payloads), codes, messages]
-        rows = pa.StructArray.from_arrays(columns, ["subscription", "payload", "code", "message"])
-        ends = column(pa.int32(), batch.documents + 1, batch.ends)
-        took = column(pa.int64(), batch.documents, batch.nanoseconds)
-        return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected, took)
+        return rendering.render_part(
+            self._native, documents, report=report, bytes_max=bytes_max, share=share, limits=self._render_limits()
+        )
 
     def _render_limits(self) -> _native.RenderLimits:
         limits = self._delivery_limits
@@ -437,11 +410,12 @@ class Index:
         """Write everything but the caches to a file: beside its place first, synced, then renamed.
 
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
-        file share its memory.
+        file share its memory. The same subscriptions, added by the same calls in the same order, give the same bytes in
+        every process; a loaded index that is not changed gives the bytes that it was loaded from.
         """
-        about = _About(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits, self._seed)
+        settings = SavedSettings(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
         try:
-            self._native.save(_file_name(path), json.dumps(asdict(about)).encode())
+            self._native.save(file_name(path), settings.to_bytes())
         except OSError as error:  # it names the file beside
             error.filename = str(path)
             raise
@@ -456,8 +430,9 @@ class Index:
         entities: EntityTexts = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
         delivery_limits: DeliveryLimits | None = None,
+        seed: int | None = None,
     ) -> Index:
-        """An index that `save` wrote, with the settings it had, unless others are given here.
+        """An index that `save` wrote, with the settings it had, unless others are given here; `seed` as for `Index`.
 
         Raises SnapshotError for a file that is damaged, cut off or something else. `verify=False` checks the header
         and the table of sections only; it saves reading the whole file, and a damaged one may then crash the process.
@@ -465,7 +440,7 @@ class Index:
         the file stays as it is. It must not be overwritten or cut in place while it is loaded: a process that reads
         what is gone dies with SIGBUS. `save` renames and is safe.
         """
-        saved = _read_about(_native.Index.saved_about(_file_name(path)))
+        saved = read_settings(_native.Index.saved_about(file_name(path)))
         index = cls(
             engine=saved.engine,
             namespaces=saved.namespaces,
@@ -473,9 +448,9 @@ class Index:
             entities=saved.entities if entities is None else entities,
             cache_bytes_max=cache_bytes_max,
             delivery_limits=delivery_limits or saved.delivery_limits,
-            seed=saved.seed,
+            seed=seed,
         )
-        if not index._native.load(_file_name(path), verify):
+        if not index._native.load(file_name(path), verify):
             warnings.warn(
                 f"{path} was saved in another format version and was rebuilt from its queries; save it again",
                 stacklevel=2,
@@ -507,70 +482,6 @@ class Index:
         return self._default_settings
 
 
-@dataclass(frozen=True)
-class _About:
-    """What a saved index says of itself, besides its subscriptions."""
-
-    engine: str
-    namespaces: dict[str, str]
-    limits: Limits
-    entities: Any
-    delivery_limits: DeliveryLimits
-    seed: int | None = None
-
-
-def _file_name(path: str | Path) -> bytes:
-    name = os.fsencode(path)
-    if b"\0" in name:
-        raise ValueError(f"a file name has no null character: {path!r}")
-    return name
-
-
-def _read_about(text: bytes) -> _About:
-    try:
-        about = json.loads(text)
-        limits = Limits(**about.pop("limits"))
-        delivery_limits = DeliveryLimits(**about.pop("delivery_limits", {}))  # files of 0.1 have none
-        _check_seed(about.get("seed"))
-        return _About(engines.check(about.pop("engine")), limits=limits, delivery_limits=delivery_limits, **about)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        message = "TC503 this saved index is damaged: its settings cannot be read"
-        raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error
-
-
-def _check_seed(seed: int | None) -> int | None:
+def _check_seed(seed: int | None) -> None:
     if seed is not None and not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
-    return seed
-
-
-def _check_on_error(on_error: str) -> bool:
-    if on_error not in ("raise", "report"):
-        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
-    return on_error == "report"
-
-
-def _check_threads(threads: int) -> int:
-    if not 1 <= threads <= 1024:
-        raise ValueError(f"threads must be from 1 to 1024, not {threads}")
-    return threads
-
-
-def _as_sequence(documents: Sequence[Bytes]) -> Sequence[Bytes]:
-    if isinstance(documents, (bytes, bytearray, memoryview, str)):
-        raise TypeError("match_many takes a sequence of documents; for a single one use match()")
-    if hasattr(documents, "to_pylist"):
-        return arrow_views(documents)
-    return documents if isinstance(documents, (list, tuple)) else list(documents)
-
-
-def _take(source: Iterator[Bytes], count: int) -> list[Bytes]:
-    """Up to `count` documents, and no more bytes than a batch may hold beyond the first."""
-    taken: list[Bytes] = []
-    size = 0
-    for document in islice(source, count):
-        taken.append(document)
-        size += len(document)
-        if size >= BATCH_BYTES_MAX:
-            break
-    return taken
+        raise ValueError(f"seed must be 0 to 2**64 - 1, got {seed}")

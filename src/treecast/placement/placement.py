@@ -18,12 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from treecast.document import Bytes
-from treecast.placement.router import Route, Router
+from treecast.placement.router import SHARDS_MAX, Route, Router
 
 if TYPE_CHECKING:
     from treecast.placement.facts import Subscriptions
-
-SHARDS_MAX = 65_536
 
 
 class Placement(Protocol):
@@ -57,7 +55,7 @@ class Placement(Protocol):
         """For each document the shards that must see it; None where it is certainly no well-formed document."""
 
     def router(self) -> Router:
-        """What `route` goes by now, as a value that can travel without the subscriptions."""
+        """What `route` goes by now, as a value that can travel (`to_bytes`) without the subscriptions."""
 
     def describe(self) -> str:
         """A sentence or two for people."""

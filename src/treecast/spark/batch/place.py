@@ -15,7 +15,6 @@ Codes: TC709 a placement of other subscriptions.
 from __future__ import annotations
 
 import logging
-import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ class ShardTickets:
 
     count: int
     router: bytes
-    """A pickled Router, without its index."""
+    """What Router.to_bytes() wrote: it is without its index."""
     router_ticket: tuple[Any, ...] | None
     """Of the index of the router's filters, if it has one."""
     tickets: tuple[tuple[Any, ...], ...]
@@ -141,7 +140,7 @@ class SparkPlacement:
         if not lasting:
             used = {*tickets, *([router_ticket] if router_ticket else [])}
             give_back(session, self._asker, {Ticket(*ticket).file for ticket in used})
-        return ShardTickets(placement.shards, pickle.dumps(router), router_ticket, tuple(tickets))
+        return ShardTickets(placement.shards, router.to_bytes(), router_ticket, tuple(tickets))
 
     def close(self) -> None:
         """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""

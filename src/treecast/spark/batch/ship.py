@@ -1,7 +1,8 @@
 """Bring an index to the executors: saved, named after its content, and added to the session's files.
 
 Spark copies such a file to each executor when the first task there asks for it. A second job with the same index ships
-nothing. Broadcasting its bytes instead would give every Python worker a copy of its own.
+nothing: the same subscriptions, added in the same order, are saved as the same bytes in every process. Broadcasting its
+bytes instead would give every Python worker a copy of its own.
 
 A stream whose subscriptions change ships a file for each version, and withdraws those that no batch will use again.
 """

@@ -10,7 +10,6 @@ others see all of it or nothing.
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import stat
 import tempfile
@@ -76,18 +75,18 @@ def _run(batches: Iterator[Any], ticket: Ticket, form: AnswerForm) -> Iterator[p
 
 
 def route(
-    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, shards: int, form: tuple[bool, ...]
+    batches: Iterator[Any], router_bytes: bytes, ticket: tuple[Any, ...] | None, shards: int, form: tuple[bool, ...]
 ) -> Iterator[pa.Array]:
     """For each document the shards that must see it, the reporter first: see `treecast.spark.batch.place`."""
-    return _hiding_frames(_route(batches, pickled, ticket, shards, AnswerForm(*form)))
+    return _hiding_frames(_route(batches, router_bytes, ticket, shards, AnswerForm(*form)))
 
 
 def _route(
-    batches: Iterator[Any], pickled: bytes, ticket: tuple[Any, ...] | None, count: int, form: AnswerForm
+    batches: Iterator[Any], router_bytes: bytes, ticket: tuple[Any, ...] | None, count: int, form: AnswerForm
 ) -> Iterator[pa.Array]:
     import pyarrow as pa
 
-    router: Router = pickle.loads(pickled)
+    router = Router.from_bytes(router_bytes)
     if ticket is not None:
         assert isinstance(router, ByFilters)
         router = router.bound(index_of(Ticket(*ticket)))

@@ -1,0 +1,51 @@
+"""Documents on their way into native code, and the settings that all calls on many documents share.
+
+Native code takes a sequence of buffers at a time. `as_sequence` makes one of whatever a caller has, `take` cuts one off
+an iterable that may never end. For callers in this package; users see `Index.match_many` and its like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from treecast.document import Bytes, arrow_views
+
+BATCH_DOCUMENTS_MAX = 4096
+BATCH_BYTES_MAX = 32 << 20
+THREADS_MAX = 1024
+
+
+def is_report(on_error: str) -> bool:
+    """Whether bad documents are to be reported, rather than raised."""
+    if on_error not in ("raise", "report"):
+        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
+    return on_error == "report"
+
+
+def check_threads(threads: int) -> int:
+    """The number of threads, if it is one."""
+    if not 1 <= threads <= THREADS_MAX:
+        raise ValueError(f"threads must be 1-{THREADS_MAX}, got {threads}")
+    return threads
+
+
+def as_sequence(documents: Sequence[Bytes], caller: str, single: str) -> Sequence[Bytes]:
+    """The documents of a call of `caller`, whose twin for one document is `single`."""
+    if isinstance(documents, (bytes, bytearray, memoryview, str)):
+        raise TypeError(f"{caller} takes a sequence of documents; for a single one use {single}()")
+    if hasattr(documents, "to_pylist"):
+        return arrow_views(documents)
+    return documents if isinstance(documents, (list, tuple)) else list(documents)
+
+
+def take(source: Iterator[Bytes], count: int) -> list[Bytes]:
+    """Up to `count` documents, and no more bytes than a batch may hold beyond the first."""
+    taken: list[Bytes] = []
+    size = 0
+    for document in islice(source, count):
+        taken.append(document)
+        size += len(document)
+        if size >= BATCH_BYTES_MAX:
+            break
+    return taken

@@ -1,0 +1,166 @@
+"""Documents -> deliveries: what `Index.render` and its like do, on the native index.
+
+    index.render(document)            one document, a list of Delivery
+    index.render_many(documents)      a batch, one Arrow table, by several threads if wanted
+    index.render_batches(documents)   any number of documents, a table at a time, of bounded size
+    index.render_part(documents)      deliveries in lists by document, for those who feed batches on
+
+Native code answers with columns, which Arrow arrays look into without a copy. Equal payloads of a document are there
+once, however many subscribers get them, so the payload column is dictionary-encoded: a document of 50 KB that goes to a
+thousand subscribers takes 50 KB and not 50 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from treecast import _native
+from treecast.document import Bytes
+from treecast.errors import DocumentError
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, as_sequence, take
+from treecast.rejections import error_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_PAYLOAD_BYTES_MAX = 64 << 20
+
+
+@dataclass(frozen=True)
+class RenderedPart:
+    """The deliveries of the first documents of a batch."""
+
+    deliveries: pa.ListArray
+    """One list per document that was done, of structs of subscription, payload, code and message; a refused delivery
+    has a code and a message instead of a payload. Payloads are dictionary-encoded: equal ones of a document are in the
+    dictionary once, those of a document in one run, in the order in which its deliveries first have them."""
+    rejected: list[tuple[int, DocumentError]]
+    """The number of each rejected document and why, in their order."""
+    nanoseconds: pa.Array
+    """What each document took."""
+
+
+def render_many(
+    index: _native.Index, documents: Sequence[Bytes], *, threads: int, report: bool, limits: _native.RenderLimits
+) -> pa.Table | tuple[pa.Table, pa.Table]:
+    """See `Index.render_many`."""
+    sequence = as_sequence(documents, "render_many", "render")
+    pieces = _native.render_many(index, sequence, threads, report, 0, 0, limits)
+    table = _table(pieces, 0)
+    return (table, error_table(_rejected(pieces))) if report else table
+
+
+def render_batches(
+    index: _native.Index,
+    documents: Iterable[Bytes],
+    *,
+    threads: int,
+    report: bool,
+    payload_bytes_max: int,
+    limits: _native.RenderLimits,
+) -> Iterator[Any]:
+    """See `Index.render_batches`."""
+    source, first = iter(documents), 0
+    waiting: list[Bytes] = []
+    while True:
+        waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
+        if not waiting:
+            return
+        pieces = _native.render_many(index, waiting, threads, report, payload_bytes_max, first, limits)
+        table = _table(pieces, first)
+        yield (table, error_table(_rejected(pieces), (), first)) if report else table
+        done = sum(piece.documents for piece in pieces)
+        first += done
+        del waiting[:done]
+
+
+def render_part(
+    index: _native.Index,
+    documents: Sequence[Bytes],
+    *,
+    report: bool,
+    bytes_max: int,
+    share: bool,
+    limits: _native.RenderLimits,
+) -> RenderedPart:
+    """See `Index.render_part`."""
+    import pyarrow as pa
+
+    batch = _native.render_part(index, documents, report, bytes_max, limits, share)
+    ids = _column(batch, pa.string(), batch.deliveries, batch.id_ends, batch.ids)
+    rows = pa.StructArray.from_arrays([ids, *_payload_columns(batch)], ["subscription", "payload", "code", "message"])
+    ends = _column(batch, pa.int32(), batch.documents + 1, batch.ends)
+    nanoseconds = _column(batch, pa.int64(), batch.documents, batch.nanoseconds)
+    return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected, nanoseconds)
+
+
+def delivery_schema() -> pa.Schema:
+    """The columns of `render_many`."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("document", pa.int64()),
+            ("subscription", pa.dictionary(pa.int32(), pa.string())),
+            ("payload", pa.dictionary(pa.int64(), pa.large_binary())),
+            ("code", pa.string()),
+            ("message", pa.string()),
+        ]
+    )
+
+
+def _table(pieces: Sequence[_native.DeliveryBatch], first: int) -> pa.Table:
+    """One chunk for each piece; `first` is the number of the first document."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    batches = []
+    for piece in pieces:
+        slots = _column(piece, pa.int32(), piece.deliveries, piece.slots)
+        ends = _column(piece, pa.int32(), piece.documents + 1, piece.ends)
+        numbers = pc.list_parent_indices(pa.ListArray.from_arrays(ends, slots))
+        ids = _column(piece, pa.string(), piece.subscriptions, piece.subscription_ends, piece.subscription_ids)
+        columns = [
+            pc.add(numbers, first + piece.first),
+            pa.DictionaryArray.from_arrays(slots, ids, safe=False),
+            *_payload_columns(piece),
+        ]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=delivery_schema()))
+    return pa.Table.from_batches(batches, schema=delivery_schema())
+
+
+def _payload_columns(batch: _native.DeliveryBatch) -> list[pa.Array]:
+    """Payload, code and message of each delivery: no payload where it was refused, no code and message otherwise."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = batch.deliveries
+    payloads = _column(batch, pa.large_binary(), batch.different, batch.payload_ends, batch.bytes)
+    numbers = _column(batch, pa.int64(), count, batch.payloads)
+    refusals = batch.refusals
+    if not refusals:
+        nothing = pa.nulls(count, pa.string())
+        return [pa.DictionaryArray.from_arrays(numbers, payloads, safe=False), nothing, nothing]
+
+    # A number less than 0 is that of a refusal: -1 is the first, -2 the second.
+    is_refused = pc.less(numbers, 0)
+    missing = pa.scalar(None, pa.int64())
+    which = pc.if_else(is_refused, pc.subtract(-1, numbers), missing)
+    built = pc.if_else(is_refused, missing, numbers)
+    codes = pa.array([error.code for error in refusals], pa.string())
+    messages = pa.array([str(error) for error in refusals], pa.string())
+    return [pa.DictionaryArray.from_arrays(built, payloads, safe=False), codes.take(which), messages.take(which)]
+
+
+def _column(batch: _native.DeliveryBatch, kind: pa.DataType, length: int, *places: tuple[int, int]) -> pa.Array:
+    """An array that looks into the batch, and keeps it alive."""
+    import pyarrow as pa
+
+    buffers = [pa.foreign_buffer(*place, base=batch) if place[1] else pa.py_buffer(b"") for place in places]
+    return pa.Array.from_buffers(kind, length, [None, *buffers])
+
+
+def _rejected(pieces: Sequence[_native.DeliveryBatch]) -> list[tuple[int, DocumentError]]:
+    return [rejected for piece in pieces for rejected in piece.rejected]

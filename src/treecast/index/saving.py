@@ -1,0 +1,57 @@
+"""What a saved index says of itself besides its subscriptions: the settings that `Index.load` gives it again.
+
+The file as a whole is native (native/index/snapshot.hpp); one of its sections is the JSON that is written and read
+here. A file saved by an earlier version may lack settings, or have some that are no longer used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from treecast import engines
+from treecast.document import Limits
+from treecast.errors import SnapshotError
+from treecast.model import DeliveryLimits
+
+
+@dataclass(frozen=True)
+class SavedSettings:
+    """The settings of an index that a file keeps."""
+
+    engine: str
+    namespaces: dict[str, str]
+    limits: Limits
+    entities: Any
+    delivery_limits: DeliveryLimits
+
+    def to_bytes(self) -> bytes:
+        """As they are saved."""
+        return json.dumps(asdict(self)).encode()
+
+
+def read_settings(text: bytes) -> SavedSettings:
+    """The settings in a file. Raises a SnapshotError where they cannot be read."""
+    try:
+        about = json.loads(text)
+        return SavedSettings(
+            engines.check(about["engine"]),
+            dict(about["namespaces"]),
+            Limits(**about["limits"]),
+            about["entities"],
+            DeliveryLimits(**about.get("delivery_limits", {})),  # files of 0.1 have none
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        message = "TC503 this saved index is damaged: its settings cannot be read"
+        raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error
+
+
+def file_name(path: str | Path) -> bytes:
+    """A path as native code takes it."""
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError(f"a file name has no null character: {path!r}")
+    return name
