@@ -228,7 +228,7 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path, capsys:
     ("name", "text", "code"),
     [
         ("missing.csv", None, "TC190"),
-        ("queries.what", "/a", "TC192"),
+        ("queries.what", "/a", "TC194"),
         ("empty.txt", "", "TC192"),
         ("twice.csv", "id,query,namespaces\n1,//p:a,p=urn:1\n2,//p:b,p=urn:2\n", "TC193"),
         ("wrong.txt", "/a[", "TC"),

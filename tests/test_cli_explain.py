@@ -129,7 +129,7 @@ def test_wrong_usage(arguments: list[str], expected: str, capsys: pytest.Capture
         ("a", "<a/>", "TC104"),
         ("/p:a", "<a/>", "TC109"),
         ("/a", "<a>", "doc.xml: TC209"),
-        ("/a", None, "doc.xml: TC290"),
+        ("/a", None, "doc.xml: TC712"),
     ],
 )
 def test_bad_input_is_1(

@@ -12,12 +12,13 @@ import pytest
 
 from treecast import QueryError
 from treecast.inputs import subscription_files
-from treecast.inputs.subscription_files import format_of, parse_namespaces
+from treecast.inputs.subscription_files import parse_namespaces
+from treecast.inputs.subscriptions import from_queries, infer_format, read_subscriptions
 
 
 def read(path: Path, form: str | None = None) -> list[dict[str, Any]]:
     """The rows as `Index.add_many` gets them, without fields that are not set."""
-    table = subscription_files.read(str(path), form or format_of(str(path)) or "", lambda message: None)
+    table = read_subscriptions(path, format=form)
     rows = []
     for row in table.to_pylist(maps_as_pydicts="strict"):
         rows.append({key: value for key, value in row.items() if value is not None})
@@ -81,7 +82,7 @@ def test_one_query_a_line(tmp_path: Path) -> None:
 
 
 def test_queries_of_the_command_line_are_their_own_ids() -> None:
-    assert subscription_files.ad_hoc(["/a", "//b", "/a"]).to_pylist() == [
+    assert from_queries(["/a", "//b", "/a"]).select(["id", "query"]).to_pylist() == [
         {"id": "/a", "query": "/a"},
         {"id": "//b", "query": "//b"},
     ]
@@ -153,10 +154,16 @@ def test_ignored_columns_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "form"),
     [("a.csv", "csv"), ("a.JSONL", "jsonl"), ("a.ndjson", "jsonl"), ("a.parquet", "parquet"), ("a.txt", "lines"),
-     ("a.xpath", "lines"), ("a.xml", None), ("csv", None)],
+     ("a.xpath", "lines"), ("a.json", "json"), ("a.tcx", "tcx")],
 )  # fmt: skip
-def test_format_by_suffix(path: str, form: str | None) -> None:
-    assert format_of(path) == form
+def test_format_by_suffix(path: str, form: str) -> None:
+    assert infer_format(path) == form
+
+
+@pytest.mark.parametrize("path", ["a.xml", "csv", "-"])
+def test_a_format_that_cannot_be_inferred(path: str) -> None:
+    with pytest.raises(QueryError, match="TC194 cannot infer the format of"):
+        infer_format(path)
 
 
 def test_parse_namespaces() -> None:

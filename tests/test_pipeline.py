@@ -320,21 +320,21 @@ def test_all_problems_at_once(job: Path, capsys: pytest.CaptureFixture[str], mon
         ),
         (
             '[source]\npath = "docs"\n[subscriptions]\npath = "t.csv"',
-            "TC735 subscriptions.path: {home}/t.csv: there is no such file",
+            "TC190 {home}/t.csv: cannot be read: No such file or directory",
         ),
         (
             '[source]\npath = "docs"\n[subscriptions]\npath = "docs"\nformat = "csv"',
-            "TC735 subscriptions.path: {home}/docs: is a directory",
+            "TC190 {home}/docs: cannot be read: Is a directory",
         ),
         (
             '[source]\npath = "docs"\n[subscriptions]\npath = "s.dat"',
-            "TC732 subscriptions.path: the suffix of {home}/s.dat tells no format",
+            "TC194 cannot infer the format of {home}/s.dat",
         ),
         ('[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\nformat = "tcx"', "TC501"),
         ('[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\nformat = "jsonl"', "TC191 {home}/s.csv: line 1"),
         (
             '[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "i.tcx"]',
-            "TC735 subscriptions.path: {home}/i.tcx",
+            "TC190 {home}/i.tcx: cannot be read",
         ),
         ('[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "s.csv"]', "TC14"),
     ],
@@ -369,7 +369,10 @@ def test_a_saved_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded = run_verb.build_index(pipeline_file.read(str(job)), print)
     assert loaded.delivery_limits == DeliveryLimits(payload_bytes_max=9)
     job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "i.tcx"\nnamespaces = {x = "urn:x"}')
-    assert "TC732 subscriptions: a saved index stands alone" in dry_run(job, capsys)[2]
+    assert dry_run(job, capsys)[1].startswith("job: 2 subscriptions;")
+    job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = ["i.tcx", "s.csv"]')
+    (job.parent / "s.csv").write_text("id,query\nq3,/c\n")
+    assert dry_run(job, capsys)[1].startswith("job: 3 subscriptions;")
 
 
 def test_what_is_not_ours_is_not_overwritten(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from treecast.inputs.inflate import TAR_HEADER_BYTES_MAX
-from treecast.spark.sources.source_files import find
+from treecast.inputs.listing import list_files
 from treecast.spark.sources.source_options import Options, to_strings
 from treecast.spark.sources.source_tasks import make, read
 
 # getrusage() would begin with the peak of whoever started the process.
 MEMORY = """
 import re, sys
-from treecast.spark.sources.source_files import find
+from treecast.inputs.listing import list_files
 from treecast.spark.sources.source_options import Options, to_strings
 from treecast.spark.sources.source_tasks import make, read
 
@@ -35,7 +35,7 @@ def peak_kb():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 before = peak_kb()
-for task in make(find(options.paths), options):
+for task in make(list_files(options.paths), options):
     for batch in read(task, options):
         for row in batch.to_pylist():
             print(row["file"].rpartition("!/")[2], row["error"] and row["error"]["code"])
@@ -49,7 +49,7 @@ def rows_of(path: Path, **given: object) -> list[tuple[str, str | None]]:
     options = Options.parse(to_strings({"paths": [path], **given}))
     return [
         (row["file"].rpartition("!/")[2], row["error"] and row["error"]["code"])
-        for task in make(find(options.paths), options)
+        for task in make(list_files(options.paths), options)
         for batch in read(task, options)
         for row in batch.to_pylist()
     ]
@@ -95,7 +95,7 @@ def test_every_method_of_zip_is_read(tmp_path: Path, method: int) -> None:
         archive.writestr("long.xml", long)
         archive.writestr("packed.xml.gz", gzip.compress(long))
     options = Options.parse({"path": str(path)})
-    (task,) = make(find(options.paths), options)
+    (task,) = make(list_files(options.paths), options)
     documents = [row["document"] for batch in read(task, options) for row in batch.to_pylist()]
     assert documents == [b"", long, long]
 

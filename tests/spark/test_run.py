@@ -23,7 +23,7 @@ from test_readme import ROOT, blocks
 from treecast import Index, sample
 from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
-from treecast.inputs.subscription_files import read as read_subscriptions
+from treecast.inputs.subscriptions import read_subscriptions
 from treecast.spark.batch import place
 from treecast.spark.batch.answer_form import AnswerForm
 from treecast.spark.job import job, plan
@@ -62,7 +62,7 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     output = tmp_path / "out"
     assert main(["run", "--output", str(output)]) == 0
     index = Index()
-    index.add_many(read_subscriptions(str(sample.path() / "subscriptions.csv"), "csv", lambda note: None))
+    index.add_many(read_subscriptions(sample.path() / "subscriptions.csv"))
     expected = []
     for path in (sample.path() / "documents").rglob("*.xml*"):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 
 from treecast import Index, PipelineError
 from treecast.inputs.inflate import inflating
+from treecast.inputs.listing import ListedFile, list_files, look, pattern_base
 from treecast.inputs.records import BATCH_BYTES, records
 from treecast.spark import documents, match, split
 from treecast.spark.sources.source import DocumentSource
-from treecast.spark.sources.source_files import Found, find, glob_base, look
 from treecast.spark.sources.source_options import Options, to_strings
 from treecast.spark.sources.source_tasks import FILES_MAX, Piece, Task, make, read
 
@@ -47,7 +47,7 @@ def run(path: Path | list[Path], **given: Any) -> list[Row]:
     paths = [path] if isinstance(path, Path) else path
     options = Options.parse(to_strings({"paths": paths, **given}))
     rows: list[Row] = []
-    for task in make(find(options.paths, options.pattern), options):
+    for task in make(list_files(options.paths, options.pattern), options):
         for batch in read(task, options):
             batch.validate(full=True)
             for row in batch.to_pylist():
@@ -245,7 +245,7 @@ def test_a_file_that_changes_or_goes_is_a_row(tmp_path: Path) -> None:
     # Of a file that was cut, each part is a row, whose offset says which part.
     for given in ({}, {"record": "*"}, {"record": "*", "partition_bytes": "1"}):
         options = Options.parse({"path": str(tmp_path), **given})
-        tasks = make(find(options.paths), options)
+        tasks = make(list_files(options.paths), options)
         paths[1].unlink()
         paths[2].write_bytes(b"<r><a/><a/></r>")
         found = [row for task in tasks for batch in read(task, options) for row in batch.to_pylist()]
@@ -269,16 +269,16 @@ def test_a_file_that_cannot_be_opened_is_a_row(
 
 def test_small_files_are_packed_and_large_ones_cut(tmp_path: Path) -> None:
     options = Options.parse({"path": str(tmp_path), "record": "a", "partition_bytes": "1000"})
-    small = [Found(f"/s/{i:05}", 100, 0) for i in range(25)]
+    small = [ListedFile(f"/s/{i:05}", 100, 0) for i in range(25)]
     assert [len(task.pieces) for task in make(small, options)] == [10, 10, 5]
-    tiny = [Found(f"/t/{i:05}", 0, 0) for i in range(FILES_MAX + 1)]
+    tiny = [ListedFile(f"/t/{i:05}", 0, 0) for i in range(FILES_MAX + 1)]
     assert [len(task.pieces) for task in make(tiny, options)] == [FILES_MAX, 1]
     large = write(tmp_path / "large.xml", b"<r>" + b"<a>123456789</a>" * 1000 + b"</r>")
     found = look(str(large))
     assert found is not None
     tasks = make([small[0], found, small[1]], options)
     assert sum(task.pieces[0].part is not None for task in tasks) == 16
-    assert [piece.found for task in tasks for piece in task.pieces if piece.part is None] == small[:2]
+    assert [piece.file for task in tasks for piece in task.pieces if piece.part is None] == small[:2]
 
 
 def test_batches_are_of_a_size_that_pays(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_batches_are_of_a_size_that_pays(tmp_path: Path) -> None:
         write(tmp_path / f"{i:02}.xml", b"<r>" + b"<a>%s</a>" % (b"x" * 300) * 1000 + b"</r>")
     for record in (None, "a"):
         options = Options.parse(to_strings({"path": str(tmp_path), "record": record}))
-        (task,) = make(find(options.paths), options)
+        (task,) = make(list_files(options.paths), options)
         sizes = [batch.nbytes for batch in read(task, options)]
         assert sum(sizes) > 12_000_000 and len(sizes) <= 4 and max(sizes) < 2 * BATCH_BYTES
 
@@ -294,7 +294,7 @@ def test_batches_are_of_a_size_that_pays(tmp_path: Path) -> None:
 def test_the_source_travels_by_name(tmp_path: Path) -> None:
     import pickle
 
-    task = Task([Piece(Found("/a", 1, 2))])
+    task = Task([Piece(ListedFile("/a", 1, 2))])
     copy = pickle.loads(pickle.dumps(task))
     assert copy.pieces == task.pieces
     code = "import sys, treecast.spark; sys.exit(any(name.startswith('pyspark') for name in sys.modules))"
@@ -356,9 +356,9 @@ def test_paths(tmp_path: Path) -> None:
     assert [row[1] for row in run(tmp_path)] == [b"<x/>", b"<a/>"]
     for name in ("a,b.xml", "[x].xml"):
         options = Options.parse({"path": str(tmp_path / name)})
-        assert [found.path for found in find(options.paths)] == [str(tmp_path / name)]
-    assert glob_base(f"{tmp_path}/q/*/r?.xml") == f"{tmp_path}/q"
-    assert glob_base(f"{tmp_path}/[x].xml") == glob_base(str(tmp_path)) == str(tmp_path)
+        assert [found.path for found in list_files(options.paths)] == [str(tmp_path / name)]
+    assert pattern_base(f"{tmp_path}/q/*/r?.xml") == f"{tmp_path}/q"
+    assert pattern_base(f"{tmp_path}/[x].xml") == pattern_base(str(tmp_path)) == str(tmp_path)
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from treecast import Index, PipelineError
+from treecast.inputs.listing import ListedFile
 from treecast.spark import documents, match
-from treecast.spark.sources.source_files import Found
 from treecast.spark.sources.source_options import Options, to_strings
 from treecast.spark.sources.source_stream import DocumentStream, SeenFiles
 from treecast.spark.sources.source_tasks import Task
@@ -36,7 +36,7 @@ def put(directory: Path, *names: str) -> None:
 
 def taken(reader: DocumentStream, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     tasks = reader.partitions(start, end)
-    return sorted(Path(piece.found.path).name for task in tasks if isinstance(task, Task) for piece in task.pieces)
+    return sorted(Path(piece.file.path).name for task in tasks if isinstance(task, Task) for piece in task.pieces)
 
 
 def run(frame: DataFrame, directory: Path, **trigger: Any) -> list[str]:
@@ -185,7 +185,7 @@ def test_a_glob_may_be_empty_at_first(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_the_log_of_a_stream_keeps_any_path(tmp_path: Path) -> None:
-    files = [Found("/in/a.xml", 1, 2), Found("/in/" + os.fsdecode(b"\xff.xml"), 3, 4)]
+    files = [ListedFile("/in/a.xml", 1, 2), ListedFile("/in/" + os.fsdecode(b"\xff.xml"), 3, 4)]
     log = SeenFiles(str(tmp_path), "log", new=True)
     log.append(list(log.new(iter(files))), 10)
     assert sorted(log.between(0, 1)) == sorted(files) and list(log.new(iter(files))) == []
@@ -194,7 +194,7 @@ def test_the_log_of_a_stream_keeps_any_path(tmp_path: Path) -> None:
 
 def test_a_damaged_log_of_a_stream_is_told_in_one_sentence(tmp_path: Path) -> None:
     log = SeenFiles(str(tmp_path), "log", new=True)
-    log.append([Found(f"/in/{number}.xml", number, number) for number in range(20)], 5)
+    log.append([ListedFile(f"/in/{number}.xml", number, number) for number in range(20)], 5)
     log.close()
     path = tmp_path / "log.sqlite"
     whole = path.read_bytes()
@@ -206,7 +206,7 @@ def test_a_damaged_log_of_a_stream_is_told_in_one_sentence(tmp_path: Path) -> No
             log = SeenFiles(str(tmp_path), "log", new=False)
             try:
                 log.between(0, log.last())
-                log.append(list(log.new(iter([Found("/in/new.xml", 1, 1)]))), 5)
+                log.append(list(log.new(iter([ListedFile("/in/new.xml", 1, 1)]))), 5)
             finally:
                 log.close()
         except PipelineError as error:

@@ -104,8 +104,8 @@ def test_subscriptions_come_in_many_forms(spark: SparkSession, tmp_path: Path) -
     index = Index()
     index.add("index", "/a")
     index.save(tmp_path / "saved.tcx")
-    assert supplier_of(index, spark)() is index
-    saved = supplier_of(tmp_path / "saved.tcx", spark)
+    assert supplier_of(index)() is index
+    saved = supplier_of(tmp_path / "saved.tcx")
     loaded = saved()
     assert isinstance(loaded, Index)
     assert ("index" in loaded, saved()) == (True, None)
@@ -113,10 +113,10 @@ def test_subscriptions_come_in_many_forms(spark: SparkSession, tmp_path: Path) -
     frame.write.parquet(str(tmp_path / "table"))
     told = {"id": ["frame"], "query": ["/a"]}
     for form in (lambda: frame, lambda: pa.table(told), tmp_path / "table"):
-        table = supplier_of(form, spark)()
+        table = supplier_of(form)()
         assert isinstance(table, pa.Table)
         assert table.to_pydict() == told
-    assert supplier_of(lambda: None, spark)() is None
+    assert supplier_of(lambda: None)() is None
 
 
 class StopError(Exception):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from treecast.errors import DocumentError, QueryError
-from treecast.inputs import document_files, subscription_files
+from treecast.errors import DocumentError, QueryError, TreecastError
+from treecast.inputs.document_files import ReadSettings, documents
+from treecast.inputs.subscriptions import read_subscriptions
 
 Note = Callable[[str], None]
 
@@ -15,44 +16,39 @@ def read_documents(directory: Path, count: int, note: Note) -> list[bytes]:
     """The first `count` documents of the directory that treecast accepts; the others are counted in a note."""
     from treecast.document import Limits, read
 
-    documents: list[bytes] = []
+    accepted: list[bytes] = []
     refused: list[str] = []
 
-    def refuse(name: str, error: DocumentError) -> None:
+    def refuse(name: str, error: TreecastError) -> None:
         refused.append(f"{name}: {str(error).splitlines()[0]}")
 
     limits = Limits()
-    for name in document_files.find([str(directory)], refuse):
-        if len(documents) == count:
+    for name, document in documents([str(directory)], ReadSettings(), refuse):
+        if len(accepted) == count:
             note(f"only the first {count:,} documents are taken (--documents)")
             break
         try:
-            document = document_files.read(name, limits.document_bytes_max)
             read(document, limits=limits)
-            documents.append(document)
+            accepted.append(document)
         except DocumentError as error:
             refuse(name, error)
-    if not documents:
+    if not accepted:
         why = refused[0] if refused else "it is empty"
         raise DocumentError(
             f"{directory}: no document to measure with: {why}", code="TC292", hint="name another directory"
         )
     if refused:
         note(f"{len(refused):,} documents are refused and left out, the first: {refused[0]}")
-    return documents
+    return accepted
 
 
 def queries_of_file(path: str, note: Note) -> tuple[list[str], dict[str, str]]:
     """Distinct queries in their order, and the prefixes that they use. Ordered patterns, which no peer knows, are left
     out, with a note."""
-    form = subscription_files.format_of(path)
-    if form is None:
-        hint = f"call it {', '.join(subscription_files.FORMAT_OF_SUFFIX)}"
-        raise QueryError(f"{path}: the name does not tell what kind of file this is", code="TC192", hint=hint)
     queries: dict[str, None] = {}
     namespaces: dict[str, str] = {}
     ordered = 0
-    for row in subscription_files.read(path, form, note).to_pylist():
+    for row in read_subscriptions(path, note=note).to_pylist():
         if row.get("ordered"):
             ordered += 1
             continue

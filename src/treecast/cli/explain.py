@@ -18,17 +18,20 @@ from typing import Any
 from treecast import _native
 from treecast.cli.console import Console
 from treecast.cli.excerpt import Mark, excerpt
+from treecast.cli.match import check_formats, namespaces_of
 from treecast.document import Limits, native_entities
-from treecast.errors import DocumentError, QueryError
+from treecast.errors import DocumentError, PipelineError, QueryError
 from treecast.index.explain import Condition, Explanation, explain
 from treecast.index.subscription_forms import from_arrow
-from treecast.inputs import document_files, subscription_files
+from treecast.inputs import document_files, subscriptions
+from treecast.inputs.document_files import ReadSettings
 from treecast.names import printable
 
 DESCRIPTION = """\
-Shows which elements of DOCUMENT (an XML file, also gzipped, or - for standard
-input) satisfy each step and predicate of a query; where it does not match, how
-far it came and the first thing that failed. The exit status is 0 either way."""
+Shows which elements of DOCUMENT satisfy each step and predicate of a query;
+where it does not match, how far it came and the first thing that failed. The
+exit status is 0 either way. DOCUMENT is an XML file (compressed too), a
+member of an archive (a.zip!/x.xml), or - for standard input."""
 
 EPILOG = """\
 example:
@@ -51,7 +54,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("document", metavar="DOCUMENT", help=argparse.SUPPRESS)
     option("-q", "--query", metavar="QUERY", help="the query")
     option("-s", "--subscriptions", metavar="FILE", help="file of subscriptions, one of which is meant")
-    option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help="else by suffix")
+    option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help="else by suffix")
     option("--id", metavar="ID", help="the id of that subscription")
     bind = "bind a prefix; =URI for names without one"
     option("--namespace", metavar="P=URI", action="append", default=[], help=bind)
@@ -74,7 +77,7 @@ class Question:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     question = _question(parser, options)
     try:
-        data = document_files.read(options.document, Limits().document_bytes_max)
+        data = document_files.read_document(options.document, ReadSettings())
         explanation = explain(
             data,
             question.query,
@@ -82,7 +85,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             ordered=question.ordered,
             entities=options.entities,
         )
-    except DocumentError as error:
+    except (DocumentError, PipelineError) as error:
         Console().say(f"treecast: {printable(options.document)}: {error}")
         return 1
     if options.format == "json":
@@ -133,30 +136,20 @@ def _question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Q
         parser.error("-s FILE and --id ID go together")
     if options.subscriptions == options.document == "-":
         parser.error("standard input can be read once: give - once")
-    namespaces: dict[str, str] = {}
-    for text in options.namespace:
-        try:
-            namespaces.update(subscription_files.parse_namespaces(text))
-        except ValueError as error:
-            parser.error(f"--namespace: {error}")
+    namespaces = namespaces_of(parser, options.namespace)
     if options.query is not None:
         return Question(options.query, namespaces, options.ordered)
-    form = options.subscriptions_format or subscription_files.format_of(options.subscriptions)
-    if form is None:
-        parser.error(
-            f"the suffix of {options.subscriptions!r} tells no format: "
-            "add --subscriptions-format csv|jsonl|parquet|lines"
-        )
-    return _find(options, form, namespaces)
+    check_formats(parser, [options.subscriptions], options.subscriptions_format)
+    return _find(options, namespaces)
 
 
-def _find(options: argparse.Namespace, form: str, namespaces: dict[str, str]) -> Question:
+def _find(options: argparse.Namespace, namespaces: dict[str, str]) -> Question:
     """The subscription with that id; the others need not even be good queries."""
 
     def note(message: str) -> None:
         Console().say(f"treecast: {printable(message)}")
 
-    table = subscription_files.read(options.subscriptions, form, note)
+    table = subscriptions.read_subscriptions(options.subscriptions, format=options.subscriptions_format, note=note)
     rows = [number for number, id in enumerate(table.column("id").to_pylist()) if str(id) == options.id]
     if not rows:
         message = f"{printable(options.subscriptions)}: there is no subscription {options.id!r}"

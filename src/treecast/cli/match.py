@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console
 from treecast.document import Limits
-from treecast.errors import DocumentError, QueryError
-from treecast.inputs import document_files, subscription_files
+from treecast.errors import QueryError, TreecastError
+from treecast.inputs import document_files, subscriptions
+from treecast.inputs.document_files import ReadSettings
+from treecast.inputs.inflate import RATIO_MAX
+from treecast.inputs.subscription_files import parse_namespaces
 from treecast.model import DeliveryLimits
 from treecast.names import printable
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from treecast import Index
     from treecast.cli.deliveries import DeliveryWriter
     from treecast.cli.match_output import MatchWriter
+    from treecast.inputs.records import Rule
 
 FORMATS = ("tsv", "json", "parquet", "files")
 REFUSED_SHOWN_MAX = 20
@@ -43,10 +47,10 @@ LIMITS = {
 
 DESCRIPTION = """\
 Writes a line document<TAB>subscription for each subscription that a document
-concerns. DOCUMENT is an XML file (also gzipped), a directory, a pattern, or -
-for standard input."""
+concerns. DOCUMENT is an XML file (also compressed), an archive (zip, tar), a
+directory, a pattern, or - for standard input."""
 
-SUBSCRIPTIONS_FORMAT = "csv, jsonl, parquet or lines; else by suffix"
+SUBSCRIPTIONS_FORMAT = "csv, json, jsonl, parquet, lines, tcx"
 
 EPILOG = """\
 example:
@@ -68,9 +72,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("documents", metavar="DOCUMENT", nargs="+", help=argparse.SUPPRESS)
     several = functools.partial(option, action="append", default=[])
     several("-s", "--subscriptions", metavar="FILE", help="file of subscriptions; repeatable")
-    option("--subscriptions-format", metavar="F", choices=subscription_files.FORMATS, help=SUBSCRIPTIONS_FORMAT)
+    option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help=SUBSCRIPTIONS_FORMAT)
     several("-q", "--query", metavar="QUERY", help="a query, its own id; repeatable")
     several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
+    several("--record", metavar="NAME", help="split files into these elements; *: every child")
+    option("--pattern", metavar="P", default="*", help="which names of directories and archives")
     option("--render", action="store_true", help="payloads: what each subscriber gets")
     option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; else by suffix")
     option("-o", "--output", metavar="FILE", help="write there, not to stdout; files: a directory")
@@ -80,13 +86,14 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     limits = parser.add_argument_group("limits of a document (K, M, G: times 1024)")
     for name, default in LIMITS.items():
         flag = "--" + name.replace("_", "-")
-        limits.add_argument(flag, metavar="N", type=_size, default=_size(default), help=f"default {default}")
+        limits.add_argument(flag, metavar="N", type=_size, help=f"default {default}")
+    limits.add_argument("--ratio-max", metavar="N", type=_size, default=RATIO_MAX, help="unpacked size by packed size")
     limits.add_argument("--payload-bytes-max", metavar="N", type=_size, help="of a payload of --render; default 16M")
     parser.set_defaults(run=lambda options: run(parser, options))
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    form, sources = check(parser, options)
+    form = check(parser, options)
     console = Console(progress=not options.quiet)
 
     def note(message: str) -> None:
@@ -96,7 +103,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     begin = time.monotonic()
     console.status("reading subscriptions …")
     try:
-        index = build_index(options, sources, note)
+        index = build_index(options, note)
     except QueryError as error:
         console.say("\n".join(describe_refusal(error)))
         return 1
@@ -118,32 +125,59 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return 1 if totals.errors else 0
 
 
-def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[str, list[tuple[str, str]]]:
-    """The output format, and (file, format) of every source of subscriptions; exits with 2 where options contradict."""
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """The output format; exits with 2 where options contradict. Sets `namespaces`, `limits` and `rule`."""
     if not options.subscriptions and not options.query:
         parser.error("no subscriptions: give -s FILE or -q QUERY")
     if not all(options.query):
         parser.error("-q QUERY is empty: give a query such as //item")
     if (options.subscriptions + options.documents).count("-") > 1:
         parser.error("standard input can be read once: give - once")
-    sources = []
-    for path in options.subscriptions:
-        form = options.subscriptions_format or subscription_files.format_of(path)
-        if form is None:
-            parser.error(f"the suffix of {path!r} tells no format: add --subscriptions-format csv|jsonl|parquet|lines")
-        sources.append((path, form))
-    options.namespaces = {}
-    for text in options.namespace:
-        try:
-            bindings = subscription_files.parse_namespaces(text)
-        except ValueError as error:
-            parser.error(f"--namespace: {error}")
-        options.namespaces.update(bindings)
+    check_formats(parser, options.subscriptions, options.subscriptions_format)
+    options.namespaces = namespaces_of(parser, options.namespace)
+    given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
     try:
-        options.limits = Limits(**{name: getattr(options, name) for name in LIMITS})
+        options.limits = Limits(**given) if given else None  # a saved index has its own
+        options.rule = record_rule(options)
     except ValueError as error:
         parser.error(str(error))
-    return output_format(parser, options), sources
+    return output_format(parser, options)
+
+
+def check_formats(parser: argparse.ArgumentParser, paths: Sequence[str], given: str | None) -> None:
+    """Exit with 2 where the format of a file of subscriptions cannot be inferred."""
+    for path in paths if given is None else ():
+        try:
+            subscriptions.infer_format(path)
+        except QueryError:
+            formats = "|".join(subscriptions.FORMATS)
+            parser.error(f"cannot infer the format of {path!r}: add --subscriptions-format {formats}")
+
+
+def namespaces_of(parser: argparse.ArgumentParser, texts: Sequence[str]) -> dict[str, str]:
+    """The bindings of all --namespace options; exits with 2 where one is none."""
+    namespaces: dict[str, str] = {}
+    for text in texts:
+        try:
+            namespaces.update(parse_namespaces(text))
+        except ValueError as error:
+            parser.error(f"--namespace: {error}")
+    return namespaces
+
+
+def record_rule(options: argparse.Namespace) -> Rule | None:
+    """How files are split into records; None where they are not. Raises ValueError."""
+    if not options.record:
+        return None
+    from treecast.inputs.records import Rule
+
+    record_bytes_max = (options.limits or Limits()).document_bytes_max
+    return Rule(options.record, options.entities, record_bytes_max)
+
+
+def read_settings(options: argparse.Namespace, index: Index) -> ReadSettings:
+    """How documents are read for this index."""
+    return ReadSettings(options.pattern, options.rule, index.limits.document_bytes_max, options.ratio_max)
 
 
 def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
@@ -166,22 +200,18 @@ def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     return form
 
 
-def build_index(
-    options: argparse.Namespace, sources: Sequence[tuple[str, str]], note: subscription_files.Note
-) -> Index:
-    import treecast
-
-    payload_limit = {} if options.payload_bytes_max is None else {"payload_bytes_max": options.payload_bytes_max}
-    index = treecast.Index(
+def build_index(options: argparse.Namespace, note: subscriptions.Note) -> Index:
+    payload_bytes_max = options.payload_bytes_max
+    sources = [*options.subscriptions, *([subscriptions.from_queries(options.query)] if options.query else [])]
+    index = subscriptions.index_of(
+        sources,
+        format=options.subscriptions_format,
+        note=note,
         namespaces=options.namespaces,
         limits=options.limits,
         entities=options.entities,
-        delivery_limits=DeliveryLimits(**payload_limit),
+        delivery_limits=None if payload_bytes_max is None else DeliveryLimits(payload_bytes_max=payload_bytes_max),
     )
-    tables = [subscription_files.read(path, form, note) for path, form in sources]
-    if options.query:
-        tables.append(subscription_files.ad_hoc(options.query))
-    index.add_many(subscription_files.join(tables))
     if not len(index):
         note("there are no subscriptions: nothing can match")
     return index
@@ -213,16 +243,17 @@ def render_all(
 ) -> None:
     from treecast.cli.deliveries import render_batch
 
-    def report(name: str, error: DocumentError | str) -> None:
+    def report(name: str, error: TreecastError | str) -> None:
         totals.errors += 1
         console.say(f"treecast: {printable(name)}: {error}")
 
     def refuse(name: str, subscription: str, message: str) -> None:
         report(name, f"{printable(subscription)}: {message}")
 
-    total = document_files.count(options.documents) if console.shows_progress else None
+    settings = read_settings(options, index)
+    total = document_files.count(options.documents, settings) if console.shows_progress else None
     console.update(0, total, 0)
-    for batch in document_files.batches(options.documents, options.document_bytes_max, report):
+    for batch in document_files.batches(options.documents, settings, report):
         for done in render_batch(index, batch, options.threads, writer, refuse):
             for number, message in done.errors:
                 report(batch.names[number], message)
@@ -233,13 +264,14 @@ def render_all(
 
 
 def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:
-    def report(name: str, error: DocumentError) -> None:
+    def report(name: str, error: TreecastError) -> None:
         totals.errors += 1
         console.say(f"treecast: {printable(name)}: {error}")
 
-    total = document_files.count(options.documents) if console.shows_progress else None
+    settings = read_settings(options, index)
+    total = document_files.count(options.documents, settings) if console.shows_progress else None
     console.update(0, total, 0)
-    for batch in document_files.batches(options.documents, options.document_bytes_max, report):
+    for batch in document_files.batches(options.documents, settings, report):
         results = index.match_batches(batch.documents, on_error="report", threads=options.threads)
         for matches, errors in results:
             for row in errors.to_pylist():

@@ -18,12 +18,11 @@ from typing import Any
 
 from treecast.document import Limits
 from treecast.errors import PipelineError
-from treecast.inputs import subscription_files
+from treecast.inputs.subscriptions import FORMATS
 from treecast.model import DeliveryLimits
 from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
 from treecast.spark.stream.batches import is_elsewhere
 
-FORMATS = (*subscription_files.FORMATS, "tcx")
 DELIVERY_LIMITS = tuple(asdict(DeliveryLimits()))
 FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

@@ -3,7 +3,7 @@
 Everything that can be checked is checked before Spark starts, and all that is wrong is said at once. What Spark itself
 has to say goes to a log file in the output directory.
 
-Codes: TC735 a file of subscriptions that is not there, TC736 an output directory that cannot be used.
+Codes: TC736 an output directory that cannot be used.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None
 
 
 def check_source(pipeline: Pipeline) -> None:
-    from treecast.spark.sources.source_files import check_there
+    from treecast.inputs.listing import check_exists
 
     for path in pipeline.source.path:
-        check_there(path, empty_glob=pipeline.source.stream)
+        check_exists(path, may_be_empty=pipeline.source.stream)
 
 
 def check_writable(output: Path) -> None:
@@ -175,33 +175,20 @@ def check_writable(output: Path) -> None:
 
 def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
     """The subscriptions as an index, with the limits and entities of the pipeline."""
-    from treecast import Index
-    from treecast.inputs import subscription_files
+    from treecast.inputs import subscriptions
 
     wanted = pipeline.subscriptions
     later = sparks_own(pipeline)
-    paths = [path for path in wanted.path if path not in later]
-    kinds = [_kind(path, wanted.format) for path in paths]
-    for path in paths:
-        if not Path(path).is_file():
-            what = "is a directory" if Path(path).is_dir() else "there is no such file"
-            hint = "name a file, or a directory of Parquet"
-            raise PipelineError(f"subscriptions.path: {path}: {what}", code="TC735", hint=hint)
-    settings: dict[str, Any] = {
-        "limits": pipeline.limits,
-        "entities": pipeline.source.entities,
-        "delivery_limits": pipeline.delivery_limits,
-        "cache_bytes_max": pipeline.cache_bytes_max,
-    }
-    if "tcx" in kinds:
-        if len(wanted.path) > 1 or wanted.namespaces:
-            hint = "name nothing beside it; it has its own namespaces"
-            raise PipelineError("subscriptions: a saved index stands alone", code="TC732", hint=hint)
-        return Index.load(wanted.path[0], **settings)
-    index = Index(namespaces=wanted.namespaces, **settings)
-    tables = [subscription_files.read(path, kind, note) for path, kind in zip(paths, kinds, strict=True)]
-    if tables:
-        index.add_many(subscription_files.join(tables))
+    index = subscriptions.index_of(
+        [path for path in wanted.path if path not in later],
+        format=wanted.format,
+        note=note,
+        namespaces=wanted.namespaces,
+        limits=pipeline.limits,
+        entities=pipeline.source.entities,
+        delivery_limits=pipeline.delivery_limits,
+        cache_bytes_max=pipeline.cache_bytes_max,
+    )
     for path in later:
         note(f"subscriptions.path: {path} is read by Spark, when the job has started")
     if not later and not len(index):
@@ -211,8 +198,7 @@ def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
 
 def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
     """For a stream: its subscriptions as they are when it asks. None where they stay: in a batch, and far away."""
-    from treecast import Index
-    from treecast.inputs import subscription_files
+    from treecast.inputs import subscriptions
     from treecast.spark.job import job
     from treecast.spark.stream.batches import is_elsewhere
     from treecast.spark.stream.match_stream import when_changed
@@ -225,17 +211,18 @@ def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
     def table(path: str) -> Any:
         if path in later:
             return job.subscriptions_at(spark, path)
-        return subscription_files.read(path, _kind(path, wanted.format), lambda message: None)
+        return subscriptions.read_subscriptions(path, format=wanted.format)
 
     def read() -> Any:
-        if wanted.path[0] not in later and _kind(wanted.path[0], wanted.format) == "tcx":
-            return Index.load(
-                wanted.path[0],
+        (first, *others) = wanted.path
+        if not others and not wanted.namespaces and first not in later and subscriptions.is_saved(first, wanted.format):
+            return subscriptions.load_saved(
+                first,
                 limits=pipeline.limits,
                 entities=pipeline.source.entities,
                 delivery_limits=pipeline.delivery_limits,
             )
-        return subscription_files.join([table(path) for path in wanted.path])
+        return subscriptions.join([table(path) for path in wanted.path])
 
     return when_changed([Path(path) for path in wanted.path], read)
 
@@ -256,17 +243,6 @@ def sparks_own(pipeline: Pipeline) -> list[str]:
         if parquet and (is_elsewhere(path) or Path(path).is_dir()):
             found.append(path)
     return found
-
-
-def _kind(path: str, given: str | None) -> str:
-    from treecast.cli.pipeline_file import FORMATS
-    from treecast.inputs import subscription_files
-
-    kind = given or ("tcx" if Path(path).suffix.lower() == ".tcx" else subscription_files.format_of(path))
-    if kind is None:
-        message = f"subscriptions.path: the suffix of {path} tells no format"
-        raise PipelineError(message, code="TC732", hint=f"set subscriptions.format to one of {', '.join(FORMATS)}")
-    return kind
 
 
 # -- the job

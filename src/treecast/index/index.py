@@ -43,6 +43,7 @@ from treecast.index.subscription_forms import (
     from_items,
     pair_of,
     refused_in,
+    table_of,
 )
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
 from treecast.rejections import warn_of
@@ -123,13 +124,15 @@ class Index:
     ) -> pa.Table | None:
         """Add all of them, or none: one refused query or id refuses the whole; the QueryError lists up to twenty.
 
-        Takes (id, query) pairs, `Subscription`s, mappings with those keys, or an Arrow table with the columns `id` and
-        `query` and, if wanted, `namespaces`, `ordered` and `deliver`. With `on_refused="report"` the good ones are
-        added, and the answer is a table of the others: row, id, query, code, message, position.
+        Takes (id, query) pairs, `Subscription`s, mappings with those keys, or a table with the columns `id` and `query`
+        and, if wanted, `namespaces`, `ordered` and `deliver`: of Arrow, pandas, polars or Spark. With
+        `on_refused="report"` the good ones are added, and the answer is a table of the others: row, id, query, code,
+        message, position.
         """
         if on_refused not in ("raise", "report"):
             raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
-        given = subscriptions if hasattr(subscriptions, "schema") else from_items(subscriptions)
+        table = None if type(subscriptions) is list else table_of(subscriptions)
+        given = from_items(subscriptions) if table is None else table
         if on_refused == "report":
             return add_reporting(given, self._add_all, self._settings)
         try:
@@ -291,6 +294,11 @@ class Index:
         bad document raises, and so does a subscription that is undecided.
         """
         return matching.match_part(self._native, documents, report=report, matches_max=matches_max, timed=timed)
+
+    @property
+    def limits(self) -> Limits:
+        """Which documents it accepts."""
+        return self._limits
 
     # -- deliveries
 

@@ -1,13 +1,24 @@
-"""Subscriptions in the forms they come in: pairs, mappings, Arrow tables."""
+"""Subscriptions in the forms they come in as Python objects: pairs, mappings, tables, DataFrames.
+
+    table = table_of(frame)                          # Arrow, pandas, polars, Spark; None where it is no table
+    items = from_items([("q1", "/a"), {"id": "q2", "query": "/b"}])
+
+`Index.add_many` takes them all. Files of subscriptions are read by `treecast.inputs.subscriptions`, which takes these
+forms as well. pandas, polars and Spark are recognised without being imported.
+
+Codes: TC144 a row, a column or a setting that cannot be read, TC194 something that holds no subscriptions, TC703 a
+DataFrame of Spark that does not hold them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from treecast.errors import QueryError
+from treecast.errors import PipelineError, QueryError
 from treecast.model import Deliver, Subscription
 
 if TYPE_CHECKING:
@@ -22,8 +33,118 @@ Check = Callable[[Mapping[str, str], bool, Deliver], object]
 REFUSED_FIELDS = ("row", "id", "query", "code", "message", "position")
 
 
+FORMS = "pairs, mappings, Subscriptions, an Arrow table, or a DataFrame of pandas, polars or Spark"
+
+
+def table_of(source: Any) -> pa.Table | None:
+    """The columns of a table that make subscriptions, under their own names; None where the source is no table.
+
+    Names of columns may be in any case, and other columns are left out. Ids may be integers: they become their digits.
+    Raises QueryError (TC144) where a column is missing or there twice, PipelineError (TC703) for a DataFrame of Spark.
+    """
+    import pyarrow as pa
+
+    table: Any = None
+    if isinstance(source, (pa.Table, pa.RecordBatch)):
+        table = source
+    elif hasattr(source, "toArrow"):  # Spark, classic or Connect
+        table = spark_columns(source).toArrow()
+    elif type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
+        table = pa.Table.from_pandas(source, preserve_index=False)
+    elif hasattr(source, "__arrow_c_stream__"):  # polars, DuckDB and others
+        table = pa.table(source)
+    elif hasattr(source, "to_arrow"):
+        table = source.to_arrow()
+    return None if table is None else _subscription_columns(table)
+
+
+def spark_columns(frame: Any) -> Any:
+    """The columns of a Spark DataFrame that make subscriptions, as a DataFrame; raises where one is missing."""
+    if frame.isStreaming:
+        raise PipelineError(
+            "the subscriptions are a stream",
+            code="TC703",
+            hint="read them as a batch, or match in foreachBatch to pick up changes",
+        )
+    names = {name.lower(): name for name in frame.columns}
+    for wanted in FIELDS[:2]:
+        if wanted not in names:
+            raise PipelineError(
+                f"the subscriptions have no column {wanted}, only {_listed(list(names))}",
+                code="TC703",
+                hint=f"they need {', '.join(FIELDS[:2])}; {', '.join(FIELDS[2:])} if wanted",
+            )
+    wanted_names = [names[field] for field in FIELDS if field in names]
+    return frame.select(*[frame[name].alias(name.lower()) for name in wanted_names])
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:LISTED_MAX])
+    return shown + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"
+
+
+def _subscription_columns(table: pa.Table | pa.RecordBatch) -> pa.Table:
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for number, spelled in enumerate(table.schema.names):
+        name = spelled.lower()
+        if name in columns:
+            raise _bad(f"the column {name!r} appears twice", "name each column once")
+        if name in FIELDS:
+            columns[name] = table.column(number)
+    for name in FIELDS[:2]:
+        if name not in columns:
+            hint = f"it needs the columns id and query, both strings; it has {_listed(table.schema.names)}"
+            raise _bad(f"the table has no column {name!r}", hint)
+    if pa.types.is_integer(columns["id"].type):
+        columns["id"] = columns["id"].cast(pa.string())
+    if "namespaces" in columns:
+        columns["namespaces"] = _with_maps(columns["namespaces"])
+    return pa.table({name: columns[name] for name in FIELDS if name in columns})
+
+
+def _with_maps(column: Any) -> Any:
+    """A column of lists of (key, value) as one of maps: so polars, which has no maps, gives them."""
+    import pyarrow as pa
+
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not is_list or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
+        return column
+    names = [kind.value_type.field(number).name for number in range(2)]
+    rows = [row and [(pair[names[0]], pair[names[1]]) for pair in row] for row in column.to_pylist()]
+    return pa.array(rows, pa.map_(pa.string(), pa.string()))
+
+
+def items_table(items: Sequence[tuple[str, str] | Subscription]) -> pa.Table:
+    """What `from_items` gives, as a table."""
+    import pyarrow as pa
+
+    rows = [item if isinstance(item, Subscription) else Subscription(*item) for item in items]
+    bindings = [list(row.namespaces.items()) for row in rows]
+    try:
+        return pa.table(
+            {
+                "id": pa.array([row.id for row in rows], pa.string()),
+                "query": pa.array([row.query for row in rows], pa.string()),
+                "namespaces": pa.array(bindings, pa.map_(pa.string(), pa.string())),
+                "ordered": pa.array([row.ordered for row in rows], pa.bool_()),
+                "deliver": pa.array([row.deliver for row in rows], pa.string()),
+            }
+        )
+    except (pa.ArrowException, TypeError) as error:
+        raise _bad(f"a field of a subscription holds something else: {error}", "ids and queries are strings") from None
+
+
 def from_items(items: Iterable[Any]) -> list[tuple[str, str] | Subscription]:
     """(id, query) tuples and Subscriptions; anything else is turned into one of them."""
+    if isinstance(items, (str, bytes, os.PathLike)):
+        hint = "read the file first: treecast.inputs.subscriptions.read_subscriptions(path)"
+        raise QueryError(f"a path is given instead of subscriptions: {str(items)[:80]!r}", code="TC194", hint=hint)
+    if not isinstance(items, Iterable):
+        message = f"cannot infer the format of an object of the type {type(items).__name__}"
+        raise QueryError(message, code="TC194", hint=f"subscriptions are {FORMS}")
     return [item if type(item) is tuple and len(item) == 2 else _item(item) for item in items]
 
 
@@ -36,11 +157,17 @@ def _item(item: Any) -> tuple[str, str] | Subscription:
             raise _bad(f"a subscription has no field {sorted(unknown)[0]!r}", f"the fields are {', '.join(FIELDS)}")
         if item.get("id") is None or item.get("query") is None:
             raise _bad("a subscription needs an id and a query", 'for example {"id": "q1", "query": "/a/b"}')
-        return Subscription(item["id"], item["query"], *_settings(*map(item.get, FIELDS[2:])))
+        settings = _settings(*map(item.get, FIELDS[2:]))
+        return Subscription(_id_of(item["id"]), item["query"], *settings)
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return (item[0], item[1])
     hint = 'write ("q1", "/a/b"); of a dict of queries by id, give its items()'
     raise _bad(f"a subscription is an (id, query) pair, a mapping or a Subscription, not {type(item).__name__}", hint)
+
+
+def _id_of(value: Any) -> Any:
+    """Ids may be integers, in every form that has names for its fields."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def namespaces_of(value: Any) -> dict[str, str]:
@@ -299,7 +426,7 @@ def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]
     else:
         text, hint = (
             f"nothing was added: {count} subscriptions were refused",
-            "leave them out or mend them, and add all again",
+            "leave them out or fix them, and add all again",
         )
     for name, (_, message) in zip(names, listed, strict=True):
         text += f"\n{name}: {message}"

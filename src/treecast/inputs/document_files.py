@@ -1,34 +1,86 @@
-"""Arguments -> names of documents -> bytes, a batch at a time.
+"""Paths -> documents: one after the other, or a batch at a time.
 
-An argument is a file, a directory (searched for *.xml and *.xml.gz, names sorted), a pattern that the shell left
-alone, or `-` for standard input. Nothing is held but one batch, and no document is read or inflated further than one
-byte past the size limit, where the index refuses it.
+    settings = ReadSettings(document_bytes_max=16 << 20)
+    for batch in batches(["docs/", "more.zip", "-"], settings, report=print):
+        print(batch.names, batch.documents)
 
-Codes: TC290 a document that cannot be read, TC291 damaged gzip data.
+A path is a file, a directory, a pattern (`treecast.inputs.listing` says which files these mean), or `-` for standard
+input. What is compressed is unpacked, of archives each member is a document, called "a.zip!/x/y.xml"
+(`treecast.inputs.archives`). With a record rule, files are split into records, called "dblp.xml#0" and so on
+(`treecast.inputs.records`).
+
+Use `batches` where names and bytes are wanted, `read_file` where a file is to become rows of a table (Spark does), and
+`read_document` for one document. Memory: one batch. No document is read further than one byte past its limit, and no
+archive or record file is ever held as a whole.
+
+Codes: TC301 a document that is too long, TC710 a path that means nothing; TC712 to TC715 as in
+`treecast.inputs.archives`.
 """
 
 from __future__ import annotations
 
-import errno
-import glob
-import gzip
-import os
-import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, TYPE_CHECKING, cast
 
-from treecast.errors import DocumentError
+from treecast.document import Limits
+from treecast.errors import DocumentError, DocumentLimitError, PipelineError, TreecastError
+from treecast.inputs.archives import STDIN, Entry, check_unchanged, entries, standard_input, unreadable
+from treecast.inputs.inflate import RATIO_MAX, Readable
+from treecast.inputs.listing import EVERY_FILE, SIZE_UNKNOWN, ListedFile, is_archive, list_files, look
 
-STDIN = "-"
-SUFFIXES = (".xml", ".xml.gz")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from treecast.inputs.records import Part, Rule
+
 BATCH_BYTES_MAX = 16 << 20
 BATCH_DOCUMENTS_MAX = 1_000
-GZIP_MAGIC = b"\x1f\x8b"
+READ_BYTES = 1 << 20
+MEMBER = "!/"
+"""Between the name of an archive and that of a member."""
 
-ReportBad = Callable[[str, DocumentError], None]
+Report = Callable[[str, TreecastError], None]
+"""Told the name of what cannot be read, and why."""
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """What is read, and how much of it."""
+
+    pattern: str = EVERY_FILE
+    """Chooses by name from directories and archives."""
+    rule: Rule | None = None
+    """How files are split into records; None where each is one document."""
+    document_bytes_max: int = Limits.document_bytes_max
+    ratio_max: int = RATIO_MAX
+    """A file may unpack to so many times its size."""
+
+
+@dataclass(frozen=True)
+class WholeDocument:
+    """A file or a member of an archive."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class RecordRows:
+    """Records of a file, with the columns of `treecast.inputs.records.SCHEMA`."""
+
+    name: str
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What cannot be read, or not further than `offset`."""
+
+    name: str
+    error: TreecastError
+    offset: int = 0
 
 
 @dataclass
@@ -39,142 +91,195 @@ class Batch:
     documents: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
 
+    def add(self, name: str, document: bytes) -> None:
+        """One more."""
+        self.names.append(name)
+        self.documents.append(document)
+        self.size_bytes += len(document)
 
-def batches(arguments: Sequence[str], document_bytes_max: int, report: ReportBad) -> Iterator[Batch]:
-    """All documents, in order; those that cannot be read go to `report` instead."""
+    @property
+    def is_full(self) -> bool:
+        """Whether it has what a batch may hold."""
+        return self.size_bytes >= BATCH_BYTES_MAX or len(self.documents) >= BATCH_DOCUMENTS_MAX
+
+
+def batches(paths: Sequence[str], settings: ReadSettings, report: Report) -> Iterator[Batch]:
+    """All documents, in order; what cannot be read goes to `report` instead."""
     batch = Batch()
-    for name in find(arguments, report):
-        try:
-            data = read(name, document_bytes_max)
-        except DocumentError as error:
-            report(name, error)
-            continue
-        batch.names.append(name)
-        batch.documents.append(data)
-        batch.size_bytes += len(data)
-        if batch.size_bytes >= BATCH_BYTES_MAX or len(batch.documents) >= BATCH_DOCUMENTS_MAX:
+    for name, document in documents(paths, settings, report):
+        batch.add(name, document)
+        if batch.is_full:
             yield batch
             batch = Batch()
     if batch.documents:
         yield batch
 
 
-def find(arguments: Sequence[str], report: ReportBad) -> Iterator[str]:
-    """The name of every document that the arguments mean. What means none goes to `report`."""
-    for argument in arguments:
-        if argument == STDIN:
-            yield argument
-        elif os.path.isdir(argument):  # noqa: PTH112 (names are kept as given: Path would drop a leading ./)
-            yield from _find_in(argument, report)
-        elif glob.has_magic(argument) and not os.path.lexists(argument):
-            yield from _expand(argument, report)
-        else:
-            yield argument
+def documents(paths: Sequence[str], settings: ReadSettings, report: Report) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of all documents, in order; what cannot be read goes to `report` instead."""
+    for source in _sources(paths, settings, report):
+        items = _read_entry(standard_input(), settings) if source is None else read_file(source, settings)
+        for item in items:
+            if isinstance(item, WholeDocument):
+                yield item.name, item.data
+            elif isinstance(item, Refusal):
+                report(item.name, item.error)
+            else:
+                yield from _named_records(item, report)
 
 
-def count(arguments: Sequence[str]) -> int:
-    """How many documents `find` will name."""
-    return sum(1 for _ in find(arguments, lambda name, error: None))
+def count(paths: Sequence[str], settings: ReadSettings) -> int | None:
+    """How many documents there will be; None where only reading them tells."""
+    if settings.rule is not None:
+        return None
+    number = 0
+    for source in _sources(paths, settings, lambda name, error: None):
+        if source is not None and is_archive(source.path):
+            return None
+        number += 1
+    return number
 
 
-def _expand(pattern: str, report: ReportBad) -> Iterator[str]:
-    names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-    if not names:
-        report(pattern, _unreadable("no file matches this pattern", "check the directory; quote no pattern twice"))
-    for name in names:
-        if os.path.isdir(name):  # noqa: PTH112
-            yield from _find_in(name, report)
-        else:
-            yield name
-
-
-def _find_in(directory: str, report: ReportBad) -> Iterator[str]:
-    found = 0
-    for name in _walk(directory, report):
-        found += 1
-        yield name
-    if not found:
-        hint = "it is searched for *.xml and *.xml.gz; name files that are called otherwise"
-        report(directory, _unreadable("no document in this directory", hint))
-
-
-def _walk(directory: str, report: ReportBad) -> Iterator[str]:
-    """Files first, then sub-directories, each sorted by name; links to directories may form circles and are left."""
-    waiting = [directory]
-    while waiting:
-        here = waiting.pop()
-        try:
-            with os.scandir(here) as entries:
-                listed = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            report(here, _from_os_error(error))
+def read_document(name: str, settings: ReadSettings) -> bytes:
+    """The one document of this name, as `documents` gives it: also a member of an archive. Raises TreecastError."""
+    member = None
+    file = None if name == STDIN else look(name)
+    if name != STDIN and file is None and MEMBER in name:
+        path, _, member = name.partition(MEMBER)
+        file = look(path)
+        # The names of members may hold stars.
+        settings = replace(settings, pattern=EVERY_FILE)
+    if name == STDIN:
+        items = _read_entry(standard_input(), settings)
+    else:
+        items = read_file(file or ListedFile(name, SIZE_UNKNOWN, 0), settings)
+    found: list[WholeDocument] = []
+    for item in items:
+        if member is not None and item.name != name:
             continue
-        below = [entry for entry in listed if entry.is_dir(follow_symlinks=False)]
-        waiting += [entry.path for entry in reversed(below)]
-        for entry in listed:
-            if entry.name.endswith(SUFFIXES) and _is_file(entry):
-                yield entry.path
+        if isinstance(item, Refusal):
+            raise item.error
+        assert isinstance(item, WholeDocument)
+        found.append(item)
+        if len(found) > 1 and member is None:
+            hint = f"name one of them: {found[0].name}"
+            raise PipelineError("the file holds several documents", code="TC710", hint=hint)
+    if not found:
+        message = "the archive has no such member" if member is not None else "the archive holds no document"
+        raise PipelineError(message, code="TC710", hint="look into the archive for what it holds")
+    return found[0].data
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """A file, or a link to one. A link that cannot be followed counts as one, too: reading it says what is wrong."""
+def read_file(
+    file: ListedFile, settings: ReadSettings, part: Part | None = None
+) -> Iterator[WholeDocument | RecordRows | Refusal]:
+    """What is in a file, or in one part of a record file. What cannot be read is an item, and the rest goes on."""
     try:
-        return entry.is_file() or (entry.is_symlink() and not entry.is_dir())
-    except OSError:
-        return True
+        if part is not None:
+            yield from _read_part(file, settings, part)
+            return
+        for entry in entries(file, pattern=settings.pattern, ratio_max=settings.ratio_max):
+            if isinstance(entry, tuple):
+                yield Refusal(*entry)
+            else:
+                yield from _read_entry(entry, settings, file)
+    except PipelineError as error:
+        yield Refusal(file.path, error, part.offset if part else 0)
 
 
-def read(name: str, document_bytes_max: int) -> bytes:
-    """The document, inflated if it is gzipped; of one that is too long only so much that the index sees it is."""
+def _sources(paths: Sequence[str], settings: ReadSettings, report: Report) -> Iterator[ListedFile | None]:
+    """The files that the paths mean; None is standard input."""
+    seen: set[str] | None = set() if len(paths) > 1 else None
+    for path in paths:
+        if path == STDIN:
+            yield None
+        else:
+            yield from list_files([path], settings.pattern, report, seen)
+
+
+def _read_entry(
+    entry: Entry, settings: ReadSettings, file: ListedFile | None = None
+) -> Iterator[WholeDocument | RecordRows | Refusal]:
+    if settings.rule is not None:
+        yield from _read_records(entry, settings.rule)
+        if file is not None:
+            check_unchanged(file)
+        return
     try:
-        if name == STDIN:
-            return _read_stream(sys.stdin.buffer, document_bytes_max + 1)
-        with Path(name).open("rb") as file:
-            return _read_stream(file, document_bytes_max + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        message = f"damaged gzip data: {error}"
-        raise DocumentError(message, code="TC291", hint="fetch the file again, or test it with gzip -t") from None
+        data = _read_all(entry.stream, settings.document_bytes_max)
+        if file is not None:
+            check_unchanged(file)
+    except (PipelineError, DocumentError) as error:
+        yield Refusal(entry.name, error)
+    else:
+        yield WholeDocument(entry.name, data)
+
+
+def _read_all(stream: Readable, limit: int) -> bytes:
+    parts: list[bytes] = []
+    left = limit + 1
+    while left > 0 and (data := stream.read(min(left, READ_BYTES))):
+        parts.append(data)
+        left -= len(data)
+    if left <= 0:
+        message = f"the document is longer than {limit} bytes, the limit document_bytes_max"
+        raise DocumentLimitError(message, code="TC301", hint="raise document_bytes_max")
+    return b"".join(parts)
+
+
+def _read_part(file: ListedFile, settings: ReadSettings, part: Part) -> Iterator[RecordRows]:
+    from treecast.inputs.records import split
+
+    check_unchanged(file)
+    try:
+        with Path(file.path).open("rb") as opened:
+            for batch in split(opened, settings.rule, part=part):
+                yield RecordRows(file.path, batch)
     except OSError as error:
-        raise _from_os_error(error) from None
-    except ValueError:  # a NUL in the name
-        raise _unreadable("no file can have this name", "check the name") from None
+        raise unreadable(error) from None
+    check_unchanged(file)
 
 
-def _read_stream(stream: BinaryIO, wanted: int) -> bytes:
-    head = stream.read(len(GZIP_MAGIC))
-    if head == GZIP_MAGIC:
-        with gzip.GzipFile(fileobj=cast(BinaryIO, _Rewound(head, stream)), mode="rb") as inflated:
-            return inflated.read(wanted)
-    return head + stream.read(max(0, wanted - len(head)))
+def _read_records(entry: Entry, rule: Rule) -> Iterator[RecordRows | Refusal]:
+    from treecast.inputs.records import split
+
+    stream = _UntilFailure(entry.stream)
+    for batch in split(cast(IO[bytes], stream), rule):
+        if stream.error is not None:  # the splitter saw the end of a file that only breaks off here
+            batch = batch.slice(0, batch.num_rows - (1 if _is_about_file(batch) else 0))
+        yield RecordRows(entry.name, batch)
+    if stream.error is not None:
+        yield Refusal(entry.name, stream.error, stream.bytes_read)
 
 
-class _Rewound:
-    """A stream with the bytes that were already taken from it put back in front; enough of a file for gzip."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head = head
-        self._rest = rest
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._head:
-            return self._rest.read(size)
-        if size < 0:
-            head, self._head = self._head, b""
-            return head + self._rest.read()
-        taken, self._head = self._head[:size], self._head[size:]
-        return taken
+def _is_about_file(batch: pa.RecordBatch) -> bool:
+    return batch.num_rows > 0 and not batch.column("ordinal")[batch.num_rows - 1].is_valid
 
 
-def _from_os_error(error: OSError) -> DocumentError:
-    hints = {
-        errno.ENOENT: "check the name",
-        errno.EISDIR: "name a file in it",
-        errno.EACCES: "ask for read permission, or run as a user who has it",
-        errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    }
-    hint = hints.get(error.errno or 0, "check the file and the disk it is on")
-    return _unreadable(error.strerror or str(error), hint)
+def _named_records(rows: RecordRows, report: Report) -> Iterator[tuple[str, bytes]]:
+    from treecast.inputs.records import error_of
+
+    for row in rows.batch.to_pylist():
+        name = rows.name if row["ordinal"] is None else f"{rows.name}#{row['ordinal']}"
+        if row["error"] is None:
+            yield name, row["document"]
+        else:
+            report(name, error_of(**row["error"]))
 
 
-def _unreadable(message: str, hint: str) -> DocumentError:
-    return DocumentError(f"cannot be read: {message}", code="TC290", hint=hint)
+class _UntilFailure:
+    """A stream that ends where it cannot be read further, and remembers why."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self.error: PipelineError | None = None
+        self.bytes_read = 0
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            data = self._stream.read(size)
+        except PipelineError as error:
+            self.error = error
+            return b""
+        self.bytes_read += len(data)
+        return data

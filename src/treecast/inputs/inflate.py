@@ -6,7 +6,7 @@
 
 What the header of an archive says about sizes is not believed: every bound is on what comes out. Each decompressor is
 asked for so many bytes at a time, which bounds its output, and those whose memory depends on their input are given a
-limit of memory. All bounds stand here, and in docs/guide/spark-sources.md.
+limit of memory. All bounds stand here, and in docs/guide/files.md.
 """
 
 from __future__ import annotations
@@ -29,8 +29,19 @@ RATIO_FREE_BYTES = 64 << 20
 """… or to so many bytes, whichever is more."""
 LZMA_MEMORY_BYTES_MAX = 256 << 20
 """What the LZMA decompressor may use; `xz -9` needs 65 MiB."""
+ZSTD_MEMORY_BYTES_MAX = 128 << 20
+"""The largest window that the zstd library takes unless told otherwise; `zstd -19` needs 8 MiB."""
 TAR_HEADER_BYTES_MAX = 1 << 20
 """Of all that stands before a member of a tar archive: long names and extended attributes."""
+
+SIGNATURES = {
+    b"\x1f\x8b": "gz",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zst",
+}
+"""The first bytes of what is compressed; no XML begins with any of them."""
+SIGNATURE_BYTES_MAX = max(map(len, SIGNATURES))
 
 # Everything that zipfile, tarfile and the decompressors raise for bytes that are not theirs.
 CORRUPT = (
@@ -145,8 +156,78 @@ class Inflating:
         return data
 
 
+class InflatingZstd:
+    """What a stream of zstd frames holds. Arrow has the decompressor, and works on streams."""
+
+    def __init__(self, source: Readable) -> None:
+        import pyarrow as pa
+
+        self._stream = pa.CompressedInputStream(pa.PythonFile(_ArrowSource(source), mode="r"), "zstd")
+        self._failed: PipelineError | None = None
+
+    def read(self, size: int, /) -> bytes:
+        parts: list[bytes] = []
+        wanted = size
+        while wanted > 0 and self._failed is None:
+            try:
+                data = self._stream.read(min(wanted, PIECE_BYTES))
+            except PipelineError as error:
+                self._failed = error
+            except (OSError, EOFError, ValueError) as error:
+                self._failed = _refusal(error)
+            else:
+                if not data:
+                    break
+                parts.append(data)
+                wanted -= len(data)
+        if self._failed is not None and not parts:  # what could be read comes first
+            raise self._failed
+        return b"".join(parts)
+
+
+class _ArrowSource:
+    """As much of a file as Arrow asks for. What is empty is cut off: Arrow would take it for a stream of nothing."""
+
+    closed = False
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._started = False
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        if not data and not self._started:
+            raise EOFError("it is empty")
+        self._started = True
+        return data
+
+    def close(self) -> None:
+        """The file is closed by whoever opened it."""
+
+
+class Prefixed:
+    """A stream with bytes that were already taken from it put back in front."""
+
+    def __init__(self, head: bytes, source: Readable) -> None:
+        self._head = head
+        self._source = source
+
+    def read(self, size: int, /) -> bytes:
+        if not self._head:
+            return self._source.read(size)
+        data, self._head = self._head[:size], self._head[size:]
+        return data
+
+
+def compression_of(head: bytes) -> str | None:
+    """How a file that begins so is compressed; None where it is not."""
+    return next((kind for signature, kind in SIGNATURES.items() if head.startswith(signature)), None)
+
+
 def inflating(source: Readable, kind: str) -> Readable:
-    """A stream behind "gz", "bz2" or "xz"."""
+    """A stream behind "gz", "bz2", "xz" or "zst"."""
+    if kind == "zst":
+        return InflatingZstd(source)
     makers: dict[str, Callable[[], Any]] = {
         "gz": lambda: zlib.decompressobj(wbits=31),
         "bz2": bz2.BZ2Decompressor,
@@ -185,7 +266,13 @@ def reason(error: BaseException) -> str:
 
 
 def _refusal(error: Exception) -> PipelineError:
+    limit = None
     if isinstance(error, lzma.LZMAError) and "limit" in str(error):
-        message = f"the compressed data needs more than {LZMA_MEMORY_BYTES_MAX >> 20} MiB of memory to unpack"
-        return PipelineError(message, code="TC715", hint="compress it with a smaller dictionary, such as xz -6")
-    return PipelineError(f"the compressed data is corrupt: {reason(error)}", code="TC714")
+        limit, advice = LZMA_MEMORY_BYTES_MAX, "xz -6"
+    elif "too much memory" in str(error):  # as zstd says it
+        limit, advice = ZSTD_MEMORY_BYTES_MAX, "zstd -19"
+    if limit is not None:
+        message = f"the compressed data needs more than {limit >> 20} MiB of memory to unpack"
+        return PipelineError(message, code="TC715", hint=f"compress it with a smaller dictionary, such as {advice}")
+    hint = "fetch the file again, or compress it again"
+    return PipelineError(f"the compressed data is corrupt: {reason(error)}", code="TC714", hint=hint)

@@ -153,11 +153,12 @@ def records(
     """The records of a file, one by one; where the file or a record is bad, an entry that says so."""
     for batch in split(file, Rule(record, entities, record_bytes_max)):
         for row in batch.to_pylist():
-            error = row["error"] and _error(**row["error"])
+            error = row["error"] and error_of(**row["error"])
             yield Record(row["document"], row["offset"], row["ordinal"], error)
 
 
-def _error(code: str, message: str, offset: int) -> DocumentError:
+def error_of(code: str, message: str, offset: int) -> DocumentError:
+    """The error that a row of the column `error` tells of."""
     kind = DocumentLimitError if code.startswith("TC3") else DocumentError
     return kind(message.removeprefix(f"{code} "), code=code, offset=offset)
 

@@ -1,13 +1,15 @@
-"""Files of subscriptions -> an Arrow table: id, query and, where given, namespaces, ordered and deliver.
+"""Files of subscriptions in one format -> an Arrow table: id, query and, where given, namespaces, ordered and deliver.
 
     csv      a header line, then comma-separated fields; namespaces written `p=uri q=uri` (`=uri` binds unprefixed
              names), ordered written true or false
-    jsonl    one object a line; namespaces is an object {"p": "uri"}
-    parquet  namespaces is a map, or a string written as in csv
+    json     an array of objects, or one object a line; namespaces is an object {"p": "uri"}
+    jsonl    one object a line
+    parquet  a file, or a directory of files; namespaces is a map, or a string written as in csv
     lines    one query a line, its id the number of the line; empty lines and lines that begin with # are counted
              and passed over
 
-Other columns are ignored and named in a note. Ids may be integers: they become their digits.
+Other columns are ignored and named in a note. Ids may be integers: they become their digits. For everything else that
+holds subscriptions, and to find out which format a file has, use `treecast.inputs.subscriptions`.
 
 Codes: TC190 a file that cannot be read, TC191 a file that is not what its format says.
 """
@@ -18,20 +20,20 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from treecast.errors import QueryError
-from treecast.index.subscription_forms import namespaces_of
+from treecast.index.subscription_forms import namespaces_of, table_of
 
-FORMATS = ("csv", "jsonl", "parquet", "lines")
+FORMATS = ("csv", "json", "jsonl", "parquet", "lines")
 FORMAT_OF_SUFFIX = {
     ".csv": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
-    ".json": "jsonl",
+    ".json": "json",
     ".parquet": "parquet",
     ".txt": "lines",
     ".xpath": "lines",
@@ -44,11 +46,6 @@ STDIN = "-"
 Note = Callable[[str], None]
 
 
-def format_of(path: str) -> str | None:
-    """What the suffix says, or None."""
-    return FORMAT_OF_SUFFIX.get(Path(path).suffix.lower())
-
-
 def read(path: str, form: str, note: Note) -> Any:
     """The table of one file. Raises QueryError, naming the file and the line."""
     try:
@@ -56,28 +53,23 @@ def read(path: str, form: str, note: Note) -> Any:
             return _read_parquet(path, note)
         data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
-        message = f"{path}: cannot be read: {error.strerror or error}"
-        raise QueryError(message, code="TC190", hint="check the name and the permissions") from None
+        raise unreadable(path, error) from None
     try:
         data.decode()
     except UnicodeDecodeError as error:
         raise _broken(path, f"byte {error.start} is not UTF-8", "save the file as UTF-8") from None
     # Divides at line ends alone: splitlines() would also do so at U+2028 and its like, which CSV and JSON may hold.
     lines = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="")
-    readers = {"csv": _read_csv, "jsonl": _read_json_lines, "lines": _read_lines}
+    if form == "json" and data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+        return _table(_read_json_array(path, lines.read(), note))
+    readers = {"csv": _read_csv, "json": _read_json_lines, "jsonl": _read_json_lines, "lines": _read_lines}
     return _table(readers[form](path, lines, note))
 
 
-def ad_hoc(queries: Iterable[str]) -> Any:
-    """Queries of the command line; each is its own id, and one given twice counts once."""
-    return _table({"id": query, "query": query} for query in dict.fromkeys(queries))
-
-
-def join(tables: Sequence[Any]) -> Any:
-    """One table of several, so that all refusals are found, and clashes between files too."""
-    import pyarrow as pa
-
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+def unreadable(path: str, error: OSError) -> QueryError:
+    """The error for a file that the system does not let us read."""
+    message = f"{path}: cannot be read: {error.strerror or error}"
+    return QueryError(message, code="TC190", hint="check the name and the permissions")
 
 
 def parse_namespaces(text: str) -> dict[str, str]:
@@ -136,14 +128,25 @@ def _read_json_lines(path: str, lines: Iterable[str], note: Note) -> Iterator[di
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _broken(path, f"{place}: {error}", "write one JSON object a line") from None
-        if not isinstance(record, dict) or "id" not in record or "query" not in record:
-            raise _broken(path, f"{place}: no object with id and query", 'write {"id": "q1", "query": "/a/b"}')
-        ignored.update(record.keys() - set(COLUMNS))
-        yield _json_record(path, place, record)
+        yield _json_record(path, place, record, ignored)
     _note_ignored(path, sorted(ignored), note)
 
 
-def _json_record(path: str, place: str, record: dict[str, Any]) -> dict[str, Any]:
+def _read_json_array(path: str, text: str, note: Note) -> Iterator[dict[str, Any]]:
+    ignored: set[str] = set()
+    try:
+        records = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, str(error), "write an array of JSON objects") from None
+    for number, record in enumerate(records):
+        yield _json_record(path, f"item {number}", record, ignored)
+    _note_ignored(path, sorted(ignored), note)
+
+
+def _json_record(path: str, place: str, record: Any, ignored: set[str]) -> dict[str, Any]:
+    if not isinstance(record, dict) or "id" not in record or "query" not in record:
+        raise _broken(path, f"{place}: no object with id and query", 'write {"id": "q1", "query": "/a/b"}')
+    ignored.update(record.keys() - set(COLUMNS))
     kept = {key: record[key] for key in COLUMNS if record.get(key) is not None}
     if isinstance(kept.get("id"), int) and not isinstance(kept["id"], bool):
         kept["id"] = str(kept["id"])
@@ -178,16 +181,12 @@ def _read_lines(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[st
 def _read_parquet(path: str, note: Note) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    source = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     try:
-        with pq.ParquetFile(source) as file:
-            names = file.schema_arrow.names
-            _check_columns(path, names, note)
-            table = file.read(columns=[name for name in COLUMNS if name in names])
-        if pa.types.is_integer(table.schema.field("id").type):
-            table = _with_column(table, "id", table["id"].cast(pa.string()))
+        names, read_columns = _open_parquet(path)
+        _check_columns(path, [name.lower() for name in names], note)
+        table = table_of(read_columns([name for name in names if name.lower() in COLUMNS]))
+        assert table is not None
         for name in ("id", "query"):
             if pc.any(pc.is_null(table[name])).as_py():
                 row = pc.index(pc.is_null(table[name]), True).as_py()
@@ -195,14 +194,24 @@ def _read_parquet(path: str, note: Note) -> Any:
         if "namespaces" in table.column_names and not pa.types.is_map(table.schema.field("namespaces").type):
             texts = table["namespaces"].cast(pa.string()).to_pylist()
             maps = [None if text is None else _bindings(path, f"row {row}", text) for row, text in enumerate(texts)]
-            table = _with_column(table, "namespaces", pa.array(maps, pa.map_(pa.string(), pa.string())))
+            column = pa.array(maps, pa.map_(pa.string(), pa.string()))
+            table = table.set_column(table.column_names.index("namespaces"), "namespaces", column)
     except pa.ArrowException as error:
         raise _broken(path, str(error).split("\n", 1)[0], "write it anew, or choose another format") from None
     return table
 
 
-def _with_column(table: Any, name: str, column: Any) -> Any:
-    return table.set_column(table.column_names.index(name), name, column)
+def _open_parquet(path: str) -> tuple[list[str], Callable[[list[str]], Any]]:
+    """The names of the columns, and a function that reads some of them."""
+    if path != STDIN and Path(path).is_dir():
+        import pyarrow.dataset as ds
+
+        files = ds.dataset(path, format="parquet", partitioning="hive")
+        return list(files.schema.names), lambda columns: files.to_table(columns=columns)
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path)
+    return list(file.schema_arrow.names), lambda columns: file.read(columns=columns)
 
 
 def _table(records: Iterable[dict[str, Any]]) -> Any:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from treecast.catalog.index_settings import DEFAULTS, IndexSettings
 from treecast.errors import PipelineError
 from treecast.index import Index
-from treecast.index.subscription_forms import FIELDS, LISTED_MAX
+from treecast.index.subscription_forms import LISTED_MAX, spark_columns
+from treecast.inputs.subscriptions import is_saved, load_saved, read_subscriptions
 from treecast.spark.batch.answer_form import ERROR_TYPE, AnswerForm
 from treecast.spark.batch.place import ShardTickets, SparkPlacement
 from treecast.spark.batch.row_limit import check_room
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    Subscriptions: TypeAlias = DataFrame | Index | str | Path
+    Subscriptions: TypeAlias = DataFrame | Index | str | Path | Any
+    """Whatever `treecast.inputs.subscriptions.read_subscriptions` takes."""
 
 ANSWER = "__treecast_answer"
 PLACE = "__treecast_place"
@@ -244,18 +246,16 @@ def _source_errors(fields: dict[str, str], form: AnswerForm) -> list[str]:
 def index_of(
     subscriptions: Subscriptions, settings: IndexSettings = DEFAULTS, on_refused: str = "raise"
 ) -> Index | str | Path:
-    """The index that the subscriptions make, or are, or the path of a saved one; a DataFrame of them is read."""
+    """The index that the subscriptions make, or are, or the path of a saved one; in any other form they are read."""
     if on_refused not in ("raise", "report"):
         raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
-    if isinstance(subscriptions, (Index, str, Path)):
+    if isinstance(subscriptions, Index) or is_saved(subscriptions):
         if settings != DEFAULTS:
             raise ValueError(f"{', '.join(vars(settings))} are settings of the Index: give them to it")
         if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
-            raise PipelineError(
-                f"there is no saved index {subscriptions}", code="TC706", hint="Index.save(path) writes one"
-            )
+            load_saved(subscriptions)  # says why it cannot be
         return subscriptions
-    table = subscription_table(subscriptions)
+    table = read_subscriptions(subscriptions)
     index = settings.index()
     if on_refused == "raise":
         index.add_many(table)
@@ -280,25 +280,9 @@ def subscription_table(subscriptions: DataFrame) -> pa.Table:
 def subscription_columns(subscriptions: DataFrame) -> DataFrame:
     """The columns that make subscriptions, under their own names; raises where one is missing."""
     if not hasattr(subscriptions, "toArrow"):
-        raise TypeError(
-            f"subscriptions are a DataFrame, an Index or the path of a saved one, not {type(subscriptions).__name__}"
-        )
-    if subscriptions.isStreaming:
-        raise PipelineError(
-            "the subscriptions are a stream",
-            code="TC703",
-            hint="read them as a batch, or match in foreachBatch to pick up changes",
-        )
-    names = {name.lower(): name for name in subscriptions.columns}
-    for wanted in ("id", "query"):
-        if wanted not in names:
-            raise PipelineError(
-                f"the subscriptions have no column {wanted}, only {_listed(names)}",
-                code="TC703",
-                hint=f"they need {', '.join(FIELDS[:2])}; {', '.join(FIELDS[2:])} if wanted",
-            )
-    wanted_names = [names[field] for field in FIELDS if field in names]
-    return subscriptions.select(*[subscriptions[name].alias(name.lower()) for name in wanted_names])
+        raise TypeError(f"subscriptions must be a DataFrame, got {type(subscriptions).__name__}")
+    frame: DataFrame = spark_columns(subscriptions)
+    return frame
 
 
 # -- the function

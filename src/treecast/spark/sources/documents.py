@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from treecast.document import EntityTexts
 from treecast.errors import PipelineError
-from treecast.spark.sources.source_files import check_there, local_path
+from treecast.inputs.listing import check_exists, local_path
 from treecast.spark.sources.source_options import Options, to_strings
 
 if TYPE_CHECKING:
@@ -45,7 +45,10 @@ def documents(
     max_files_per_batch: int | None = None,
     log: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
-    """The documents at a path, or at several: files, directories with all below, globs; gzip, zip and tar are unpacked.
+    """The documents at a path, or at several: files, directories with all below, globs, archives.
+
+    Which files of a directory are read, and how they are unpacked, is said in docs/guide/files.md: it is the same as
+    for `treecast match`.
 
     Without `record` each file, or member of an archive, is one document. With it, files are split: "*" makes every
     child of the root a document, names (as spelled in tags) the outermost elements of these names; references to
@@ -62,7 +65,7 @@ def documents(
     here = "connect" not in type(spark).__module__  # a Connect server may see other files than we do
     if here:
         for one in several:
-            check_there(one, empty_glob=stream)
+            check_exists(one, may_be_empty=stream)
         several = [local_path(one) for one in several]  # Spark's processes may stand elsewhere
         log = None if log is None else local_path(os.fspath(log))
     given = {

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from treecast.errors import PipelineError
+from treecast.inputs.listing import check_exists, list_files, local_path
 from treecast.spark.internals import is_python_worker
-from treecast.spark.sources.source_files import check_there, find
 from treecast.spark.sources.source_options import Options
 from treecast.spark.sources.source_stream import DocumentStream
 from treecast.spark.sources.source_tasks import TYPE, Task, make, read
@@ -35,10 +35,10 @@ class DocumentSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        with _told_in_one_sentence():
+        with _error_in_one_sentence():
             self.settings = Options.parse(options)
             for path in self.settings.paths:
-                check_there(path, empty_glob=True)
+                check_exists(path, may_be_empty=True)
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +51,7 @@ class DocumentSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For batches."""
-        with _told_in_one_sentence():
+        with _error_in_one_sentence():
             for name in {name.lower() for name in self.options} & {"log", "max_files_per_batch"}:
                 raise PipelineError(
                     f"the option {name} is for streams", code="TC711", hint="leave it out, or use spark.readStream"
@@ -60,7 +60,7 @@ class DocumentSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For streams."""
-        with _told_in_one_sentence():
+        with _error_in_one_sentence():
             return DocumentStream(self.settings)
 
 
@@ -72,8 +72,9 @@ class DocumentReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Runs on the driver, once a job."""
-        with _told_in_one_sentence():
-            tasks: list[InputPartition] = list(make(find(self._options.paths, self._options.pattern), self._options))
+        with _error_in_one_sentence():
+            paths = [local_path(path) for path in self._options.paths]
+            tasks: list[InputPartition] = list(make(list_files(paths, self._options.pattern), self._options))
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -83,7 +84,7 @@ class DocumentReader(DataSourceReader):
 
 
 @contextmanager
-def _told_in_one_sentence() -> Iterator[Any]:
+def _error_in_one_sentence() -> Iterator[Any]:
     """Keep Python's frames out of what Spark's driver says about a PipelineError of one of its workers."""
     try:
         yield

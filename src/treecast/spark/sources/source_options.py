@@ -12,9 +12,10 @@ from typing import Any
 
 from treecast.document import EntityTexts, Limits
 from treecast.errors import PipelineError
+from treecast.inputs.document_files import ReadSettings
 from treecast.inputs.inflate import RATIO_MAX
+from treecast.inputs.listing import EVERY_FILE, local_path
 from treecast.inputs.records import RECORD_BYTES_MAX, Rule
-from treecast.spark.sources.source_files import local_path
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Options:
     paths: tuple[str, ...]
     record: tuple[str, ...] | None = None
     entities: EntityTexts = None
-    pattern: str = "*"
+    pattern: str = EVERY_FILE
     partition_bytes: int = 32 << 20
     document_bytes_max: int = Limits.document_bytes_max
     record_bytes_max: int = RECORD_BYTES_MAX
@@ -35,6 +36,10 @@ class Options:
     def rule(self) -> Rule | None:
         """How files are split; None where each is one document."""
         return None if self.record is None else Rule(self.record, self.entities, self.record_bytes_max)
+
+    def read_settings(self) -> ReadSettings:
+        """How the files are read."""
+        return ReadSettings(self.pattern, self.rule(), self.document_bytes_max, self.ratio_max)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:

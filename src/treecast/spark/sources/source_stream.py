@@ -25,8 +25,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTr
 from treecast import durable
 from treecast.catalog.sqlite_errors import translate_sqlite_errors
 from treecast.errors import PipelineError
+from treecast.inputs.listing import ListedFile, local_path, pattern_base, walk
 from treecast.names import text_of
-from treecast.spark.sources.source_files import Found, glob_base, walk
 from treecast.spark.sources.source_options import Options
 from treecast.spark.sources.source_tasks import Task, make, read
 
@@ -90,7 +90,7 @@ class SeenFiles:
             raise self._damaged("a batch has no number")
         return number or 0
 
-    def new(self, files: Iterator[Found]) -> Iterator[Found]:
+    def new(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
         """Those that are in no batch yet."""
         known = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
         for file in files:
@@ -99,7 +99,7 @@ class SeenFiles:
             if row is None:
                 yield file
 
-    def append(self, files: Sequence[Found], files_max: int | None) -> None:
+    def append(self, files: Sequence[ListedFile], files_max: int | None) -> None:
         """Add batches of at most so many files, all or nothing."""
         number = self.last()
         size = files_max or len(files) or 1
@@ -116,12 +116,12 @@ class SeenFiles:
                 raise
             self._database.execute("COMMIT")
 
-    def between(self, after: int, last: int) -> list[Found]:
+    def between(self, after: int, last: int) -> list[ListedFile]:
         """The files of the batches behind `after`, up to `last`."""
         chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
         with self._explained():
             rows = self._database.execute(chosen, (after, last)).fetchall()
-        return [Found(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
+        return [ListedFile(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
 
     def close(self) -> None:
         self._database.close()
@@ -137,7 +137,7 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._directory = options.log or str(Path(glob_base(options.paths[0]), LOG_DIRECTORY))
+        self._directory = options.log or str(Path(pattern_base(options.paths[0]), LOG_DIRECTORY))
         self._new_log = durable.unused_name()
         self._logs: dict[str, SeenFiles] = {}
         self._stops = False  # take what is there, then end
@@ -196,10 +196,12 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _take(self, log: SeenFiles, files_max: int | None) -> None:
         new = log.new(
-            file for path in self._options.paths for file in walk(path, self._options.pattern, empty_glob=True)
+            file
+            for path in self._options.paths
+            for file in walk(local_path(path), self._options.pattern, may_be_empty=True)
         )
 
-        def age(file: Found) -> tuple[int, str]:
+        def age(file: ListedFile) -> tuple[int, str]:
             return (file.mtime_ns, file.path)
 
         # A query that goes on looks again: the oldest will do, and no more of the list is kept than that.

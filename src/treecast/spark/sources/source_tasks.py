@@ -1,10 +1,11 @@
 """Files as the tasks of a job: small ones packed together, large record files cut; and what each task reads.
 
-    tasks = make(find(["/data"]), options)           # on the driver: lists of files, or parts of one
+    tasks = make(list_files(["/data"]), options)     # on the driver: lists of files, or parts of one
     for batch in read(tasks[0], options): ...        # on an executor: Arrow batches of `SCHEMA`
 
 A task costs some 66 ms whatever it does, so small files go many to a task. A record file larger than a task is cut at
-records (`treecast.records.plan`), which reads it once, at about the speed of the disk; several files at a time.
+records (`treecast.inputs.records.plan`), which reads it once, at about the speed of the disk; several files at a time.
+What is in a file is read by `treecast.inputs.document_files`, as everywhere.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from treecast.errors import PipelineError
-from treecast.inputs.inflate import Readable
-from treecast.inputs.records import BATCH_BYTES, ERROR, Part, Rule, plan, split
+from treecast.errors import TreecastError
+from treecast.inputs.archives import is_compressed
+from treecast.inputs.document_files import RecordRows, WholeDocument, read_file
+from treecast.inputs.listing import ListedFile, kind_of
+from treecast.inputs.records import BATCH_BYTES, ERROR, Part, Rule, plan
 from treecast.names import text_of
-from treecast.spark.sources.source_files import Found, kind_of
-from treecast.spark.sources.source_open import Entry, check_same, entries
 from treecast.spark.sources.source_options import Options
 
 TYPE = "document binary, file string, offset long, ordinal long, error struct<code:string,message:string,offset:long>"
@@ -46,7 +46,7 @@ PACKED_GROWTH = 5  # compressed files take so many times their size
 class Piece:
     """A file, or one part of it."""
 
-    found: Found
+    file: ListedFile
     part: Part | None = None
 
 
@@ -58,12 +58,13 @@ class Task(InputPartition):
         self.pieces = tuple(pieces)
 
 
-def make(files: Sequence[Found], options: Options) -> list[Task]:
+def make(listed: Iterable[ListedFile], options: Options) -> list[Task]:
     """The tasks for these files. Record files that are larger than a task are read once here, to cut them."""
+    files = list(listed)
     rule = options.rule()
-    large: dict[Found, list[Part]] = {}
+    large: dict[ListedFile, list[Part]] = {}
     if rule is not None:
-        cut = [file for file in files if file.bytes > options.partition_bytes and kind_of(file.path) == "plain"]
+        cut = [file for file in files if file.bytes > options.partition_bytes and _is_plain(file)]
         with ThreadPoolExecutor(max(1, min(len(cut), os.cpu_count() or 1))) as pool:
             parts = pool.map(lambda file: _cut(file, rule, options.partition_bytes), cut)
             large = dict(zip(cut, parts, strict=True))
@@ -83,7 +84,11 @@ def make(files: Sequence[Found], options: Options) -> list[Task]:
     return [*tasks, Task(packed)] if packed else tasks
 
 
-def _cut(file: Found, rule: Rule, part_bytes: int) -> list[Part]:
+def _is_plain(file: ListedFile) -> bool:
+    return kind_of(file.path) == "plain" and not is_compressed(file.path)
+
+
+def _cut(file: ListedFile, rule: Rule, part_bytes: int) -> list[Part]:
     try:
         with Path(file.path).open("rb") as stream:
             return plan(stream, rule, part_bytes=part_bytes)
@@ -93,98 +98,19 @@ def _cut(file: Found, rule: Rule, part_bytes: int) -> list[Part]:
 
 def read(task: Task, options: Options) -> Iterator[pa.RecordBatch]:
     """The rows of a task. What cannot be read is a row, and the rest goes on."""
-    rule = options.rule()
+    settings = options.read_settings()
     rows = Rows()
     for piece in task.pieces:
-        try:
-            if rule is None:
-                yield from _read_documents(piece, options, rows)
-            elif piece.part is not None:
-                yield from _read_part(piece, rule, rows)
+        for item in read_file(piece.file, settings, piece.part):
+            if isinstance(item, RecordRows):
+                yield from rows.add_records(item.name, item.batch)
+            elif isinstance(item, WholeDocument):
+                rows.add(item.name, item.data)
             else:
-                yield from _read_records(piece, rule, options, rows)
-        except PipelineError as error:
-            rows.refuse(piece.found.path, error, piece.part.offset if piece.part else 0)
+                rows.refuse(item.name, item.error, item.offset)
+            if rows.full:
+                yield from rows.flush()
     yield from rows.flush()
-
-
-def _read_documents(piece: Piece, options: Options, rows: Rows) -> Iterator[pa.RecordBatch]:
-    limit = options.document_bytes_max
-    for entry in entries(piece.found, pattern=options.pattern, ratio_max=options.ratio_max):
-        if isinstance(entry, tuple):
-            rows.refuse(*entry)
-            continue
-        try:
-            data = _read_all(entry.stream, limit)
-            check_same(piece.found)
-        except PipelineError as error:
-            rows.refuse(entry.name, error)
-            continue
-        if data is None:
-            message = f"the document is longer than document_bytes_max ({limit})"
-            rows.refuse(entry.name, PipelineError(message, code="TC301", hint="raise document_bytes_max"))
-        else:
-            rows.add(entry.name, data)
-        if rows.full:
-            yield from rows.flush()
-
-
-def _read_all(stream: Readable, limit: int) -> bytes | None:
-    """All of a stream; None where that is more than the limit."""
-    parts: list[bytes] = []
-    left = limit + 1
-    while left > 0 and (data := stream.read(min(left, 1 << 20))):
-        parts.append(data)
-        left -= len(data)
-    return b"".join(parts) if left > 0 else None
-
-
-def _read_part(piece: Piece, rule: Rule, rows: Rows) -> Iterator[pa.RecordBatch]:
-    check_same(piece.found)
-    try:
-        with Path(piece.found.path).open("rb") as file:
-            for batch in split(file, rule, part=piece.part):
-                yield from rows.add_records(piece.found.path, batch)
-    except OSError as error:
-        raise PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712") from None
-    check_same(piece.found)
-
-
-def _read_records(piece: Piece, rule: Rule, options: Options, rows: Rows) -> Iterator[pa.RecordBatch]:
-    for entry in entries(piece.found, pattern=options.pattern, ratio_max=options.ratio_max):
-        if isinstance(entry, tuple):
-            rows.refuse(*entry)
-            continue
-        failure = _Failure(entry)
-        for batch in split(cast(IO[bytes], failure), rule):
-            if failure.error is not None:  # the splitter saw the end of a file that only breaks off here
-                batch = batch.slice(0, batch.num_rows - (1 if _about_file(batch) else 0))
-            yield from rows.add_records(entry.name, batch)
-        if failure.error is not None:
-            rows.refuse(entry.name, failure.error, failure.bytes_read)
-    check_same(piece.found)
-
-
-def _about_file(batch: pa.RecordBatch) -> bool:
-    return batch.num_rows > 0 and not batch.column("ordinal")[batch.num_rows - 1].is_valid
-
-
-class _Failure:
-    """A stream that ends where it cannot be read further, and remembers why."""
-
-    def __init__(self, entry: Entry) -> None:
-        self._stream = entry.stream
-        self.error: PipelineError | None = None
-        self.bytes_read = 0
-
-    def read(self, size: int, /) -> bytes:
-        try:
-            data = self._stream.read(size)
-        except PipelineError as error:
-            self.error = error
-            return b""
-        self.bytes_read += len(data)
-        return data
 
 
 class Rows:
@@ -216,7 +142,7 @@ class Rows:
         self._bytes += len(document or b"") + len(file) + 32
         self._count += 1
 
-    def refuse(self, file: str, error: PipelineError, offset: int = 0) -> None:
+    def refuse(self, file: str, error: TreecastError, offset: int = 0) -> None:
         """A row that says why a file cannot be read (further)."""
         self.add(file, None, {"code": error.code, "message": text_of(str(error)), "offset": offset}, offset)
 

@@ -35,13 +35,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from treecast.catalog.index_settings import DEFAULTS, IndexSettings
 from treecast.catalog.versions import VERSIONS_MAX, Version, Versions
 from treecast.document import Bytes, EntityTexts, Limits
-from treecast.errors import PipelineError
+from treecast.errors import PipelineError, QueryError
 from treecast.index import CACHE_BYTES_MAX, Index
+from treecast.inputs.subscriptions import is_path, is_saved, load_saved, read_subscriptions
 from treecast.model import DeliveryLimits
 from treecast.placement import Placement
 from treecast.spark.batch.answer_form import AnswerForm
 from treecast.spark.batch.place import ShardTickets, SparkPlacement
-from treecast.spark.batch.plan import document_columns, index_rows, subscription_table
+from treecast.spark.batch.plan import document_columns, index_rows
 from treecast.spark.batch.sampling import first_documents
 from treecast.spark.batch.ship import withdraw
 from treecast.spark.internals import is_connect, jvm_errors
@@ -92,10 +93,10 @@ def match_stream(
 ) -> StreamingQuery:
     """Start a query that writes the matches of a stream to `output`, as Parquet, each once; see above.
 
-    `subscriptions` is a function without arguments that gives the whole set as it is now: a DataFrame or an Arrow table
-    with the columns of `match`, an `Index`, or None where nothing has changed. It is called before each batch. Or it is
-    the path of a Parquet file or directory of this machine, read again when its files have changed (replace them by
-    renaming), or of a saved index, or an `Index`. Subscriptions that are refused are left out, counted and logged.
+    `subscriptions` is a function without arguments that gives the whole set as it is now, in any form that `match`
+    takes, or None where nothing has changed. It is called before each batch. Or it is the path of a file of them, or of
+    a directory of Parquet, of this machine: read again when files have changed (replace them by renaming). Or it is an
+    `Index`. Subscriptions that are refused are left out, counted and logged.
 
     The rows are those of `match(…, on_error="report")` and `batch`; with `render=True` those of `render`, with their
     payloads, which `delivery_limits` bound. `checkpoint` is a directory of this machine, or mounted; `trigger` has the
@@ -105,7 +106,7 @@ def match_stream(
     `placement` and `shards` are those of `match`; a placement follows the changes of the set. "auto" looks at documents
     of the first batch, where it needs to. A `Placement` has to be empty: it takes the subscriptions that hold.
     """
-    supplier = supplier_of(subscriptions, documents.sparkSession)
+    supplier = supplier_of(subscriptions)
     where = SparkPlacement(placement, shards, cache_bytes_max)
     ship = shipping(where)
     form = AnswerForm(has_payloads=render, has_errors=True)
@@ -235,43 +236,26 @@ def _check(documents: DataFrame, spark: SparkSession, checkpoint: str, after: Se
 
 
 def supplier_of(
-    subscriptions: Callable[[], Given] | Index | str | Path, spark: SparkSession
+    subscriptions: Callable[[], Given] | Index | str | Path,
 ) -> Callable[[], pa.Table | Index | None]:
     """A function that gives the subscriptions as a table or an index; None where they are as before."""
     if isinstance(subscriptions, Index):
         return lambda: subscriptions
-    if callable(subscriptions):
+    if not is_path(subscriptions):
+        if not callable(subscriptions):
+            raise TypeError(
+                f"subscriptions must be a function that gives them, an Index or a path, got "
+                f"{type(subscriptions).__name__}: write lambda: … around what reads them"
+            )
         return lambda: _as_table(subscriptions())
-    if not isinstance(subscriptions, (str, Path)):
-        raise TypeError(
-            f"subscriptions are a function that gives them, an Index or a path, not {type(subscriptions).__name__}: "
-            "write lambda: … around what reads them"
-        )
     path = Path(subscriptions).absolute()
-    if path.suffix.lower() == ".tcx":
-        return when_changed([path], lambda: Index.load(path))
-    return when_changed([path], lambda: _parquet(spark, path))
+    if is_saved(path):
+        return when_changed([path], lambda: load_saved(path))
+    return when_changed([path], lambda: read_subscriptions(path))
 
 
-def _parquet(spark: SparkSession, path: Path) -> pa.Table:
-    from pyspark.errors import PySparkException
-
-    spark_errors = (*jvm_errors(), PySparkException)
-    try:
-        return subscription_table(spark.read.parquet(str(path)))
-    except spark_errors as error:
-        log.debug("%s", error)
-        raise PipelineError(
-            f"{path} cannot be read as Parquet now",
-            code="TC706",
-            hint="name a table of Parquet, a saved index (.tcx), or give a function that reads something else",
-        ) from None
-
-
-def _as_table(subscriptions: Given) -> pa.Table | Index | None:
-    if subscriptions is None or isinstance(subscriptions, Index) or hasattr(subscriptions, "num_rows"):
-        return subscriptions
-    return subscription_table(subscriptions)
+def _as_table(given: Given) -> pa.Table | Index | None:
+    return given if given is None or isinstance(given, Index) else read_subscriptions(given)
 
 
 def when_changed(
@@ -301,7 +285,7 @@ def when_changed(
 def _state(path: Path) -> object:
     """Names, sizes and times of the files at a path; raises where a writer of Spark is at work in it."""
     if not path.exists():
-        raise PipelineError(f"there are no subscriptions at {path}", code="TC706", hint="name a Parquet table")
+        raise QueryError(f"{path}: cannot be read: there is no such file", code="TC190", hint="check the name")
     if not path.is_dir():
         about = path.stat()
         return (about.st_ino, about.st_size, about.st_mtime_ns)

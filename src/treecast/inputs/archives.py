@@ -1,17 +1,26 @@
-"""What is inside a file: itself, what gzip packed, or the members of an archive, as streams that never grow too large.
+"""What is inside a file: itself, what was compressed, or the members of an archive, as streams of a bounded size.
 
-    for entry in entries(found, pattern="*", ratio_max=250):
+    for entry in entries(file, pattern="*", ratio_max=250):
         entry.name, entry.stream.read(65536)         # "a.zip!/x/y.xml"
+
+This is the one place that opens documents. Archives (zip, tar, and compressed tar) are known by their names; what is
+compressed (gzip, bzip2, xz, zstd) by its name or its first bytes, in archives by its name. Archives in archives are
+not opened.
 
 Everything is decompressed piece by piece (`treecast.inputs.inflate`, where the bounds stand). What is corrupt, or grows
 to more than `ratio_max` times the size of the file (and more than 64 MiB), raises PipelineError from `read`, behind all
 that could be read; the other members of a zip archive still come, those of a tar archive as far as it can be followed.
-Archives in archives are not opened. Memory: one piece, and for zip its directory.
+Memory: one piece, and for zip its directory.
+
+Codes: TC712 a file that cannot be opened or read, TC713 one that has changed since it was listed, TC714 what is
+corrupt, TC715 what unpacks to too much.
 """
 
 from __future__ import annotations
 
 import copy
+import errno
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -25,14 +34,26 @@ from treecast.inputs.inflate import (
     CORRUPT,
     PIECE_BYTES,
     RATIO_MAX,
+    SIGNATURE_BYTES_MAX,
     TAR_HEADER_BYTES_MAX,
     Budget,
+    Prefixed,
     Readable,
+    compression_of,
     inflating,
     inflating_member,
     reason,
 )
-from treecast.spark.sources.source_files import Found, fits, kind_of, look
+from treecast.inputs.listing import COMPRESSIONS, EVERY_FILE, SIZE_UNKNOWN, ListedFile, fits, kind_of, look
+
+STDIN = "-"
+"""The name by which standard input goes."""
+_HINTS = {
+    errno.ENOENT: "check the name",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "ask for read permission, or run as a user who has it",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+}
 
 
 @dataclass(frozen=True)
@@ -44,39 +65,86 @@ class Entry:
 
 
 def entries(
-    found: Found, *, pattern: str = "*", ratio_max: int = RATIO_MAX
+    file: ListedFile, *, pattern: str = EVERY_FILE, ratio_max: int = RATIO_MAX
 ) -> Iterator[Entry | tuple[str, PipelineError]]:
     """What is in the file; of a member that cannot be opened, its name and why. Raises PipelineError for the file."""
-    kind = kind_of(found.path)
-    check_same(found)
+    kind = kind_of(file.path)
+    check_unchanged(file)
     try:
-        with Path(found.path).open("rb") as file:
-            budget = Budget(found.bytes, ratio_max)
+        with Path(file.path).open("rb") as opened:
+            # Of a pipe nobody knows how long it will be. What comes out of it is bounded by the size of a document.
+            size = sys.maxsize if file.bytes == SIZE_UNKNOWN else file.bytes
+            budget = Budget(size, ratio_max)
+            if kind == "zip":
+                yield from _zip_entries(file.path, opened, pattern, budget)
+                return
+            stream = _File(opened)
             if kind == "plain":
-                yield Entry(found.path, file)
-            elif kind == "gz":
-                yield Entry(found.path, budget.stream(inflating(file, "gz")))
-            elif kind == "zip":
-                yield from _zip_entries(found.path, file, pattern, budget)
+                yield Entry(file.path, _uncompressed(stream, budget))
+            elif kind in COMPRESSIONS.values():
+                yield Entry(file.path, budget.stream(inflating(stream, kind)))
             else:
-                outer = file if kind == "tar" else inflating(file, kind.partition(".")[2])
+                outer = stream if kind == "tar" else inflating(stream, kind.partition(".")[2])
                 # What holes of sparse members and gzip in members add is counted beside, within the same bounds.
-                yield from _tar_entries(found.path, budget.stream(outer), pattern, Budget(found.bytes, ratio_max))
+                yield from _tar_entries(file.path, budget.stream(outer), pattern, Budget(size, ratio_max))
     except OSError as error:
-        raise PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712") from None
+        raise unreadable(error) from None
 
 
-def check_same(found: Found) -> None:
+def standard_input() -> Entry:
+    """Standard input as a document or a record file, uncompressed if need be."""
+    return Entry(STDIN, _uncompressed(_File(sys.stdin.buffer), Budget(sys.maxsize, RATIO_MAX)))
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file begins as compressed ones do; False where it cannot be read."""
+    try:
+        with Path(path).open("rb") as opened:
+            return compression_of(opened.read(SIGNATURE_BYTES_MAX)) is not None
+    except OSError:
+        return False
+
+
+def unreadable(error: OSError) -> PipelineError:
+    """The error for a file that the system does not let us read."""
+    hint = _HINTS.get(error.errno or 0, "check the file and the disk it is on")
+    return PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712", hint=hint)
+
+
+def check_unchanged(file: ListedFile) -> None:
     """Raise PipelineError unless the file is what it was when it was listed."""
-    now = look(found.path)
+    if file.bytes == SIZE_UNKNOWN:
+        return
+    now = look(file.path)
     if now is None:
         raise PipelineError("the file is gone since it was listed", code="TC713")
-    if now != found:
+    if now != file:
         raise PipelineError(
             "the file has changed since it was listed",
             code="TC713",
             hint="move files into place when they are complete",
         )
+
+
+def _uncompressed(stream: _File, budget: Budget) -> Readable:
+    """What is in a file whose name says nothing of compression."""
+    head = stream.read(SIGNATURE_BYTES_MAX)
+    whole = Prefixed(head, stream)
+    kind = compression_of(head)
+    return whole if kind is None else budget.stream(inflating(whole, kind))
+
+
+class _File:
+    """A file whose reading fails in one way only."""
+
+    def __init__(self, opened: Readable) -> None:
+        self._opened = opened
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            return self._opened.read(size)
+        except OSError as error:
+            raise unreadable(error) from None
 
 
 def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator[Entry | tuple[str, PipelineError]]:
@@ -99,8 +167,14 @@ def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator
                 yield name, PipelineError(f"this member of an archive cannot be opened: {reason(error)}", code="TC714")
                 continue
             with raw:
-                inner = inflating(_Member(stream), "gz") if kind_of(member.filename) == "gz" else _Member(stream)
+                inner = _inner(_Member(stream), member.filename)
                 yield Entry(name, budget.stream(inner, member.compress_size))
+
+
+def _inner(member: _Member, name: str) -> Readable:
+    """What is in a member: a member may be compressed once more, by its name."""
+    kind = kind_of(name)
+    return inflating(member, kind) if kind in COMPRESSIONS.values() else member
 
 
 def _not_read() -> PipelineError:
@@ -158,7 +232,7 @@ def _tar_entries(
                         yield name, _not_read()
                         return
                     data = _Member(archive.extractfile(member))
-                    inner = inflating(data, "gz") if kind_of(member.name) == "gz" else data
+                    inner = _inner(data, member.name)
                     yield Entry(name, budget.stream(inner, archive.offset - member.offset_data))
                     if data.failed:
                         return
