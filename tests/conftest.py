@@ -21,7 +21,7 @@ __all__ = ["connect_address", "connect_port", "nats_address", "spark"]  # fixtur
 
 # No clock decides a test, hence no deadlines. CI repeats itself exactly; `make long` draws anew each time.
 settings.register_profile("test", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("sanitized", settings.get_profile("test"), max_examples=25)
+settings.register_profile("sanitized", settings.get_profile("test"), max_examples=10)
 settings.register_profile("long", settings.get_profile("test"), derandomize=False, max_examples=5_000)
 
 left_out: list[str] = []

@@ -16,6 +16,8 @@ import treecast
 from treecast.cli import main
 from treecast.cli.console import progress_line
 
+pytestmark = pytest.mark.house
+
 COMMAND = [sys.executable, "-m", "treecast"]
 SCREEN_LINES, SCREEN_COLUMNS = 40, 80
 

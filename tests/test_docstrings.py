@@ -10,6 +10,8 @@ import pytest
 
 import treecast
 
+pytestmark = pytest.mark.house
+
 
 def modules() -> list[str]:
     found = [module.name for module in pkgutil.walk_packages(treecast.__path__, "treecast.")]

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from generators.link_sets import CONDITIONS, PATHS, STEPS, Broker, outcome, passed, run_rounds, wrong
 from generators.paths_and_documents import Vocabulary, draw_query
+from support.sanitized import fewer
 
 import treecast
 from treecast.links import Demand, Early, Link, Nothing, inside, link_of, needs
@@ -399,13 +400,13 @@ def test_what_no_text_has() -> None:
 
 
 def test_the_law_holds() -> None:
-    seen = run_rounds(seed=1, rounds=400, documents=2, changes=1)
-    assert seen["documents"] == 1600
+    seen = run_rounds(seed=1, rounds=fewer(400), documents=2, changes=1)
+    assert seen["documents"] == fewer(400) * 4
     for kind in ("projection", "restructuring", "nothing", "1 hops", "2 hops", "3 hops", "4 hops"):
-        assert seen[kind] > 80, (kind, seen)
-    assert seen["delivered after removal"] > 150
-    assert seen["nothing passes"] > 150
-    assert seen["refused"] > 5
+        assert seen[kind] > fewer(80), (kind, seen)
+    assert seen["delivered after removal"] > fewer(150)
+    assert seen["nothing passes"] > fewer(150)
+    assert seen["refused"] > fewer(5)
 
 
 def _never(*_: object) -> bool:

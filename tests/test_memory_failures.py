@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.sanitized import SANITIZED
 
 from treecast import engines
 
 HERE = Path(__file__).resolve().parent / "support"
-SANITIZED = bool(os.environ.get("TREECAST_SANITIZED"))
 ACTIONS = {
     "changes": ["add", "add with settings", "add a union", "add a pattern", "add many", "replace", "remove"],
     "merges": ["merge", "renumber"],

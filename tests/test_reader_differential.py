@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from generators.xml import (
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
+from support.sanitized import SANITIZED
 
 from treecast import DocumentError, _native
 from treecast.document import Document, Reader, read
@@ -29,8 +29,7 @@ from treecast.document import Document, Reader, read
 BOTH = (0, 1)
 # What is well-formed and refused all the same: other encodings, DTDs, entities of an external DTD.
 EXCLUDED = ("TC204", "TC205", "TC206")
-SANITIZED = bool(os.environ.get("TREECAST_SANITIZED"))
-SANITIZED_BYTES_MAX = 10_000
+SANITIZED_BYTES_MAX = 4_000
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,8 @@ from support.index_fillings import DOCUMENTS, FILLINGS, fill_predicates, same, s
 
 from treecast import Index, engines
 
+pytestmark = pytest.mark.house
+
 ASIDE = "*.unfinished"
 HEADER_BYTES = 48  # native/index/snapshot.cpp; the table of sections follows, 16 bytes each
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.house
+
 ODD = "a\x1b[2J\x9b5m\u202eb\x7f"
 OURS = re.compile(r"\x1b\[(K|0m|2m|3[1236]m)|[\r\n\t]")  # the colours of explain, and what wipes a line
 

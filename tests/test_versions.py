@@ -16,6 +16,8 @@ from treecast.catalog.changes import Changes, apply, nothing, rows_of
 from treecast.catalog.index_settings import IndexSettings
 from treecast.catalog.versions import Version, Versions
 
+pytestmark = pytest.mark.house
+
 DOCUMENT = b'<a><b/><c/><x:d xmlns:x="urn:x"/></a>'
 
 

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from support.rounds_xtrie import XTRIE_ROUNDS
+from support.sanitized import fewer
 from test_papers import SOAP, XTRIE
 
 from treecast import Index, QueryError
@@ -175,7 +176,7 @@ def test_nothing_stays_behind(engine: str) -> None:
 @pytest.mark.parametrize("name", list(XTRIE_ROUNDS))
 def test_drawn_rounds(name: str, engine: str) -> None:
     random = Random(f"{name}/{engine}/1")
-    count = 12 if name == "samples" else 60
+    count = fewer(12 if name == "samples" else 60)
     assert sum(XTRIE_ROUNDS[name](engine, random, 40, 8) for _ in range(count)) == count * 320
 
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import TypeAlias
 
 from treecast._native import TextRenderer
+
 from treecast.errors import TreecastError
 from treecast.links import Demand, Early, Link, Nothing
 from treecast.model import Subscription

@@ -45,7 +45,7 @@ from treecast.spark.batch.place import ShardTickets, SparkPlacement
 from treecast.spark.batch.plan import document_columns, index_rows
 from treecast.spark.batch.sampling import first_documents
 from treecast.spark.batch.ship import withdraw
-from treecast.spark.internals import is_connect, jvm_errors
+from treecast.spark.internals import is_connect
 from treecast.spark.stream.batches import COLUMN, BatchDirectories, is_elsewhere
 
 if TYPE_CHECKING:
