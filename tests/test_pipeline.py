@@ -159,7 +159,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
             "job.toml: limits: payload_bytes_max, document_payload_bytes_max, bindings_max are about payloads\n"
             "  hint: set sinks.render = true, or leave them out",
         ),
-        ("[sinks]\nrender = true\n[limits]\nbindings_max = 0", "TC732", "job.toml: [limits]: bindings_max must be a"),
+        ("[sinks]\nrender = true\n[limits]\nbindings_max = 0", "TC732", "job.toml: [limits]: bindings_max must be 1-"),
         (
             "[sinks]\nrender = true\n[limits]\ndocument_payload_bytes_max = '2G'",
             "TC732",
