@@ -420,14 +420,14 @@ def _always(*_: object) -> bool:
 @pytest.mark.parametrize(
     ("module", "name", "broken", "queries", "document"),
     [
-        (needs, "own", _always, ["/r/a[c]/b"], b"<r><a><c/><b/></a></r>"),
-        (needs, "monotone", _always, ["//i[not(b)]"], b"<r><i><b/><i/></i></r>"),
-        (needs, "counting", _never, ["/r/i[2]"], b"<r><i/><i/></r>"),
-        (needs, "leaves", _never, ["/r/i[/r/a]"], b"<r><a/><i/></r>"),
-        (link_module, "mixed", _never, ["/r/i[not(b)]", "/r/i/c"], b"<r><i><b/><c/></i></r>"),
+        (needs, "is_own", _always, ["/r/a[c]/b"], b"<r><a><c/><b/></a></r>"),
+        (needs, "is_monotone", _always, ["//i[not(b)]"], b"<r><i><b/><i/></i></r>"),
+        (needs, "is_positional", _never, ["/r/i[2]"], b"<r><i/><i/></r>"),
+        (needs, "starts_at_document", _never, ["/r/i[/r/a]"], b"<r><a/><i/></r>"),
+        (link_module, "find_mixed", _never, ["/r/i[not(b)]", "/r/i/c"], b"<r><i><b/><c/></i></r>"),
         (inside, "may_be", _never, ["from /r/i drop //i"], b"<r><i/></r>"),
-        (inside, "counting", _never, ["from /r/i drop /descendant::i[2]/b"], b"<r><i><i><b/></i></i></r>"),
-        (inside, "leaves", _never, ["from /r/i drop //b[/i/@x]"], b'<r><i x="1"><b/></i></r>'),
+        (inside, "is_positional", _never, ["from /r/i drop /descendant::i[2]/b"], b"<r><i><i><b/></i></i></r>"),
+        (inside, "starts_at_document", _never, ["from /r/i drop //b[/i/@x]"], b'<r><i x="1"><b/></i></r>'),
     ],
 )
 def test_each_condition_is_needed(

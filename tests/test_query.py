@@ -258,7 +258,7 @@ def test_functions_are_known_everywhere() -> None:
     """One native table: the syntax tree, its writer, explanations and the generators of tests have what it has."""
     assert list(FUNCTIONS) == list(get_args(FunctionName)) == [function.name for function in DRAWN]
     for name, function in FUNCTIONS.items():
-        query = treecast.parse(f"/a[{name}(b, 'x')]")
+        query = treecast.Query(f"/a[{name}(b, 'x')]")
         (condition,) = query.tree[0].steps[0].predicates
         assert isinstance(condition, Call)
         assert (condition.name, condition.function, condition.text) == (name, function, "x")

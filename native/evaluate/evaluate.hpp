@@ -1,6 +1,6 @@
 // Document + Query -> does it match, and what does it select: directly, one query at a time, exactly as XPath 1.0 says.
 //
-// Use it to judge a query that no shared machine has judged, to find what a query selects, and to explain an answer. It is no
+// Use it to decide a query that no shared machine has decided, to find what a query selects, and to explain an answer. It is no
 // way to match many queries: each costs what its own path touches of the document.
 //
 // How it works. Three ways through a path, all driven by the steps of the query, none recursive over the document:
@@ -56,7 +56,7 @@ struct OutOfWork : Failure {
 // items again as a small document may need.
 uint64_t work_max(const Document& document, uint64_t per_item);
 
-// Judges queries on one document at a time; keeps scratch between calls. Not thread-safe; one per thread.
+// Decides queries on one document at a time; keeps scratch between calls. Not thread-safe; one per thread.
 class Evaluator {
 public:
     // An element, attribute or text: its index into the columns of that kind.
@@ -66,7 +66,7 @@ public:
         bool operator==(const Item&) const = default;
     };
 
-    // Before the first query of a document; cheap. The document must not change while queries are judged.
+    // Before the first query of a document; cheap. The document must not change while queries are decided.
     void begin(const Document& document);
 
     // Whether the document satisfies the query; an ordered one must have passed check_ordered.

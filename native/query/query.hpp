@@ -1,6 +1,6 @@
 // text -> Query: the path language of treecast, parsed, named, limited, printed. Grammar: docs/guide/language.md.
 //
-// A query that cannot be read is a Failure (Family::query) with one of these codes; tests/errors holds one of each:
+// An invalid query is a Failure (Family::query) with one of these codes; tests/errors holds one of each:
 //
 //   TC101  not a query: something is missing, left over or misspelt
 //   TC102  an axis outside the language (.., parent::, preceding:: ...)
@@ -10,7 +10,7 @@
 //   TC106  a comparison or condition that is not a path or a position against a literal or number
 //   TC107  a path that selects the document itself or everything in it (/, //., a/descendant-or-self::node())
 //   TC108  a step below an attribute or text()
-//   TC109  a prefix without a namespace, or a binding that cannot be
+//   TC109  a prefix without a namespace, or an invalid binding
 //   TC110  not UTF-8, or a character that XML does not have
 //   TC112  or, not(), positions and other things that have no place in an ordered pattern
 //

@@ -8,7 +8,7 @@
 //   TC114  a constructor that is not well formed: tags, attributes, references, braces
 //   TC115  a transformation in which nothing is bound, so that it could never be delivered
 //   TC116  XQuery outside the language: other clauses, functions and expressions
-//   TC117  not a list of steps: a word, a path or a name is missing, or cannot be
+//   TC117  not a list of steps: a word, a path or a name is missing or invalid
 //   TC118  a setting that a subscription cannot have: an ordered transformation, elements of a query that selects texts too
 //   (TC119 belongs to the renderer.)
 //   TC327  more shapes, variables or steps than transformation_limits allow

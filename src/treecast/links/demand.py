@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from treecast.links.inside import inside
-from treecast.links.needs import Need, UnsharedError, mixed, needs_of_paths, needs_of_shape
+from treecast.links.needs import Need, UnsharedError, find_mixed, needs_of_paths, needs_of_shape
 from treecast.model import Subscription
 from treecast.query import Query, Transformation, parse
 from treecast.query.shapes import Change, StepList
@@ -131,17 +131,17 @@ def _of_query(subscription: Subscription, query: Query) -> Demand:
 
 def _of_list(subscription: Subscription, tree: StepList) -> Demand:
     if tree.start is None:
-        series, reason = _written(tree.changes, "")
+        series, reason = _writable_part(tree.changes, "")
         return Demand(subscription, (), "is delivered something of every document", series, unmoved=reason, empty=True)
     start = tree.start
     needs, unprojected = _needs(lambda: needs_of_paths(start))
     kept, _ = _needs(lambda: needs_of_paths(start, whole=True))
-    lead = (Change("keep", tuple(need.kept() for need in kept), None),) if kept and not mixed(kept) else ()
-    series, unmoved = _written((*lead, *inside(tree)[0]), inside(tree)[1])
+    lead = (Change("keep", tuple(need.kept() for need in kept), None),) if kept and not find_mixed(kept) else ()
+    series, unmoved = _writable_part((*lead, *inside(tree)[0]), inside(tree)[1])
     return Demand(subscription, needs, unprojected, series, len(lead) if series else 0, unmoved)
 
 
-def _written(series: tuple[Change, ...], unmoved: str) -> tuple[tuple[Change, ...], str]:
+def _writable_part(series: tuple[Change, ...], unmoved: str) -> tuple[tuple[Change, ...], str]:
     """The series, as far as it can be written."""
     for size in range(len(series), 0, -1):
         try:
@@ -166,10 +166,10 @@ def _writable(need: Need) -> Need:
         Writer().path(need.path)
     except UnwritableError as error:
         raise UnsharedError(f"has a path that cannot be written down: {error}") from error
-    return replace(need, alternatives=tuple(frozenset(filter(_plain, known)) for known in need.alternatives))
+    return replace(need, alternatives=tuple(frozenset(filter(_is_writable, known)) for known in need.alternatives))
 
 
-def _plain(condition: Condition) -> bool:
+def _is_writable(condition: Condition) -> bool:
     try:
         Writer().condition(condition)
     except UnwritableError:

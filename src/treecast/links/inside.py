@@ -31,9 +31,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from treecast.links.needs import UnsharedError
-from treecast.links.reading import counting, leaves, may_be, reads
+from treecast.links.reading import may_be, reads, starts_at_document
 from treecast.query.shapes import Change, StepList
-from treecast.query.tree import Condition, Path
+from treecast.query.tree import Condition, Path, is_positional
 
 PATHS_MAX = 64  # of one step on the whole document
 
@@ -43,7 +43,7 @@ def inside(steps: StepList) -> tuple[tuple[Change, ...], str]:
     done: list[Change] = []
     try:
         for change in steps.changes:
-            done.append(_moved(change, _start(steps)))
+            done.append(_move_change(change, _start(steps)))
     except UnsharedError as reason:
         return tuple(done), str(reason)
     return tuple(done), ""
@@ -58,12 +58,12 @@ def _start(steps: StepList) -> tuple[Path, ...]:
     return start
 
 
-def _moved(change: Change, start: tuple[Path, ...]) -> Change:
+def _move_change(change: Change, start: tuple[Path, ...]) -> Change:
     if change.kind == "keep":
         raise UnsharedError("keeps parts of its trees, of which one may become empty")
     if change.name and change.name.prefix:
         raise UnsharedError("gives a name with a prefix, which depends on the prefixes round it")
-    _untouched(tuple(predicate for path in start for step in path.steps for predicate in step.predicates), change)
+    _check_untouched(tuple(predicate for path in start for step in path.steps for predicate in step.predicates), change)
     paths = tuple(moved for path in change.paths for origin in start for moved in _move(path, origin, change))
     if not paths:
         raise UnsharedError("has a step for the root of its trees, which nothing unwraps")
@@ -72,7 +72,7 @@ def _moved(change: Change, start: tuple[Path, ...]) -> Change:
     return replace(change, paths=paths)
 
 
-def _untouched(conditions: tuple[Condition, ...], change: Change) -> None:
+def _check_untouched(conditions: tuple[Condition, ...], change: Change) -> None:
     """What the conditions read is out of the step's reach."""
     read = reads(conditions)
     if read is None or (change.kind == "unwrap" and read.elements):
@@ -88,7 +88,7 @@ def _untouched(conditions: tuple[Condition, ...], change: Change) -> None:
 def _move(path: Path, origin: Path, change: Change) -> Iterator[Path]:
     """The path from the document, for the trees of one origin."""
     first, *rest = path.steps
-    if leaves(tuple(step.predicates for step in path.steps)):
+    if starts_at_document(tuple(step.predicates for step in path.steps)):
         raise UnsharedError("has a step with a condition that looks at its whole tree")
     if any(step.axis in ("self", "descendant-or-self") for step in rest):
         raise UnsharedError("has a step by axes that may lead back to the root of its trees")
@@ -99,7 +99,7 @@ def _move(path: Path, origin: Path, change: Change) -> Iterator[Path]:
         return
     root = origin.steps[-1]
     reached = may_be((first.uri, first.local), (root.uri, root.local))
-    if reached and any(counting(predicate) for predicate in first.predicates):
+    if reached and any(is_positional(predicate) for predicate in first.predicates):
         raise UnsharedError("counts positions that the root of its trees may have")
     if reached and not rest and change.kind != "unwrap":
         raise UnsharedError("has a step that may drop or rename the root of its trees")

@@ -39,7 +39,7 @@ from typing import TypeVar
 
 from treecast.errors import LimitError
 from treecast.links.demand import Demand, Early, early_of
-from treecast.links.needs import Need, mixed
+from treecast.links.needs import Need, find_mixed
 from treecast.model import Subscription
 from treecast.query import Transformation
 from treecast.query.shapes import Change
@@ -140,10 +140,10 @@ class Link:
         """Add a demand; whether the link before has to hear of it: of another `early`, or of the first demand."""
         if key in self._demands:
             raise ValueError(f"{key!r} is behind this link already")
-        before = self._told()
+        before = self._announcement()
         self._enter(key, demand)
-        self._renew()
-        return self._told() != before
+        self._refresh()
+        return self._announcement() != before
 
     def _enter(self, key: Hashable, demand: Demand) -> None:
         self._demands[key] = demand
@@ -156,13 +156,13 @@ class Link:
         if demand.unprojected:
             self._unprojected[key] = demand.unprojected
         for need in demand.needs:
-            self._depths.setdefault((need.depth, need.monotone), {})[key] = need
+            self._depths.setdefault((need.depth, need.is_monotone), {})[key] = need
             for alternative in need.alternatives:
                 self._kept.setdefault(need.path, _Kept(need)).update(alternative, 1)
 
     def remove(self, key: Hashable) -> bool:
         """Remove a demand; whether the link before has to hear of it. KeyError where it is not there."""
-        before = self._told()
+        before = self._announcement()
         demand = self._demands.pop(key)
         place = self._series[demand.empty]
         place.count -= 1
@@ -174,23 +174,23 @@ class Link:
         place.ends.pop(key, None)
         self._unprojected.pop(key, None)
         for need in demand.needs:
-            known = self._depths.get((need.depth, need.monotone), {})
+            known = self._depths.get((need.depth, need.is_monotone), {})
             known.pop(key, None)
             if not known:
-                self._depths.pop((need.depth, need.monotone), None)
+                self._depths.pop((need.depth, need.is_monotone), None)
             for alternative in need.alternatives:
                 self._kept[need.path].update(alternative, -1)
                 if not self._kept[need.path].count:
                     del self._kept[need.path]
-        self._renew()
-        return self._told() != before
+        self._refresh()
+        return self._announcement() != before
 
     def replace(self, key: Hashable, demand: Demand) -> bool:
         """Put another demand in the place of one; whether the link before has to hear of it."""
-        before = self._told()
+        before = self._announcement()
         self.remove(key)
         self.add(key, demand)
-        return self._told() != before
+        return self._announcement() != before
 
     def demand(self) -> Demand:
         """This link as a demand of the link before it."""
@@ -208,18 +208,18 @@ class Link:
         twin = Link(paths_max=self.paths_max, alternatives_max=self.alternatives_max)
         for key, demand in self._demands.items():
             twin._enter(key, demand)
-        twin._renew()
+        twin._refresh()
         return twin
 
-    def _told(self) -> tuple[bool, Early | None]:
-        """What the link before knows of this one."""
+    def _announcement(self) -> tuple[bool, Early | None]:
+        """What the link before knows of this one: it has to hear of a change."""
         return bool(self._demands), self._early if isinstance(self._early, Early) else None
 
-    def _renew(self) -> None:
+    def _refresh(self) -> None:
         self._done = 0
         series, restructuring = self._shared_series()
         for size in range(len(series), 0, -1):
-            early = _checked(early_of(series[:size], self._series[True].count > 0))
+            early = _within_limits(early_of(series[:size], self._series[True].count > 0))
             if early:
                 self._done, self._early = size, early
                 return
@@ -250,13 +250,13 @@ class Link:
             return None, f"{key} {reason}"
         if len(self._kept) > self.paths_max:
             return None, f"more paths are bound than the limit, {self.paths_max}"
-        bare = mixed(next(iter(needs.values())) for needs in self._depths.values())
+        bare = find_mixed(next(iter(needs.values())) for needs in self._depths.values())
         if bare:
-            key = next(iter(self._depths[bare.depth, bare.monotone]))
+            key = next(iter(self._depths[bare.depth, bare.is_monotone]))
             return None, f"{key} has conditions that could hold of elements whose content was removed"
         for conditions in (True, False):
             paths = sorted(self._paths(conditions), key=repr)
-            early = _checked(early_of((Change("keep", tuple(paths), None),), False)) if paths else None
+            early = _within_limits(early_of((Change("keep", tuple(paths), None),), False)) if paths else None
             if early:
                 return early, ""
         return None, "the paths together are too long"
@@ -266,7 +266,7 @@ class Link:
             yield kept.need.kept(kept.shortest(self.alternatives_max)) if conditions else path
 
 
-def _checked(early: Early) -> Early | None:
+def _within_limits(early: Early) -> Early | None:
     """The early form, if it is within the limits of the language."""
     try:
         Transformation(early.text, early.namespaces)

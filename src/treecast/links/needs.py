@@ -21,7 +21,7 @@ are, so that the query itself is its own remainder; and several `for` paths are 
 
     >>> import treecast
     >>> needs, = [needs_of_shape(treecast.parse("for $n in $msg/a/b where $n/@c = 1 return $n/d").tree)]
-    >>> needs[0].depth, len(needs[0].alternatives), needs[0].monotone
+    >>> needs[0].depth, len(needs[0].alternatives), needs[0].is_monotone
     (2, 1, True)
 """
 
@@ -30,7 +30,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from treecast.links.reading import conjuncts, counting, leaves, monotone, monotone_path, own, paths_in, unbound
+from treecast.links.reading import (
+    conjuncts,
+    is_monotone,
+    is_monotone_path,
+    is_own,
+    paths_in,
+    starts_at_document,
+    unbind,
+)
 from treecast.query.shapes import (
     Attribute,
     Choice,
@@ -47,7 +55,7 @@ from treecast.query.shapes import (
     StringOf,
     Where,
 )
-from treecast.query.tree import And, Condition, Exists, Or, Path, Step
+from treecast.query.tree import And, Condition, Exists, Or, Path, Step, is_positional
 
 
 class UnsharedError(Exception):
@@ -61,7 +69,7 @@ class Need:
     path: Path
     """Without predicates at its last step."""
     alternatives: tuple[frozenset[Condition], ...]
-    monotone: bool
+    is_monotone: bool
     """Whether a bare element cannot be taken for one of them."""
 
     def kept(self, alternatives: Iterable[frozenset[Condition]] | None = None) -> Path:
@@ -90,9 +98,9 @@ def _conjunction(conditions: frozenset[Condition]) -> Condition:
     return operands[0] if len(operands) == 1 else And(tuple(operands))
 
 
-def mixed(needs: Iterable[Need]) -> Need | None:
+def find_mixed(needs: Iterable[Need]) -> Need | None:
     """A need of which elements may be left bare and then be taken for whole ones, if they are kept together."""
-    depths = {(need.depth, need.monotone): need for need in needs}
+    depths = {(need.depth, need.is_monotone): need for need in needs}
     deepest = max((depth for depth, _ in depths if depth is not None), default=0)
     varying = any(depth is None for depth, _ in depths)
     for (depth, steady), need in depths.items():
@@ -112,12 +120,12 @@ def needs_of_paths(
 
 
 def _need(path: Path, given: tuple[Condition, ...], steady: bool, whole: bool) -> Need:
-    steps, lifted = _lifted(_owners(_with(path.steps, given)))
+    steps, lifted = _lift(_owners(_with(path.steps, given)))
     *above, last = steps
-    if leaves(tuple(step.predicates for step in steps)):
+    if starts_at_document(tuple(step.predicates for step in steps)):
         raise UnsharedError("has a condition that looks outside of what it binds")
     required = frozenset(part for predicate in last.predicates for part in conjuncts(predicate))
-    steady = steady and all(monotone(condition) for condition in required)
+    steady = steady and all(is_monotone(condition) for condition in required)
     bare = replace(path, steps=(*above, replace(last, predicates=())))
     need = Need(bare, tuple(_alternatives(required)), steady)
     anything = len(steps) == 1 and last.gap and last.uri is None and last.local is None and not required
@@ -126,18 +134,18 @@ def _need(path: Path, given: tuple[Condition, ...], steady: bool, whole: bool) -
     return need
 
 
-def _lifted(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], str]:
+def _lift(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], str]:
     """The path of what has to stay whole for the path to select the same again, and why it is another one.
 
     A condition that reads content needs the element whole that it is about; a position, the element that contains all
     that are counted. What follows becomes a condition.
     """
     for place, step in enumerate(steps):
-        if any(counting(predicate) for predicate in step.predicates):
+        if any(is_positional(predicate) for predicate in step.predicates):
             if place == 0:
                 raise UnsharedError("counts positions in the whole document, which a projection would change")
             return _cut(steps, place), "counts positions below the root element, which a projection would change"
-        if place + 1 < len(steps) and not all(own(predicate) for predicate in step.predicates):
+        if place + 1 < len(steps) and not all(is_own(predicate) for predicate in step.predicates):
             return _cut(steps, place + 1), "has a condition on the root element that reads more than its attributes"
     return steps, ""
 
@@ -183,7 +191,7 @@ def needs_of_shape(shape: Shape) -> tuple[Need, ...]:
 def _collect(shape: Shape) -> Iterator[Need]:
     match shape:
         case Flwr(clauses) if any(isinstance(clause, For) for clause in clauses):
-            yield from _bound(shape)
+            yield from _needs_of_bindings(shape)
         case Flwr(clauses, body):
             _stay(clauses)
             yield from _collect(body)
@@ -207,11 +215,11 @@ def _collect_all(shapes: tuple[Shape, ...]) -> Iterator[Need]:
 
 
 def _stay(thing: object) -> None:
-    if leaves(thing):
+    if starts_at_document(thing):
         raise UnsharedError("uses more than what its for clause binds")
 
 
-def _bound(flwr: Flwr) -> Iterator[Need]:
+def _needs_of_bindings(flwr: Flwr) -> Iterator[Need]:
     """What the clauses bind at the document; variables that range over what others bind need nothing more."""
     _stay(flwr.body)
     fors = [clause for clause in flwr.clauses if isinstance(clause, For)]
@@ -219,12 +227,12 @@ def _bound(flwr: Flwr) -> Iterator[Need]:
     inner = [each for each in fors if each not in outer]
     _stay(tuple(clause for clause in flwr.clauses if clause not in outer))
     where = [part for clause in flwr.clauses if isinstance(clause, Where) for part in conjuncts(clause.condition)]
-    steady = all(monotone(condition) for condition in where)
-    steady = steady and all(monotone_path(path) for each in inner for path in each.paths)
+    steady = all(is_monotone(condition) for condition in where)
+    steady = steady and all(is_monotone_path(path) for each in inner for path in each.paths)
     for each in outer:
         if each.variable is None or not all(path.absolute and path.steps for path in each.paths):
             raise UnsharedError("binds the document itself")
         if any(inside.variable is not None for path in each.paths for inside in paths_in(path.steps)):
             raise UnsharedError("has a for clause that depends on another one")
-        given = (unbound(condition, each.variable) for condition in where)
+        given = (unbind(condition, each.variable) for condition in where)
         yield from needs_of_paths(each.paths, tuple(part for part in given if part is not None), steady)

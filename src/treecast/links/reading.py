@@ -4,16 +4,16 @@ A projection leaves two kinds of elements: *whole* ones with everything in them,
 them, which keep their name and their attributes and of their content only what leads to whole ones. Of a whole
 element every condition keeps its value. Of a bare one
 
-- an *own* condition does (`own`): it reads the element's name and attributes and nothing else;
-- a *monotone* one (`monotone`) cannot become true: it asks for things that are there, and a projection only takes
+- an *own* condition does (`is_own`): it reads the element's name and attributes and nothing else;
+- a *monotone* one (`is_monotone`) cannot become true: it asks for things that are there, and a projection only takes
   away. `not()`, positions, the first of several, and the text of an element are not like that.
 
     >>> import treecast
     >>> def predicate(text):
     ...     return treecast.parse(f"/a[{text}]").tree[0].steps[0].predicates[0]
-    >>> own(predicate("not(@x = 1)")), own(predicate("b"))
+    >>> is_own(predicate("not(@x = 1)")), is_own(predicate("b"))
     (True, False)
-    >>> [monotone(predicate(text)) for text in ("b/@x > 1 or c", "not(b)", "b[2]", "b = 'x'")]
+    >>> [is_monotone(predicate(text)) for text in ("b/@x > 1 or c", "not(b)", "b[2]", "b = 'x'")]
     [True, False, False, False]
 """
 
@@ -28,12 +28,11 @@ from treecast.query.tree import (
     Compare,
     Condition,
     Exists,
-    Last,
     Not,
     Or,
     Path,
-    Position,
     Step,
+    is_positional,
 )
 
 
@@ -50,20 +49,9 @@ def paths_in(thing: object) -> Iterator[Path]:
             yield from paths_in(getattr(thing, field.name))
 
 
-def leaves(thing: object) -> bool:
+def starts_at_document(thing: object) -> bool:
     """Whether some path in it starts at the document, and not at what is bound."""
     return any(path.absolute for path in paths_in(thing))
-
-
-def counting(condition: Condition) -> bool:
-    """Whether a predicate depends on the position among those that the step selects."""
-    match condition:
-        case And(operands) | Or(operands):
-            return any(counting(operand) for operand in operands)
-        case Not(operand):
-            return counting(operand)
-        case _:
-            return isinstance(condition, Position | Last)
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
@@ -75,68 +63,70 @@ def conjuncts(condition: Condition) -> Iterator[Condition]:
         yield condition
 
 
-def own(condition: Condition) -> bool:
+def is_own(condition: Condition) -> bool:
     """Whether it reads nothing but the element's name and attributes."""
     match condition:
         case And(operands) | Or(operands):
-            return all(own(operand) for operand in operands)
+            return all(is_own(operand) for operand in operands)
         case Not(operand):
-            return own(operand)
+            return is_own(operand)
         case Exists(paths):
-            return all(_own_path(path, value=False) for path in paths)
+            return all(_is_own_path(path, value=False) for path in paths)
         case Compare(paths):
-            return all(_own_path(path, value=True) for path in paths)
+            return all(_is_own_path(path, value=True) for path in paths)
         case Call(path):
-            return _own_path(path, value=True)
+            return _is_own_path(path, value=True)
         case _:
             return False
 
 
-def _own_path(path: Path, value: bool) -> bool:
+def _is_own_path(path: Path, value: bool) -> bool:
     if path.absolute or any(step.gap for step in path.steps):
         return False
     attribute = bool(path.steps) and path.steps[-1].axis == "attribute"
     here = path.steps[:-1] if attribute else path.steps
     if value and not attribute:
         return False
-    return all(step.axis == "self" and all(own(predicate) for predicate in step.predicates) for step in here)
+    return all(step.axis == "self" and all(is_own(predicate) for predicate in step.predicates) for step in here)
 
 
-def monotone(condition: Condition) -> bool:
+def is_monotone(condition: Condition) -> bool:
     """Whether it cannot become true of a bare element by what the projection took away."""
-    if own(condition):
+    if is_own(condition):
         return True
     match condition:
         case And(operands) | Or(operands):
-            return all(monotone(operand) for operand in operands)
+            return all(is_monotone(operand) for operand in operands)
         case Exists(paths):
-            return all(monotone_path(path) for path in paths)
+            return all(is_monotone_path(path) for path in paths)
         case Compare(paths):
-            return all(monotone_path(path) and bool(path.steps) and path.steps[-1].kind != "element" for path in paths)
+            return all(
+                is_monotone_path(path) and bool(path.steps) and path.steps[-1].kind != "element" for path in paths
+            )
         case _:
             return False
 
 
-def monotone_path(path: Path) -> bool:
+def is_monotone_path(path: Path) -> bool:
     """Whether it cannot select more when something is taken away."""
-    return not path.absolute and all(_monotone_step(step) for step in path.steps)
+    return not path.absolute and all(_is_monotone_step(step) for step in path.steps)
 
 
-def _monotone_step(step: Step) -> bool:
+def _is_monotone_step(step: Step) -> bool:
     if step.kind != "element":
-        return not any(counting(predicate) for predicate in step.predicates)
-    return all(monotone(predicate) for predicate in step.predicates)
+        return not any(is_positional(predicate) for predicate in step.predicates)
+    return all(is_monotone(predicate) for predicate in step.predicates)
 
 
-def unbound(condition: Condition, variable: int) -> Condition | None:
+def unbind(condition: Condition, variable: int) -> Condition | None:
     """The condition as a predicate of what the variable is bound to, or None where it reads other variables too."""
     match condition:
         case And(operands) | Or(operands):
-            inner = [unbound(operand, variable) for operand in operands]
+            inner = [unbind(operand, variable) for operand in operands]
             kept = tuple(operand for operand in inner if operand is not None)
             return replace(condition, operands=kept) if len(kept) == len(inner) else None
         case Not(operand):
-            negated = unbound(operand, variable)
+            negated = unbind(operand, variable)
             return None if negated is None else Not(negated)
         case Exists(paths) | Compare(paths):
             if all(_starts_at(path, variable) for path in paths):

@@ -10,7 +10,7 @@ What is done to a case is counted by the Budget that it shares with its alternat
 looked at, copied or changed. Where that is spent, OutOfStepsError is raised, and whoever asked knows nothing.
 
     >>> import treecast
-    >>> path, = normal(treecast.parse("/a[b = 1 or c]//d").tree)
+    >>> path, = normalize(treecast.parse("/a[b = 1 or c]//d").tree)
     >>> case = Case.of(path)
     >>> [entry.local for entry in case.entries]
     [None, 'a', 'd']
@@ -38,6 +38,7 @@ from treecast.query.tree import (
     Position,
     Relation,
     Step,
+    is_positional,
 )
 from treecast.query.values import Test
 
@@ -134,7 +135,8 @@ class Case:
                 for operand in operands:
                     self.assume(at, operand)
             case Or(operands):
-                if not counts(condition):  # a position means something else where other predicates stand before it
+                # A position means something else where other predicates stand before it.
+                if not is_positional(condition):
                     self._grant(at, condition)
                 self.choices.append(tuple(partial(Case.assume, at=at, condition=operand) for operand in operands))
             case Not(operand):
@@ -291,9 +293,9 @@ class Case:
         parents = {self.entries[at].parent for at in self.live()}
         for at in self.live():
             entry = self.entries[at]
-            told = entry.uri or entry.local or entry.tests or entry.denied or entry.granted or at in parents
-            told = told or any(step.predicates for _, step in entry.origins)
-            if entry.kind == "element" and entry.gap and entry.parent != DOCUMENT and not told:
+            is_specific = entry.uri or entry.local or entry.tests or entry.denied or entry.granted or at in parents
+            is_specific = is_specific or any(step.predicates for _, step in entry.origins)
+            if entry.kind == "element" and entry.gap and entry.parent != DOCUMENT and not is_specific:
                 return (partial(Case._hang, at=at, parent=entry.parent, gap=False),)
         return ()
 
@@ -343,15 +345,6 @@ class Case:
         return len(self.entries) - 1
 
 
-def counts(condition: Condition) -> bool:
-    """Whether a predicate depends on the position."""
-    match condition:
-        case And(operands) | Or(operands):
-            return any(counts(operand) for operand in operands)
-        case _:
-            return isinstance(condition, Position | Last)
-
-
 def _agree(one: str | None, other: str | None) -> bool:
     return one is None or other is None or one == other
 
@@ -359,54 +352,54 @@ def _agree(one: str | None, other: str | None) -> bool:
 # Normal form: negation stands before paths only, and an existing path needs no position at its end.
 
 
-def normal(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+def normalize(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """The paths, as conditions that something is selected, in the form that Case and covering expect."""
-    return tuple(_trimmed(_normal_path(path)) for path in paths)
+    return tuple(_trim(_normalize_path(path)) for path in paths)
 
 
-def _normal_path(path: Path) -> Path:
-    return replace(path, steps=tuple(_normal_step(step) for step in path.steps))
+def _normalize_path(path: Path) -> Path:
+    return replace(path, steps=tuple(_normalize_step(step) for step in path.steps))
 
 
-def _normal_step(step: Step) -> Step:
-    return replace(step, predicates=tuple(_normal_condition(predicate) for predicate in step.predicates))
+def _normalize_step(step: Step) -> Step:
+    return replace(step, predicates=tuple(_normalize_condition(predicate) for predicate in step.predicates))
 
 
-def _normal_condition(condition: Condition) -> Condition:
+def _normalize_condition(condition: Condition) -> Condition:
     match condition:
         case And(operands):
-            return And(tuple(_normal_condition(operand) for operand in operands))
+            return And(tuple(_normalize_condition(operand) for operand in operands))
         case Or(operands):
-            return Or(tuple(_normal_condition(operand) for operand in operands))
+            return Or(tuple(_normalize_condition(operand) for operand in operands))
         case Not(operand):
-            return _negated(operand)
+            return _negate(operand)
         case Exists(paths):
-            return Exists(normal(paths))
+            return Exists(normalize(paths))
         case Compare(paths):
-            return replace(condition, paths=tuple(_normal_path(path) for path in paths))
+            return replace(condition, paths=tuple(_normalize_path(path) for path in paths))
         case Call(path):
-            return replace(condition, path=_normal_path(path))
+            return replace(condition, path=_normalize_path(path))
         case _:
             return condition
 
 
-def _negated(condition: Condition) -> Condition:
+def _negate(condition: Condition) -> Condition:
     match condition:
         case And(operands):
-            return Or(tuple(_negated(operand) for operand in operands))
+            return Or(tuple(_negate(operand) for operand in operands))
         case Or(operands):
-            return And(tuple(_negated(operand) for operand in operands))
+            return And(tuple(_negate(operand) for operand in operands))
         case Not(operand):
-            return _normal_condition(operand)
+            return _normalize_condition(operand)
         case Position(relation) | Last(relation):
             return replace(condition, relation=_OPPOSITE[relation])
         case Compare((Path(False, ()),), "=" | "!=" as relation):
             return replace(condition, relation=_OPPOSITE[relation])  # of one string value they are opposites
         case _:
-            return Not(_normal_condition(condition))
+            return Not(_normalize_condition(condition))
 
 
-def _trimmed(path: Path) -> Path:
+def _trim(path: Path) -> Path:
     """Where something is selected there is a first one and a last one."""
     if not path.steps:
         return path

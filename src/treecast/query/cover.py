@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from treecast.query.cases import DOCUMENT, Budget, Case, OutOfStepsError, counts, normal
+from treecast.query.cases import DOCUMENT, Budget, Case, OutOfStepsError, normalize
 from treecast.query.functions import FUNCTIONS
 from treecast.query.tree import (
     And,
@@ -38,8 +38,9 @@ from treecast.query.tree import (
     Path,
     Position,
     Step,
+    is_positional,
 )
-from treecast.query.values import Test, implies, impossible
+from treecast.query.values import Test, implies, is_impossible
 
 CASES_MAX = 256  # beyond the one that each path of the covered query needs
 GAPS_MAX = 3  # how often one gap is made longer
@@ -51,9 +52,9 @@ STEPS_EACH = 16  # for each step and condition of either
 def covers(covering: tuple[Path, ...], covered: tuple[Path, ...]) -> bool:
     """Whether it is certain that what matches the union `covered` matches the union `covering`."""
     budget = Budget(STEPS_MIN + STEPS_EACH * (_size(covering) + _size(covered)))
-    search = _Search(normal(covering), CASES_MAX + len(covered), budget)
+    search = _Search(normalize(covering), CASES_MAX + len(covered), budget)
     try:
-        return all(search.prove(Case.of(path, budget)) for path in normal(covered))
+        return all(search.prove(Case.of(path, budget)) for path in normalize(covered))
     except OutOfStepsError:
         return False
 
@@ -84,8 +85,8 @@ class _Search:
                 return False
             if case.dead:
                 continue
-            judge = _Judge(self, case, depth)
-            if judge.contradicts() or any(judge.walk(path, DOCUMENT) for path in goal):
+            evaluator = _CaseEvaluator(self, case, depth)
+            if evaluator.contradicts() or any(evaluator.walk(path, DOCUMENT) for path in goal):
                 continue
             alternatives = case.split(gaps_max)
             if alternatives is None:
@@ -94,7 +95,7 @@ class _Search:
         return True
 
 
-class _Judge:
+class _CaseEvaluator:
     """Evaluates conditions over one case: True is certain, False may be unknown."""
 
     def __init__(self, search: _Search, case: Case, depth: int) -> None:
@@ -119,7 +120,7 @@ class _Judge:
         """Whether no document can be like this."""
         live = [(at, self.entries[at]) for at in self.live]
         self.budget.spend(len(live) + sum(len(entry.tests) for _, entry in live))
-        if any(impossible(entry.tests) for _, entry in live):
+        if any(is_impossible(entry.tests) for _, entry in live):
             return True
         return any(self.holds(condition, at) for at, entry in live for condition in entry.denied)
 
@@ -196,7 +197,7 @@ class _Judge:
             named = (step.uri is None or step.uri == entry.uri) and (step.local is None or step.local == entry.local)
             if entry.kind == step.kind and named and all(self.holds(predicate, at) for predicate in step.predicates):
                 yield at
-        if any(counts(predicate) for predicate in step.predicates):
+        if any(is_positional(predicate) for predicate in step.predicates):
             yield from self._counted(step, contexts)
 
     def _candidates(self, step: Step, contexts: set[int]) -> Collection[int]:
@@ -222,7 +223,7 @@ class _Judge:
 
     def _counted(self, step: Step, contexts: set[int]) -> Iterator[int]:
         """What a step with positions selects: known where the case has the same step, as far as it counts."""
-        counting = 1 + max(i for i, predicate in enumerate(step.predicates) if counts(predicate))
+        counting = 1 + max(i for i, predicate in enumerate(step.predicates) if is_positional(predicate))
         for at in self.live:
             self.budget.spend(1 + len(self.entries[at].origins))
             for start, origin in self.entries[at].origins:

@@ -138,6 +138,17 @@ FunctionName: TypeAlias = Literal["contains", "starts-with"]
 _CALLS = {call.name: call for call in (Contains, StartsWith)}
 
 
+def is_positional(condition: Condition) -> bool:
+    """Whether a predicate depends on the position among those that the step selects."""
+    match condition:
+        case And(operands) | Or(operands):
+            return any(is_positional(operand) for operand in operands)
+        case Not(operand):
+            return is_positional(operand)
+        case _:
+            return isinstance(condition, Position | Last)
+
+
 def build_paths(raw: tuple[Any, ...]) -> tuple[Path, ...]:
     """Turn the native tuples into the classes above."""
     return tuple(Path(absolute, tuple(_step(*step) for step in steps), variable) for absolute, steps, variable in raw)

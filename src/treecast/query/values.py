@@ -9,7 +9,7 @@ knows.
     (True, False)
     >>> implies(((">", 3.0), ("<=", "5")), ("!=", 7.0))
     True
-    >>> impossible(((">", 3.0), ("<", 3.0)))
+    >>> is_impossible(((">", 3.0), ("<", 3.0)))
     True
 """
 
@@ -56,9 +56,9 @@ def passes(text: str, test: Test) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """The numbers that remain; `numeric` says that the string is a number at all. `holes` are numbers it is not."""
+    """The numbers that remain; `is_numeric` says that the string is a number at all. `holes` are numbers it is not."""
 
-    numeric: bool = False
+    is_numeric: bool = False
     low: float = -math.inf
     high: float = math.inf
     low_open: bool = False
@@ -66,7 +66,7 @@ class _Range:
     holes: frozenset[float] = frozenset()
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
 
     def holds(self, value: float) -> bool:
@@ -101,7 +101,7 @@ def _known_text(tests: tuple[Test, ...]) -> str | None:
     return next((value for relation, value in tests if relation == "=" and isinstance(value, str)), None)
 
 
-def impossible(tests: tuple[Test, ...]) -> bool:
+def is_impossible(tests: tuple[Test, ...]) -> bool:
     """Whether it is certain that no string passes all of the tests."""
     if not tests:
         return False
@@ -109,7 +109,7 @@ def impossible(tests: tuple[Test, ...]) -> bool:
     if text is not None:
         return not all(passes(text, test) for test in tests)
     left = _range(tests)
-    if left is None or (left.numeric and left.empty):
+    if left is None or (left.is_numeric and left.is_empty):
         return True
     calls = [(FUNCTIONS[relation], str(value)) for relation, value in tests if relation in FUNCTIONS]
     starts = [literal for function, literal in calls if not function.before]
@@ -121,7 +121,7 @@ def impossible(tests: tuple[Test, ...]) -> bool:
 
 def implies(tests: tuple[Test, ...], asked: Test) -> bool:
     """Whether it is certain that a string that passes all of the tests passes the asked one."""
-    if asked in tests or impossible(tests):
+    if asked in tests or is_impossible(tests):
         return True
     text = _known_text(tests)
     if text is not None:
@@ -141,8 +141,8 @@ def implies(tests: tuple[Test, ...], asked: Test) -> bool:
     if left is None:
         return True
     if relation == "!=":
-        return bound in left.holes or (left.numeric and not left.holds(bound))
-    if math.isnan(bound) or not left.numeric:
+        return bound in left.holes or (left.is_numeric and not left.holds(bound))
+    if math.isnan(bound) or not left.is_numeric:
         return False
     if relation == "=":
         return left.low == left.high == bound
