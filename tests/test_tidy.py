@@ -28,7 +28,7 @@ ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "names": set(),
-    "durable": {"errors"},
+    "durable": set(),
     "model": {"errors"},
     "document": {"errors", "model", "_native"},
     "query": {"errors", "model", "_native"},
