@@ -104,11 +104,11 @@ def is_saved(source: Any, format: str | None = None) -> bool:
 
 
 def infer_format(path: str) -> str:
-    """The format of a file, by its suffix or what it is. Raises QueryError (TC194)."""
+    """The format of a file, by its suffix or by what it is. Raises QueryError (TC194)."""
     suffix = Path(path).suffix.lower()
     format = SAVED if suffix == f".{SAVED}" else FORMAT_OF_SUFFIX.get(suffix)
     if format is None and path != STDIN:
-        format = "parquet" if Path(path).is_dir() else _format_by_content(path)
+        format = "parquet" if Path(path).is_dir() else _format_by_content(path, suffix)
     if format is None:
         name = "standard input" if path == STDIN else path
         suffixes = ", ".join([*FORMAT_OF_SUFFIX, f".{SAVED}"])
@@ -125,10 +125,12 @@ def load_saved(path: Any, **settings: Any) -> Index:
         raise subscription_files.unreadable(os.fspath(path), error) from None
 
 
-def _format_by_content(path: str) -> str | None:
+def _format_by_content(path: str, suffix: str) -> str | None:
     try:
         with Path(path).open("rb") as file:
             head = file.read(max(map(len, _SIGNATURES)))
-    except (OSError, ValueError):
-        return None
+    except (OSError, ValueError) as error:
+        if suffix or not isinstance(error, OSError):
+            return None
+        raise subscription_files.unreadable(path, error) from None  # only looking at it could have told
     return next((format for signature, format in _SIGNATURES.items() if head.startswith(signature)), None)
