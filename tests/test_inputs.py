@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,8 @@ def spark_index(source: Any) -> Index:
 
 
 def rows_of(index: Index) -> list[dict[str, Any]]:
-    return index.subscriptions().to_pylist(maps_as_pydicts="strict")
+    rows: list[dict[str, Any]] = index.subscriptions().to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
 def test_every_format_through_every_entry_point(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -243,7 +245,12 @@ def test_what_cannot_be_read_has_one_code(
     path = tmp_path / name
     if content is not None:
         path.write_text(content)
-    for read in (lambda: index_of([path]), lambda: spark_index(path), lambda: run_index(path, tmp_path)):
+    reads: list[Callable[[], Index]] = [
+        lambda: index_of([path]),
+        lambda: spark_index(path),
+        lambda: run_index(path, tmp_path),
+    ]
+    for read in reads:
         with pytest.raises(TreecastError) as caught:
             read()
         assert caught.value.code == code
@@ -259,7 +266,7 @@ def test_objects_that_hold_no_subscriptions() -> None:
         with pytest.raises(QueryError, match="TC194 cannot infer the format of an object"):
             read_subscriptions(source)
     with pytest.raises(QueryError, match=r"(?s)TC194 a path is given.*read_subscriptions"):
-        Index().add_many("s.csv")  # type: ignore[arg-type]
+        Index().add_many("s.csv")
     for wrong in (pa.table({"id": ["a"], "path": ["/a"]}), pa.table({"id": ["a"], "ID": ["b"], "query": ["/a"]})):
         with pytest.raises(QueryError, match="TC144"):
             Index().add_many(wrong)

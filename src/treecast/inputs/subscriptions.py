@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from treecast.errors import QueryError
 from treecast.index import Index
@@ -93,12 +93,12 @@ def from_queries(queries: Iterable[str]) -> pa.Table:
     return items_table([(query, query) for query in dict.fromkeys(queries)])
 
 
-def is_path(source: Any) -> bool:
+def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
     """Whether the source is the name of a file, not what a file holds."""
     return isinstance(source, (str, os.PathLike))
 
 
-def is_saved(source: Any, format: str | None = None) -> bool:
+def is_saved(source: Any, format: str | None = None) -> TypeGuard[str | Path]:
     """Whether the source is the path of a saved index."""
     return is_path(source) and (format or infer_format(os.fspath(source))) == SAVED
 
