@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ import pytest
 import treecast
 from treecast import _native
 from treecast.errors import MESSAGE_CHARS_MAX
+from treecast.inputs.document_files import ReadSettings, Refusal, read_file
+from treecast.inputs.listing import list_files
+from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
 from treecast.placement import FilterSharing, Router
 from treecast.spark.batch.place import divide
@@ -90,6 +95,31 @@ def refuse_deliveries(data: bytes) -> None:
     check_room(treecast.Index(delivery_limits=DeliveryLimits(**given)))
 
 
+def refuse_subscriptions(data: bytes) -> None:
+    """Read a file of subscriptions: its name is the first line, and without a second one there is none."""
+    with written(data) as name:
+        read_subscriptions(name)
+
+
+def refuse_file(data: bytes) -> None:
+    """Read a document from a file, likewise."""
+    with written(data) as name:
+        for file in list_files([name]):
+            for item in read_file(file, ReadSettings()):
+                assert isinstance(item, Refusal)
+                raise item.error
+
+
+@contextmanager
+def written(data: bytes) -> Iterator[str]:
+    """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
+    name, line_end, content = data.partition(b"\n")
+    with tempfile.TemporaryDirectory() as directory, chdir(directory):
+        if line_end and content:
+            Path(name.decode()).write_bytes(content)
+        yield name.decode()
+
+
 SMALL = treecast.Limits(
     document_bytes_max=1024, depth_max=8, attributes_max=4, name_bytes_max=32, attribute_bytes_max=64
 )
@@ -103,6 +133,8 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".transformation": refuse_transformation,
     ".render": refuse_render,
     ".work": refuse_work,
+    ".subscriptions": refuse_subscriptions,
+    ".file": refuse_file,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
@@ -118,7 +150,7 @@ def test_golden(source: Path) -> None:
     assert f"{error}\n" == golden.read_text()
     assert source.stem.startswith(error.code)
     assert isinstance(error, treecast.LimitError) == error.code.startswith("TC3")
-    of_query = source.suffix in (".query", ".transformation") or error.code == "TC119"
+    of_query = source.suffix in (".query", ".transformation", ".subscriptions") or error.code == "TC119"
     assert isinstance(error, treecast.QueryError) == of_query
     assert len(str(error)) <= MESSAGE_CHARS_MAX
     copy = pickle.loads(pickle.dumps(error))

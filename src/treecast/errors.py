@@ -10,7 +10,7 @@
     ├── PeerError       TC4xx   the other side broke protocol
     ├── SnapshotError   TC5xx   not ours, wrong version, corrupt
     ├── AccessError     TC6xx   not allowed
-    └── PipelineError   TC7xx   the job cannot run             Spark or Java is missing, a wrong column, a missing file
+    └── PipelineError   TC7xx   the job cannot run             an unreadable file, a wrong column, no Java
 
     UndecidedWarning    TC340   a subscription needs too much work on a document; the others are answered
 

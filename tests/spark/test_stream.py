@@ -187,13 +187,13 @@ def test_what_cannot_be_run_is_said(spark: SparkSession, tmp_path: Path) -> None
         match_stream(stream(spark, tmp_path), path, tmp_path / "out", checkpoint=tmp_path / "y")
     with pytest.raises(PipelineError, match="TC750 the checkpoint hdfs://x/y"):
         match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint="hdfs://x/y")
-    with pytest.raises(PipelineError, match="TC706"):
+    with pytest.raises(QueryError, match="TC190"):
         match_stream(stream(spark, tmp_path), tmp_path / "absent", tmp_path / "x", checkpoint=tmp_path / "new")
     lines = tmp_path / "lines.csv"
-    lines.write_text("id,query\na,/a\n")
+    lines.write_text("id,path\na,/a\n")
     wrong: list[tuple[Any, type[Exception], str]] = [
-        (lines, PipelineError, "TC706 .*lines.csv cannot be read as Parquet now"),
-        (batch, TypeError, "an Index or a path, not DataFrame"),
+        (lines, QueryError, "TC191 .*lines.csv: no column query"),
+        (batch, TypeError, "an Index or a path, got DataFrame"),
         (lambda: pa.table({"id": ["a"]}), QueryError, "TC144 the table has no column 'query'"),
     ]
     for given, kind, message in wrong:

@@ -25,6 +25,7 @@ from treecast.cli.console import results
 from treecast.cli.match_output import escape_json
 from treecast.cli.output_file import directory_beside, file_beside
 from treecast.inputs import document_files
+from treecast.inputs.archives import STDIN
 from treecast.names import FILE_NAME_BYTES_MAX, file_name, hashed, text_of
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class FileWriter:
 
 def file_of(number: int, document: str) -> str:
     """The name of the file for a delivery of a document."""
-    base = "stdin" if document == document_files.STDIN else os.path.basename(document)  # noqa: PTH119
+    base = "stdin" if document == STDIN else os.path.basename(document)  # noqa: PTH119
     for suffix in (".gz", ".xml"):
         base = base.removesuffix(suffix)
     return f"{number:07d}-{os.fsdecode(os.fsencode(base)[:FILE_NAME_BYTES_MAX])}.xml"

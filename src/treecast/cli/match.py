@@ -149,9 +149,11 @@ def check_formats(parser: argparse.ArgumentParser, paths: Sequence[str], given: 
     for path in paths if given is None else ():
         try:
             subscriptions.infer_format(path)
-        except QueryError:
+        except QueryError as error:
+            if error.code != "TC194":
+                raise
             formats = "|".join(subscriptions.FORMATS)
-            parser.error(f"cannot infer the format of {path!r}: add --subscriptions-format {formats}")
+            parser.error(f"TC194 cannot infer the format of {path!r}: add --subscriptions-format {formats}")
 
 
 def namespaces_of(parser: argparse.ArgumentParser, texts: Sequence[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from treecast.errors import QueryError
 from treecast.index import Index
@@ -93,22 +93,22 @@ def from_queries(queries: Iterable[str]) -> pa.Table:
     return items_table([(query, query) for query in dict.fromkeys(queries)])
 
 
-def is_path(source: Any) -> bool:
+def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:
     """Whether the source is the name of a file, not what a file holds."""
     return isinstance(source, (str, os.PathLike))
 
 
-def is_saved(source: Any, format: str | None = None) -> bool:
+def is_saved(source: Any, format: str | None = None) -> TypeGuard[str | Path]:
     """Whether the source is the path of a saved index."""
     return is_path(source) and (format or infer_format(os.fspath(source))) == SAVED
 
 
 def infer_format(path: str) -> str:
-    """The format of a file, by its suffix or what it is. Raises QueryError (TC194)."""
+    """The format of a file, by its suffix or by what it is. Raises QueryError (TC194)."""
     suffix = Path(path).suffix.lower()
     format = SAVED if suffix == f".{SAVED}" else FORMAT_OF_SUFFIX.get(suffix)
     if format is None and path != STDIN:
-        format = "parquet" if Path(path).is_dir() else _format_by_content(path)
+        format = "parquet" if Path(path).is_dir() else _format_by_content(path, suffix)
     if format is None:
         name = "standard input" if path == STDIN else path
         suffixes = ", ".join([*FORMAT_OF_SUFFIX, f".{SAVED}"])
@@ -125,10 +125,12 @@ def load_saved(path: Any, **settings: Any) -> Index:
         raise subscription_files.unreadable(os.fspath(path), error) from None
 
 
-def _format_by_content(path: str) -> str | None:
+def _format_by_content(path: str, suffix: str) -> str | None:
     try:
         with Path(path).open("rb") as file:
             head = file.read(max(map(len, _SIGNATURES)))
-    except (OSError, ValueError):
-        return None
+    except (OSError, ValueError) as error:
+        if suffix or not isinstance(error, OSError):
+            return None
+        raise subscription_files.unreadable(path, error) from None  # only looking at it could have told
     return next((format for signature, format in _SIGNATURES.items() if head.startswith(signature)), None)

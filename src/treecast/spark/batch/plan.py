@@ -253,8 +253,9 @@ def index_of(
         if settings != DEFAULTS:
             raise ValueError(f"{', '.join(vars(settings))} are settings of the Index: give them to it")
         if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
-            load_saved(subscriptions)  # says why it cannot be
-        return subscriptions
+            load_saved(subscriptions)  # says why it cannot be read
+        given: Index | str | Path = subscriptions
+        return given
     table = read_subscriptions(subscriptions)
     index = settings.index()
     if on_refused == "raise":

@@ -247,7 +247,8 @@ def supplier_of(
                 f"subscriptions must be a function that gives them, an Index or a path, got "
                 f"{type(subscriptions).__name__}: write lambda: … around what reads them"
             )
-        return lambda: _as_table(subscriptions())
+        supply: Callable[[], Given] = subscriptions
+        return lambda: _as_table(supply())
     path = Path(subscriptions).absolute()
     if is_saved(path):
         return when_changed([path], lambda: load_saved(path))
