@@ -223,7 +223,7 @@ UNSEEDED = re.compile(r"std::hash\b|std::unordered_(?:multi)?(?:map|set)\s*<|0x9
 SEEDING = {
     "native/base/seeded_hash.hpp",
     "native/base/seeded_hash.cpp",
-    "native/index/snapshot.cpp",  # a checksum against accidents
+    "native/base/snapshot.cpp",  # a checksum against accidents
 }
 
 

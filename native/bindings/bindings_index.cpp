@@ -249,10 +249,8 @@ nb::tuple subscription_tuple(const Store::Subscription& s) {
 nb::tuple all_subscriptions(Index& index) {
     std::shared_ptr<const View> view = index.store().view();
     std::vector<uint32_t> slots;
-    for (uint32_t slot = 0; slot < view->slots; ++slot) {
-        uint32_t death = std::atomic_ref<uint32_t>(view->deaths[slot]).load(std::memory_order_relaxed);
-        if (death == 0 || death > view->version) slots.push_back(slot);
-    }
+    for (uint32_t slot = 0; slot < view->slots; ++slot)
+        if (view->is_alive(slot)) slots.push_back(slot);
     std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return view->order_of(a) < view->order_of(b); });
     nb::list ids, texts, numbers, settings;
     for (uint32_t slot : slots) {
@@ -268,11 +266,11 @@ nb::tuple all_subscriptions(Index& index) {
 }  // namespace
 
 void bind_index(nb::module_& m) {
-    m.def("published_names", [] {
+    m.def("engine_names", [] {
         nb::list out;
-        for (std::string_view name : published_names()) out.append(nb::str(name.data(), name.size()));
+        for (std::string_view name : engine_names()) out.append(nb::str(name.data(), name.size()));
         return out;
-    }, "The engines of the papers that are built, in the order in which they are listed.");
+    }, "The engines that are built, in the order in which they are listed.");
 
     nb::class_<Matches>(m, "Matches")
         .def_ro("documents", &Matches::documents)
@@ -298,9 +296,9 @@ void bind_index(nb::module_& m) {
         }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"));
 
     nb::class_<Index>(m, "Index")
-        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string engine,
+        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string_view engine,
                             std::optional<uint64_t> seed) {
-            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, std::move(engine),
+            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, engine,
                              seed ? hash_seeds_from(*seed) : hash_seeds());
         }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"), nb::arg("engine"), nb::arg("seed").none())
         .def("add", &add_one, nb::arg("id"), nb::arg("query"), nb::arg("settings"))

@@ -23,7 +23,7 @@ struct SubstringPath {
     std::vector<Substring> parts;
 };
 
-class Hybrid final : public PublishedEngine {
+class Hybrid final : public PublishedFilter {
 public:
     void add(uint32_t slot, const Query& query, bool ordered) override {
         std::vector<FilterPattern> patterns = to_filter_patterns(query, ordered, {"hybrid", false});
@@ -144,6 +144,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_hybrid() { return std::make_unique<Hybrid>(); }
+std::unique_ptr<PublishedFilter> make_hybrid() { return std::make_unique<Hybrid>(); }
 
 }  // namespace treecast

@@ -45,7 +45,7 @@ Fsm to_fsm(FilterPath& path) {
     return fsm;
 }
 
-class XFilter final : public PublishedEngine {
+class XFilter final : public PublishedFilter {
 public:
     void add(uint32_t slot, const Query& query, bool ordered) override {
         std::vector<FilterPattern> patterns = to_filter_patterns(query, ordered, {"xfilter", false});
@@ -152,6 +152,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_xfilter() { return std::make_unique<XFilter>(); }
+std::unique_ptr<PublishedFilter> make_xfilter() { return std::make_unique<XFilter>(); }
 
 }  // namespace treecast

@@ -43,7 +43,7 @@ struct Accepting {                           // what hangs on a state
     std::vector<std::pair<uint32_t, uint32_t>> checks;      // Inline: path, index into its `conditioned`
 };
 
-class YFilter final : public PublishedEngine {
+class YFilter final : public PublishedFilter {
 public:
     explicit YFilter(bool inlined) : inlined_(inlined) {}
     void add(uint32_t slot, const Query& query, bool ordered) override;
@@ -427,7 +427,7 @@ void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_yfilter() { return std::make_unique<YFilter>(false); }
-std::unique_ptr<PublishedEngine> make_yfilter_inline() { return std::make_unique<YFilter>(true); }
+std::unique_ptr<PublishedFilter> make_yfilter() { return std::make_unique<YFilter>(false); }
+std::unique_ptr<PublishedFilter> make_yfilter_inline() { return std::make_unique<YFilter>(true); }
 
 }  // namespace treecast

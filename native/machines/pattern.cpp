@@ -309,11 +309,6 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
 
 }  // namespace
 
-void put_varint(std::string& out, uint32_t value) {
-    for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-    out.push_back(static_cast<char>(value));
-}
-
 Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
     Patterns patterns = Converter(query, labels).convert();
     if (ordered) patterns.exact = false;

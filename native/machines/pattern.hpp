@@ -14,6 +14,7 @@
 //     requirement = kind byte, then a fact (op byte, varint(size), bytes) or an entry
 #pragma once
 
+#include "base/varint.hpp"
 #include "machines/label.hpp"
 #include "query/query.hpp"
 
@@ -41,14 +42,5 @@ Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels);
 
 // The same pattern with other label numbers.
 std::string relabel(std::string_view pattern, const std::function<uint32_t(uint32_t)>& label);
-
-// Reading the bytes.
-inline uint32_t take_varint(const char*& at) {
-    uint32_t value = 0;
-    int shift = 0;
-    for (; *at & 0x80; ++at, shift += 7) value |= uint32_t(*at & 0x7F) << shift;
-    return value | uint32_t(static_cast<unsigned char>(*at++)) << shift;
-}
-void put_varint(std::string& out, uint32_t value);
 
 }  // namespace treecast

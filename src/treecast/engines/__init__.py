@@ -20,12 +20,10 @@ from __future__ import annotations
 
 from treecast import _native
 
-_OURS = ("auto", "lazydfa")
-
 
 def names(*, variants: bool = False) -> list[str]:
     """The engines that are built, in the order in which they are best tried; `variants` adds other forms of them."""
-    return [*_OURS, *(name for name in _native.published_names() if variants or "-" not in name)]
+    return [name for name in _native.engine_names() if variants or "-" not in name]
 
 
 def check(name: str) -> str:
@@ -34,8 +32,3 @@ def check(name: str) -> str:
     if name not in known:
         raise ValueError(f"no engine is called {name!r}; there are: {', '.join(known)}")
     return name
-
-
-def published(name: str) -> str:
-    """What the native index wants to know: the name of an engine of the papers, or "" for one of ours."""
-    return "" if name in _OURS else name
