@@ -124,7 +124,7 @@ private:
         Array<uint32_t> heads;
         Array<uint32_t> accept_of;
         Array<uint8_t> place_of;
-        Array<uint32_t> path_table;
+        Array<uint32_t> path_table;                             // for probe(); saved as it is
         Places places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
         HashSeeds seeds;                                        // of path_table
@@ -137,6 +137,7 @@ private:
         std::string_view key(uint32_t path) const {
             return {path_bytes.data() + path_ends[path], path_ends[path + 1] - path_ends[path]};
         }
+        uint64_t hash(uint32_t path) const { return hash_bytes(key(path), 0, seeds); }
     };
     struct NewQueries {                    // what add() was given, until prepare() makes rows of it
         std::string bytes;                 // the keys of all paths, one after the other

@@ -1,6 +1,7 @@
 // Where paths live: the delta, the machines, and how one becomes the other.
 #include "engines/lazydfa.hpp"
 
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "machines/path_key.hpp"
 
@@ -19,21 +20,15 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
         size_t size = 64;
         while (2 * size < 3 * (count + 1)) size *= 2;
         paths.path_table.assign(size, none);
-        for (uint32_t p = 0; p < count; ++p) {
-            size_t at = hash_bytes(paths.key(p), 0, paths.seeds) & (size - 1);
-            while (paths.path_table[at] != none) at = (at + 1) & (size - 1);
-            paths.path_table[at] = p;
-        }
+        for (uint32_t p = 0; p < count; ++p) paths.path_table[probe_vacancy(paths.path_table, paths.hash(p))] = p;
     }
-    size_t at = hash_bytes(key, 0, paths.seeds) & (paths.path_table.size() - 1);
-    for (; paths.path_table[at] != none; at = (at + 1) & (paths.path_table.size() - 1)) {
-        uint32_t path = paths.path_table[at];
-        if (paths.key(path) != key) continue;
-        if (paths.place_of[path] == nowhere) {
-            fresh.push_back(path);
-            paths.place_of[path] = pending;
+    size_t at = probe(paths.path_table, hash_bytes(key, 0, paths.seeds), [&](uint32_t path) { return paths.key(path) == key; });
+    if (uint32_t known = paths.path_table[at]; known != none) {
+        if (paths.place_of[known] == nowhere) {
+            fresh.push_back(known);
+            paths.place_of[known] = pending;
         }
-        return path;
+        return known;
     }
     uint32_t path = static_cast<uint32_t>(count);
     paths.path_bytes.append(key.data(), key.size());
@@ -48,9 +43,7 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
 
 // Takes the path that was added last out of the table again.
 void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
-    size_t mask = paths.path_table.size() - 1, at = hash_bytes(paths.key(path), 0, paths.seeds) & mask;
-    while (paths.path_table[at] != path) at = (at + 1) & mask;
-    paths.path_table[at] = none;
+    paths.path_table[probe(paths.path_table, paths.hash(path), [&](uint32_t other) { return other == path; })] = none;
 }
 
 void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {

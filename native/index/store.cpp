@@ -1,6 +1,7 @@
 // Subscriptions in and out: ids, slots, views.
 #include "index/store.hpp"
 
+#include "base/id_slots.hpp"
 #include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
 #include "query/transformation.hpp"
@@ -86,10 +87,7 @@ void Store::parse(std::span<const Item> items, std::vector<Refusal>& refused) {
 }
 
 size_t Store::id_place(const Body& body, std::string_view id) const {
-    size_t mask = body.id_table.size() - 1, at = hash_bytes(id, 0, body.seeds) & mask;
-    for (; body.id_table[at] != none; at = (at + 1) & mask)
-        if (body.id_table[at] != tomb && body.id(body.id_table[at]) == id) return at;
-    return at;
+    return probe(body.id_table, hash_bytes(id, 0, body.seeds), [&](uint32_t slot) { return slot != tomb && body.id(slot) == id; });
 }
 
 uint32_t Store::find_slot(const Body& body, std::string_view id) const {

@@ -72,7 +72,7 @@ private:
 
     // Everything that is replaced at once when slots are renumbered.
     struct Body : Subscriptions {
-        Array<uint32_t> id_table;
+        Array<uint32_t> id_table;                               // for probe(); saved as it is
         uint32_t tombs = 0;
         const uint64_t serial;                                  // no two bodies of a process have the same
         std::shared_ptr<const char> views = std::make_shared<const char>('v');   // held by all its Views

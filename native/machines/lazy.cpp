@@ -25,38 +25,28 @@ uint32_t hash_pair(uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_w
 
 }  // namespace
 
-SetPool::SetPool() : sets_(1), table_(64, 0) {}
-
 uint32_t SetPool::intern(WordsView words) {
     if (words.size == 0) return 0;
-    if (2 * sets_.size() >= table_.size()) {
-        table_.assign(table_.size() * 2, 0);
-        for (uint32_t s = 1; s < sets_.size(); ++s) {
-            size_t at = sets_[s].hash & (table_.size() - 1);
-            while (table_[at]) at = (at + 1) & (table_.size() - 1);
-            table_[at] = s;
-        }
-    }
     uint32_t hash = hash_set(words);
-    size_t at = hash & (table_.size() - 1);
-    while (uint32_t s = table_[at]) {
+    uint32_t known = slots_.find(hash, [&](uint32_t s) {
         const Set& set = sets_[s];
-        if (set.hash == hash && set.size == words.size &&
-            std::memcmp(set.index, words.index, words.size * sizeof(uint32_t)) == 0 &&
-            std::memcmp(set.mask, words.mask, words.size * sizeof(uint64_t)) == 0)
-            return s;
-        at = (at + 1) & (table_.size() - 1);
-    }
+        return set.hash == hash && set.size == words.size &&
+               std::memcmp(set.index, words.index, words.size * sizeof(uint32_t)) == 0 &&
+               std::memcmp(set.mask, words.mask, words.size * sizeof(uint64_t)) == 0;
+    });
+    if (known != IdSlots::empty) return known;
     uint32_t* index = indexes_.take(words.size);
     uint64_t* mask = masks_.take(words.size);
     std::memcpy(index, words.index, words.size * sizeof(uint32_t));
     std::memcpy(mask, words.mask, words.size * sizeof(uint64_t));
+    auto number = static_cast<uint32_t>(sets_.size());
     sets_.push_back({index, mask, words.size, hash, 0});
-    return table_[at] = static_cast<uint32_t>(sets_.size() - 1);
+    slots_.add(hash, number, [&](uint32_t s) { return sets_[s].hash; });
+    return number;
 }
 
 uint64_t SetPool::bytes() const {
-    return sets_.capacity() * sizeof(Set) + table_.capacity() * 4 + indexes_.bytes() + masks_.bytes();
+    return sets_.capacity() * sizeof(Set) + slots_.bytes() + indexes_.bytes() + masks_.bytes();
 }
 
 Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)) {
@@ -66,7 +56,7 @@ Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)
 }
 
 uint64_t Lazy::bytes() const {
-    return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_table_.capacity() * 4;
+    return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
 }
 
 void Lazy::forget_names() {
@@ -96,7 +86,7 @@ void Lazy::reset() {
     pool_ = std::make_unique<SetPool>();
     rows_ = std::make_unique<Arena<uint64_t>>();
     states_.assign(1, State{});
-    state_table_.assign(64, 0);
+    state_slots_.reset();
     intern_state(0, 0);                         // number 1: dead
     machine_->start(fresh_, descend_);
     start_ = intern_state(pool_->intern(descend_.view()), pool_->intern(fresh_.view()));
@@ -105,24 +95,16 @@ void Lazy::reset() {
 }
 
 uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
-    if (2 * states_.size() >= state_table_.size()) {
-        state_table_.assign(state_table_.size() * 2, 0);
-        for (uint32_t s = 1; s < states_.size(); ++s) {
-            size_t at = hash_pair(states_[s].descend, states_[s].fresh) & (state_table_.size() - 1);
-            while (state_table_[at]) at = (at + 1) & (state_table_.size() - 1);
-            state_table_[at] = s;
-        }
-    }
-    size_t at = hash_pair(descend, fresh) & (state_table_.size() - 1);
-    while (uint32_t s = state_table_[at]) {
-        if (states_[s].descend == descend && states_[s].fresh == fresh) return s;
-        at = (at + 1) & (state_table_.size() - 1);
-    }
+    uint32_t hash = hash_pair(descend, fresh);
+    uint32_t known = state_slots_.find(hash, [&](uint32_t s) { return states_[s].descend == descend && states_[s].fresh == fresh; });
+    if (known != IdSlots::empty) return known;
+    auto number = static_cast<uint32_t>(states_.size());
     State state;
     state.descend = descend;
     state.fresh = fresh;
     states_.push_back(state);
-    return state_table_[at] = static_cast<uint32_t>(states_.size() - 1);
+    state_slots_.add(hash, number, [&](uint32_t s) { return hash_pair(states_[s].descend, states_[s].fresh); });
+    return number;
 }
 
 void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {

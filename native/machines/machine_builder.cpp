@@ -1,6 +1,7 @@
 // Builds a Machine from its paths: trie, order by reversed path, blocks, records.
 #include "machines/machine.hpp"
 
+#include "base/id_slots.hpp"
 #include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
 #include "machines/order.hpp"
@@ -31,7 +32,7 @@ private:
     // The trie. Entry 0 is the root; `path_` is the path that ends here, or none.
     std::vector<uint32_t> parent_, label_, path_;
     std::vector<uint8_t> inner_;            // has children
-    std::vector<uint32_t> table_;           // open addressing over (parent, label)
+    IdSlots slots_;                         // entries by parent and label
     const HashSeeds seeds_ = hash_seeds();
     std::vector<uint32_t> position_;        // of inner entries, in the machine
     std::vector<Keyed> children_, leaves_;  // inner entries by position, without root; leaves by (label, parent position)
@@ -48,24 +49,13 @@ private:
         return static_cast<uint32_t>(parent_.size() - 1);
     }
 
-    void rehash(size_t slots) {
-        table_.assign(slots, 0);
-        for (uint32_t entry = 1; entry < parent_.size(); ++entry) {
-            size_t at = hash(parent_[entry], label_[entry]) & (slots - 1);
-            while (table_[at]) at = (at + 1) & (slots - 1);
-            table_[at] = entry;
-        }
-    }
-
     uint32_t child(uint32_t parent, uint32_t label) {
-        if (2 * parent_.size() >= table_.size()) rehash(std::max<size_t>(256, table_.size() * 2));
-        size_t at = hash(parent, label) & (table_.size() - 1);
-        while (uint32_t entry = table_[at]) {
-            if (parent_[entry] == parent && label_[entry] == label) return entry;
-            at = (at + 1) & (table_.size() - 1);
-        }
+        uint32_t known = slots_.find(hash(parent, label), [&](uint32_t entry) { return parent_[entry] == parent && label_[entry] == label; });
+        if (known != IdSlots::empty) return known;
         inner_[parent] = 1;
-        return table_[at] = add(parent, label);
+        uint32_t entry = add(parent, label);
+        slots_.add(hash(parent, label), entry, [&](uint32_t earlier) { return hash(parent_[earlier], label_[earlier]); });
+        return entry;
     }
 
     void grow_trie(std::span<const Labels> paths) {
@@ -78,7 +68,7 @@ private:
             ticks.tick();
             path_[at] = p;
         }
-        std::vector<uint32_t>().swap(table_);
+        slots_.reset();
     }
 
     // Sorts inner entries by reversed path.

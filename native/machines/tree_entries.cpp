@@ -43,24 +43,15 @@ uint64_t TreeEntries::hash(uint32_t label, std::span<const Requirement> requirem
 }
 
 uint32_t TreeEntries::intern(uint32_t label, std::span<const Requirement> wanted) {
-    if (2 * label_.size() >= table_.size()) {
-        table_.assign(std::max<size_t>(256, table_.size() * 2), 0);
-        for (uint32_t e = 0; e < label_.size(); ++e) {
-            size_t at = hash(label_[e], requirements(e)) & (table_.size() - 1);
-            while (table_[at]) at = (at + 1) & (table_.size() - 1);
-            table_[at] = e + 1;
-        }
-    }
-    size_t at = hash(label, wanted) & (table_.size() - 1);
-    for (; table_[at]; at = (at + 1) & (table_.size() - 1)) {
-        uint32_t e = table_[at] - 1;
-        if (label_[e] == label && std::ranges::equal(requirements(e), wanted)) return e;
-    }
-    table_[at] = static_cast<uint32_t>(label_.size() + 1);
+    uint64_t wanted_hash = hash(label, wanted);
+    uint32_t known = slots_.find(wanted_hash, [&](uint32_t e) { return label_[e] == label && std::ranges::equal(requirements(e), wanted); });
+    if (known != IdSlots::empty) return known;
+    uint32_t entry = size();
     label_.push_back(label);
     requirements_.insert(requirements_.end(), wanted.begin(), wanted.end());
     begin_.push_back(static_cast<uint32_t>(requirements_.size()));
-    return static_cast<uint32_t>(label_.size() - 1);
+    slots_.add(wanted_hash, entry, [&](uint32_t e) { return hash(label_[e], requirements(e)); });
+    return entry;
 }
 
 }  // namespace treecast

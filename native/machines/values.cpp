@@ -5,6 +5,7 @@
 namespace treecast {
 
 namespace {
+// A table of its own, not IdSlots: it is saved as it is, and each slot has half of the hash beside the number.
 constexpr uint64_t empty_place = ~0ull;
 }
 
