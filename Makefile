@@ -48,5 +48,5 @@ fuzz: setup  ## coverage-guided fuzzing with clang, FUZZ_SECONDS=20 each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) bash tools/fuzz.sh
 
 clean:  ## remove everything that make made
-	@rm -rf .venv build dist results src/treecast/_native.pyi .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv build dist results src/treecast/_native .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

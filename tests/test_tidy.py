@@ -84,7 +84,7 @@ BANNED_TEXTS = [
     "debian" + ".org",
     "npmjs" + ".org",
 ]
-PRODUCTS = {".git", ".venv", "build", "dist", "results", "__pycache__", "_native.pyi"}
+PRODUCTS = {".git", ".venv", "build", "dist", "results", "__pycache__", "_native"}
 TEXT_SUFFIXES = {".py", ".cpp", ".hpp", ".md", ".sh", ".toml", ".txt", ".csv", ".xml", ".dtd", ".dict"}
 
 

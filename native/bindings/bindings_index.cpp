@@ -265,7 +265,7 @@ nb::tuple all_subscriptions(Index& index) {
 
 }  // namespace
 
-void bind_index(nb::module_& m) {
+void bind_index(nb::module_& m, nb::module_& testing) {
     m.def("engine_names", [] {
         nb::list out;
         for (std::string_view name : engine_names()) out.append(nb::str(name.data(), name.size()));
@@ -360,12 +360,13 @@ void bind_index(nb::module_& m) {
             without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
-        .def("looked_at", &Index::looked_at, "Entries of tree patterns that were tested one by one since the caches were dropped: for tests.")
         .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
             StoreStats stats = ask_store([&] { return self.store().stats(); });
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());
         });
+    testing.def("looked_at", [](const Index& index) { return index.looked_at(); }, nb::arg("index"),
+                "Entries of tree patterns that were tested one by one since the caches were dropped.");
 }
 
 }  // namespace treecast

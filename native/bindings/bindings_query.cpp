@@ -98,7 +98,7 @@ nb::tuple query_facts(size_t count, uintptr_t ends, uintptr_t bytes, uintptr_t c
 
 }  // namespace
 
-void bind_query(nb::module_& m) {
+void bind_query(nb::module_& m, nb::module_& testing) {
     nb::class_<Query>(m, "Query", "A parsed query; treecast.Query is the class for users.")
         .def_prop_ro("linear", &Query::linear)
         .def("text", &Query::text, "The canonical text.")
@@ -107,7 +107,7 @@ void bind_query(nb::module_& m) {
         .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step.");
     m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"),
           "UTF-8 text and (prefix, URI) pairs to a Query.");
-    m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
+    testing.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
     m.def("query_facts", &query_facts, nb::arg("count"), nb::arg("ends"), nb::arg("bytes"), nb::arg("codes"),
           nb::arg("bindings"), "What many queries say of the documents that they can match: see native/query/query_facts.hpp.");
 }
