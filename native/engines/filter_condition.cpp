@@ -23,14 +23,14 @@ bool compare_all(const ValueCondition& condition, std::string_view value) {
 
 }  // namespace
 
-void ConditionJudge::begin(const Document& document, ResolvedNames& names) {
+void ConditionEvaluator::begin(const Document& document, ResolvedNames& names) {
     document_ = &document;
     names_ = &names;
     any_ranks_.clear();
     name_ranks_.clear();
 }
 
-bool ConditionJudge::holds(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::holds(const ValueCondition& condition, uint32_t element) {
     using Target = ValueCondition::Target;
     switch (condition.target) {
         case Target::attribute: return compare_attributes(condition, element);
@@ -43,7 +43,7 @@ bool ConditionJudge::holds(const ValueCondition& condition, uint32_t element) {
                        [&](const Comparison& comparison) { return related(comparison.relation, place, comparison.number); });
 }
 
-bool ConditionJudge::compare_attributes(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::compare_attributes(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     for (size_t at = d.attribute_begin[element], end = d.attribute_end(element); at < end; ++at) {
         if (condition.label != label_attribute_any) {
@@ -56,7 +56,7 @@ bool ConditionJudge::compare_attributes(const ValueCondition& condition, uint32_
     return false;
 }
 
-bool ConditionJudge::compare_texts(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::compare_texts(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     for (uint32_t text = d.text_begin[element]; text < d.text_end[element];) {
         uint32_t parent = d.text_parent[text];
@@ -70,7 +70,7 @@ bool ConditionJudge::compare_texts(const ValueCondition& condition, uint32_t ele
     return false;
 }
 
-bool ConditionJudge::compare_element(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::compare_element(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     uint32_t begin = d.text_begin[element], end = d.text_end[element];
     if (end - begin == 1) return compare_all(condition, d.value(d.text[begin]));
@@ -92,7 +92,7 @@ bool ConditionJudge::compare_element(const ValueCondition& condition, uint32_t e
     return compare_all(condition, buffer_);
 }
 
-uint32_t ConditionJudge::position(uint32_t label, uint32_t element) {
+uint32_t ConditionEvaluator::position(uint32_t label, uint32_t element) {
     std::vector<uint32_t>& ranks = label == label_element_any ? any_ranks_ : name_ranks_;
     if (ranks.empty()) {
         ranks.assign(document_->elements(), 1);
@@ -101,7 +101,7 @@ uint32_t ConditionJudge::position(uint32_t label, uint32_t element) {
     return ranks[element];
 }
 
-void ConditionJudge::rank_by_name(std::vector<uint32_t>& ranks) {
+void ConditionEvaluator::rank_by_name(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     counts_.assign(d.names->size(), {none, 0});
     for (uint32_t parent = 0; parent < d.elements(); ++parent)
@@ -113,7 +113,7 @@ void ConditionJudge::rank_by_name(std::vector<uint32_t>& ranks) {
         }
 }
 
-void ConditionJudge::rank_all(std::vector<uint32_t>& ranks) {
+void ConditionEvaluator::rank_all(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     for (uint32_t parent = 0; parent < d.elements(); ++parent) {
         uint32_t count = 0;

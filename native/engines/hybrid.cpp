@@ -59,7 +59,7 @@ public:
     void match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const override {
         Working& w = static_cast<Working&>(scratch);
         w.names.begin(document, labels_);
-        w.judge.begin(document, w.names);
+        w.evaluator.begin(document, w.names);
         w.satisfied.begin(paths_);
         w.candidates.begin(trie_.capacity(), opens_.size());
         auto begun = [&](uint32_t element) {
@@ -90,7 +90,7 @@ public:
 private:
     struct Working : Scratch {
         ResolvedNames names;
-        ConditionJudge judge;
+        ConditionEvaluator evaluator;
         Satisfied satisfied;
         Candidates candidates;
         PathNfa::Run run;
@@ -125,7 +125,7 @@ private:
         uint32_t level = static_cast<uint32_t>(w.chain.size() - 1), begin = level + 1 - part.length;
         if (begin < least || (at_root && begin != 0)) return;
         for (const auto& [step, conditions] : part.conditions)
-            if (!w.judge.all_hold(conditions, w.chain[begin + step])) return;
+            if (!w.evaluator.all_hold(conditions, w.chain[begin + step])) return;
         if (position + 1 == machine.parts.size()) {
             w.satisfied.add(paths_, path, slots);
             return;

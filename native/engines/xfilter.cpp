@@ -83,7 +83,7 @@ public:
     void match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const override {
         Working& w = static_cast<Working&>(scratch);
         w.names.begin(document, labels_);
-        w.judge.begin(document, w.names);
+        w.evaluator.begin(document, w.names);
         w.satisfied.begin(paths_);
         w.candidates.begin(labels_.size(), opens_.size());
         for (uint32_t element = 0; element < document.elements(); ++element) {
@@ -112,7 +112,7 @@ public:
 private:
     struct Working : Scratch {
         ResolvedNames names;
-        ConditionJudge judge;
+        ConditionEvaluator evaluator;
         Satisfied satisfied;
         Candidates candidates;
     };
@@ -133,7 +133,7 @@ private:
 
     void pass(uint32_t path, uint32_t position, uint32_t level, uint32_t element, Working& w, std::vector<uint32_t>& slots) const {
         const Fsm& fsm = fsms_[path];
-        if (!w.judge.all_hold(fsm[position].conditions, element)) return;
+        if (!w.evaluator.all_hold(fsm[position].conditions, element)) return;
         if (position + 1 == fsm.size()) {
             w.satisfied.add(paths_, path, slots);
             return;

@@ -56,7 +56,7 @@ public:
 private:
     struct Working : Scratch {
         ResolvedNames names;
-        ConditionJudge judge;
+        ConditionEvaluator evaluator;
         PathNfa::Run run;
         std::vector<uint32_t> reported, satisfied;          // by state, by slot: the document that last did
         uint32_t document = 0;
@@ -275,14 +275,14 @@ private:
     void look(uint32_t number, uint32_t index, uint32_t element) {
         const SelectingPath& path = engine_.paths_[number];
         const Conditioned& conditioned = path.conditioned[index];
-        if (w_.satisfied[path.slot] == w_.document || !w_.judge.all_hold(conditioned.conditions, element)) return;
+        if (w_.satisfied[path.slot] == w_.document || !w_.evaluator.all_hold(conditioned.conditions, element)) return;
         std::vector<uint32_t>& noted = w_.noted[conditioned.check];
         if (noted.empty()) w_.noted_checks.push_back(conditioned.check);
         noted.push_back(element);
     }
 
     bool holds(const Conditioned& conditioned, uint32_t element) {
-        if (!engine_.inlined_) return w_.judge.all_hold(conditioned.conditions, element);
+        if (!engine_.inlined_) return w_.evaluator.all_hold(conditioned.conditions, element);
         const std::vector<uint32_t>& noted = w_.noted[conditioned.check];
         return std::binary_search(noted.begin(), noted.end(), element);
     }
@@ -400,7 +400,7 @@ private:
 void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const {
     Working& w = static_cast<Working&>(scratch);
     w.names.begin(document, labels_);
-    w.judge.begin(document, w.names);
+    w.evaluator.begin(document, w.names);
     if (++w.document == 0) {                                // wrapped round: old marks would look new
         w.reported.assign(w.reported.size(), 0);
         w.satisfied.assign(w.satisfied.size(), 0);

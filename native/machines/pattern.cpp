@@ -28,7 +28,7 @@ struct Way {
 using Ways = std::vector<Way>;              // or; empty is false
 
 struct Target {                             // the final condition of a path: none is plain existence
-    std::optional<std::string> fact;        // a whole requirement
+    std::optional<std::string> requirement;        // a whole requirement
 };
 
 struct Reached {                            // a step from its context: how, and what holds there
@@ -49,9 +49,9 @@ std::string number_bytes(double number) {
     return bytes;
 }
 
-std::string fact_requirement(Fact fact, std::string_view value, bool negated) {
-    std::string out(1, static_cast<char>(static_cast<uint8_t>(Reach::fact) | (negated ? negated_bit : 0)));
-    out.push_back(static_cast<char>(fact));
+std::string value_requirement(ValueTest test, std::string_view value, bool negated) {
+    std::string out(1, static_cast<char>(static_cast<uint8_t>(Reach::value) | (negated ? negated_bit : 0)));
+    out.push_back(static_cast<char>(test));
     put_varint(out, static_cast<uint32_t>(value.size()));
     return out.append(value);
 }
@@ -174,17 +174,17 @@ private:
             const PathEntry& path = query_.path(expr.first);
             std::string_view text = query_.view(query_.value(expr.value).text);
             if (text.empty()) return always(true);
-            Fact fact = expr.kind == ExprKind::contains ? Fact::contains : Fact::starts_with;
-            out = of_path(path, {fact_requirement(fact, text, false)});
+            ValueTest test = expr.kind == ExprKind::contains ? ValueTest::contains : ValueTest::starts_with;
+            out = of_path(path, {value_requirement(test, text, false)});
             if (!at_most_one(path))
                 for (Way& way : out) way.exact = false;      // it is the first item that counts
             return out;
         }
         Target target;
         if (expr.kind == ExprKind::compare) {
-            std::optional<std::string> fact = comparison(expr.relation, query_.value(expr.value));
-            if (!fact) return {};
-            target.fact = std::move(fact);
+            std::optional<std::string> requirement = comparison(expr.relation, query_.value(expr.value));
+            if (!requirement) return {};
+            target.requirement = std::move(requirement);
         }
         query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { either(out, of_path(path, target)); });
         return out;
@@ -193,11 +193,11 @@ private:
     std::optional<std::string> comparison(Relation relation, const Value& value) {
         bool equality = relation == Relation::eq || relation == Relation::ne;
         std::string_view text = query_.view(value.text);
-        if (equality && !value.is_number) return fact_requirement(Fact::equal_text, text, relation == Relation::ne);
+        if (equality && !value.is_number) return value_requirement(ValueTest::equal_text, text, relation == Relation::ne);
         double number = value.is_number ? value.number : to_number(text);
         if (std::isnan(number)) return std::nullopt;
-        static const Fact facts[] = {Fact::equal_number, Fact::equal_number, Fact::less, Fact::less_equal, Fact::greater, Fact::greater_equal};
-        return fact_requirement(facts[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
+        static const ValueTest by_relation[] = {ValueTest::equal_number, ValueTest::equal_number, ValueTest::less, ValueTest::less_equal, ValueTest::greater, ValueTest::greater_equal};
+        return value_requirement(by_relation[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
     }
 
     // A path that selects one item at most: `.` or one named attribute of the context.
@@ -211,7 +211,7 @@ private:
     Ways of_path(const PathEntry& path, const Target& target) {
         if (path.first == no_entry) {
             Way way;
-            if (target.fact) way.here.push_back(*target.fact);
+            if (target.requirement) way.here.push_back(*target.requirement);
             return {way};
         }
         Ways out;
@@ -253,8 +253,8 @@ private:
         query_.each_expr(step.predicates, [&](uint32_t, const Expr& predicate) { ways = both(ways, of_expr(predicate, false)); });
         for (Way& way : ways) way.tests.push_back(query_.path_step(step, false));
         if (step.next == no_entry) {
-            if (target.fact)
-                for (Way& way : ways) way.here.push_back(*target.fact);
+            if (target.requirement)
+                for (Way& way : ways) way.here.push_back(*target.requirement);
         } else {
             std::vector<Reached> next = of_step(step.next, target);
             Ways out;
@@ -292,7 +292,7 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
     for (std::string& requirement : requirements) {
         uint8_t kind = static_cast<uint8_t>(*at++);
         requirement.push_back(static_cast<char>(kind));
-        if ((kind & 3) == static_cast<uint8_t>(Reach::fact)) {
+        if ((kind & 3) == static_cast<uint8_t>(Reach::value)) {
             requirement.push_back(*at++);
             uint32_t size = take_varint(at);
             put_varint(requirement, size);

@@ -3,8 +3,8 @@
 namespace treecast {
 
 Sweep::Sweep(const Values& values, uint32_t group) : root_(values.automaton(group)), state_(root_) {
-    auto [begin, end] = values.substring_facts(group);
-    first_fact_ = begin;
+    auto [begin, end] = values.substring_tests(group);
+    first_test_ = begin;
     marks_.resize(end - begin);
     for (unsigned byte = 0; byte < after_root_.size(); ++byte) {
         uint32_t next = values.edge(root_, static_cast<unsigned char>(byte));
@@ -13,7 +13,7 @@ Sweep::Sweep(const Values& values, uint32_t group) : root_(values.automaton(grou
 }
 
 void Sweep::start(uint64_t place) {
-    for (const Met& met : met_) marks_[met.fact].met = none;
+    for (const Met& met : met_) marks_[met.test].met = none;
     met_.clear();
     latest_ = none;
     state_ = root_;
@@ -30,8 +30,8 @@ void Sweep::read(const Values& values, std::string_view piece) {
             state = next;
             break;
         }
-        uint32_t ends = values.fact_of(state) != none ? state : values.shorter(state);
-        if (ends) meet(ends, values.fact_of(ends) - first_fact_);
+        uint32_t ends = values.test_of(state) != none ? state : values.shorter(state);
+        if (ends) meet(ends, values.test_of(ends) - first_test_);
     }
     state_ = state;
 }
@@ -42,11 +42,11 @@ void Sweep::forget_visits() {
 }
 
 // To the front of the list.
-void Sweep::meet(uint32_t state, uint32_t fact) {
-    uint32_t at = marks_[fact].met;
+void Sweep::meet(uint32_t state, uint32_t test) {
+    uint32_t at = marks_[test].met;
     if (at == none) {
-        at = marks_[fact].met = static_cast<uint32_t>(met_.size());
-        met_.push_back({.state = state, .fact = fact});
+        at = marks_[test].met = static_cast<uint32_t>(met_.size());
+        met_.push_back({.state = state, .test = test});
     } else if (at != latest_) {
         Met& met = met_[at];
         met_[met.newer].older = met.older;

@@ -41,7 +41,7 @@ class TreeBuilder {
 public:
     TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
         : m_(machine), seeds_(seeds), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
-        number_facts();
+        number_tests();
         number_bounds();
         order_entries();
         for (size_t i = 0; i < tops_.size(); ++i) accept_of[i] = m_.accept(position_[tops_[i]]);
@@ -68,42 +68,42 @@ private:
     TreeEntries entries_;
     std::vector<uint32_t> tops_;
     TreePlan plan_;
-    std::vector<uint32_t> fact_;                            // by condition: its number as a fact
+    std::vector<uint32_t> test_;                            // by condition: its number as a test
     std::map<std::tuple<Reach, uint32_t, GaugeKind>, uint32_t> gauges_;
     std::vector<uint32_t> position_;
     std::vector<std::vector<Member>> members_;              // by context
 
-    // Facts in the order that Values wants: by label, kind and value. What gauges decide is no fact.
-    void number_facts() {
+    // Tests in the order that Values wants: by label, kind and value. What gauges decide is no test.
+    void number_tests() {
         const auto& conditions = entries_.conditions();
         std::vector<uint32_t> order;
         for (uint32_t i = 0; i < conditions.size(); ++i)
-            if (!is_order(conditions[i].fact)) order.push_back(i);
+            if (!is_order(conditions[i].test)) order.push_back(i);
         InterruptTicks ticks(20);
         std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
             ticks.tick();
             const auto &a = conditions[x], &b = conditions[y];
-            return std::tie(a.label, a.fact, a.value) < std::tie(b.label, b.fact, b.value);
+            return std::tie(a.label, a.test, a.value) < std::tie(b.label, b.test, b.value);
         });
-        fact_.assign(conditions.size(), none);
+        test_.assign(conditions.size(), none);
         std::vector<Values::Condition> sorted;
         for (uint32_t i = 0; i < order.size(); ++i) {
-            fact_[order[i]] = i;
+            test_[order[i]] = i;
             sorted.push_back(conditions[order[i]]);
         }
         m_.values_.build(sorted, seeds_);
-        m_.facts_ = static_cast<uint32_t>(sorted.size());
+        m_.tests_ = static_cast<uint32_t>(sorted.size());
     }
 
     // The bound that a requirement of something with this label sets.
     Bound bound(uint32_t label, const Requirement& r) {
-        bool own = r.reach == Reach::fact;
+        bool own = r.reach == Reach::value;
         if (!own) label = entries_.label(r.target);
         uint32_t condition = own ? r.target : entries_.requirements(r.target)[0].target;
         const Values::Condition& c = entries_.conditions()[condition];
-        auto [gauge, added] = gauges_.try_emplace({r.reach, label, gauge_kind(c.fact)}, static_cast<uint32_t>(gauges_.size()));
-        if (is_order(c.fact)) return {gauge->second, 0, bound_height(c.fact, number_of(c.value))};
-        return {gauge->second, 1, uint64_t(fact_[condition]) + 1};
+        auto [gauge, added] = gauges_.try_emplace({r.reach, label, gauge_kind(c.test)}, static_cast<uint32_t>(gauges_.size()));
+        if (is_order(c.test)) return {gauge->second, 0, bound_height(c.test, number_of(c.value))};
+        return {gauge->second, 1, uint64_t(test_[condition]) + 1};
     }
 
     uint32_t bound_number(const Bound& bound) const {
@@ -160,7 +160,7 @@ private:
         for (uint32_t e : sorted) {
             if (plan_.kind(e) != Kind::several) continue;
             const Requirement& r = plan_.rest(e)[0];
-            grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::fact ? fact_[r.target] : place[r.target]), e});
+            grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::value ? test_[r.target] : place[r.target]), e});
         }
         radix_sort(grouped);
         for (uint32_t i = 0; i < grouped.size(); ++i) {
@@ -184,8 +184,8 @@ private:
             if (kind == Kind::single) {
                 const Requirement& r = plan_.rest(e)[0];
                 space = static_cast<uint64_t>(r.reach);
-                rest = r.reach == Reach::fact ? fact_[r.target] : 0;
-                if (r.reach != Reach::fact) next[e] = r.target;
+                rest = r.reach == Reach::value ? test_[r.target] : 0;
+                if (r.reach != Reach::value) next[e] = r.target;
             }
             if (kind == Kind::run) rest = bound_number(bound(entries_.label(e), plan_.rest(e)[0]));
             key[e] = uint64_t(plan_.is_valued(e)) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
@@ -208,7 +208,7 @@ private:
     void fill_masks() {
         m_.wanted_.assign((m_.entries_ + 63) / 64, {});
         auto want = [&](const Requirement& r, bool key) {
-            if (r.reach == Reach::fact || position_[r.target] == none) return;
+            if (r.reach == Reach::value || position_[r.target] == none) return;
             TreeMachine::Wanted& wanted = m_.wanted_[position_[r.target] >> 6];
             uint64_t bit = 1ull << (position_[r.target] & 63);
             (r.reach == Reach::child ? wanted.child : wanted.descend) |= bit;
@@ -222,7 +222,7 @@ private:
             if (context.above != none) want(context.reached, true);
     }
 
-    uint32_t place_of(const Requirement& r) const { return r.reach == Reach::fact ? fact_[r.target] : position_[r.target]; }
+    uint32_t place_of(const Requirement& r) const { return r.reach == Reach::value ? test_[r.target] : position_[r.target]; }
 
     void check(uint32_t label, const Requirement& r) {
         if (plan_.nature(r) == Nature::bit)
@@ -264,7 +264,7 @@ private:
     void fill_records() {
         struct Item { uint32_t required; Member member; };
         InterruptTicks ticks(50);
-        uint32_t words[TreeMachine::spaces] = {(m_.facts_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
+        uint32_t words[TreeMachine::spaces] = {(m_.tests_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
         std::vector<Item> items[TreeMachine::spaces];
         for (const std::vector<Member>& members : members_) {
             for (const Member& member : members) {

@@ -16,19 +16,19 @@ uint32_t TreeEntries::read(const char*& at) {
         uint8_t kind = static_cast<uint8_t>(*at++);
         r.reach = static_cast<Reach>(kind & 3);
         r.negated = kind & negated_bit;
-        r.target = r.reach == Reach::fact ? read_fact(at, label) : read(at);
+        r.target = r.reach == Reach::value ? read_test(at, label) : read(at);
     }
     return intern(label, wanted);
 }
 
-uint32_t TreeEntries::read_fact(const char*& at, uint32_t label) {
-    Fact fact = static_cast<Fact>(*at++);
+uint32_t TreeEntries::read_test(const char*& at, uint32_t label) {
+    ValueTest test = static_cast<ValueTest>(*at++);
     uint32_t size = take_varint(at);
     std::string key(reinterpret_cast<const char*>(&label), sizeof label);
-    key.push_back(static_cast<char>(fact));
+    key.push_back(static_cast<char>(test));
     key.append(at, size);
     auto [known, added] = condition_ids_.try_emplace(std::move(key), static_cast<uint32_t>(conditions_.size()));
-    if (added) conditions_.push_back({label, fact, {at, size}});
+    if (added) conditions_.push_back({label, test, {at, size}});
     at += size;
     return known->second;
 }

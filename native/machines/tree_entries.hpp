@@ -34,7 +34,7 @@ public:
 
 private:
     uint32_t read(const char*& at);
-    uint32_t read_fact(const char*& at, uint32_t label);
+    uint32_t read_test(const char*& at, uint32_t label);
     uint32_t intern(uint32_t label, std::span<const Requirement> wanted);
     uint64_t hash(uint32_t label, std::span<const Requirement> requirements) const;
 

@@ -60,38 +60,38 @@ void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
         std::span<const Requirement> requirements = entries_.requirements(e);
         for (const Requirement& r : requirements)
             if (!r.negated) whole *= prior(r);
-        valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::fact || valued_[r.target]; }));
+        valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::value || valued_[r.target]; }));
         prior_.push_back(std::max(whole, 1e-20f));
-        if (requirements.size() != 1 || requirements[0].reach != Reach::fact) continue;
-        Fact fact = conditions[requirements[0].target].fact;
-        if (is_order(fact) && !requirements[0].negated) nature_[e] = Nature::order;
-        if (is_equality(fact) && requirements[0].negated) nature_[e] = Nature::unequal;
+        if (requirements.size() != 1 || requirements[0].reach != Reach::value) continue;
+        ValueTest test = conditions[requirements[0].target].test;
+        if (is_order(test) && !requirements[0].negated) nature_[e] = Nature::order;
+        if (is_equality(test) && requirements[0].negated) nature_[e] = Nature::unequal;
     }
     for (uint32_t pattern : patterns) weight_[pattern] = 1;
     for (uint32_t e = entries_.size(); e-- > 0;)
-        for (const Requirement& r : entries_.requirements(e)) (r.reach == Reach::fact ? condition_weight_ : weight_)[r.target] += weight_[e];
+        for (const Requirement& r : entries_.requirements(e)) (r.reach == Reach::value ? condition_weight_ : weight_)[r.target] += weight_[e];
 }
 
 TreePlan::Nature TreePlan::nature(const Requirement& r) const {
-    if (r.reach != Reach::fact) return nature_[r.target];
-    return is_order(entries_.conditions()[r.target].fact) ? Nature::order : Nature::bit;
+    if (r.reach != Reach::value) return nature_[r.target];
+    return is_order(entries_.conditions()[r.target].test) ? Nature::order : Nature::bit;
 }
 
 float TreePlan::prior(const Requirement& r) const {
-    if (r.reach != Reach::fact) return prior_[r.target];
-    Fact fact = entries_.conditions()[r.target].fact;
-    if (is_equality(fact)) return 0.02f;
-    return is_order(fact) ? 0.4f : 0.1f;
+    if (r.reach != Reach::value) return prior_[r.target];
+    ValueTest test = entries_.conditions()[r.target].test;
+    if (is_equality(test)) return 0.02f;
+    return is_order(test) ? 0.4f : 0.1f;
 }
 
 float TreePlan::weight(const Requirement& r) const {
-    return (r.reach == Reach::fact ? condition_weight_ : weight_)[r.target];
+    return (r.reach == Reach::value ? condition_weight_ : weight_)[r.target];
 }
 
 // The population says less of the documents than the kind of a requirement does, and something of values only: of what has a
 // value, those that many ask for may be common, and those that one asks for are rare or not there.
 float TreePlan::chance(const Requirement& r) const {
-    bool valued = r.reach == Reach::fact || valued_[r.target];
+    bool valued = r.reach == Reach::value || valued_[r.target];
     return valued ? prior(r) * std::sqrt(std::sqrt(weight(r) / patterns_)) : prior(r);
 }
 
@@ -131,8 +131,8 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
     if (count < 3) return;
     std::stable_sort(rest.begin(), end, [&](const Requirement& a, const Requirement& b) { return weight(a) < weight(b); });
     auto about = [&](const Requirement& r) {
-        uint32_t condition = r.reach == Reach::fact ? r.target : entries_.requirements(r.target)[0].target;
-        return std::pair(entries_.conditions()[condition].label, gauge_kind(entries_.conditions()[condition].fact));
+        uint32_t condition = r.reach == Reach::value ? r.target : entries_.requirements(r.target)[0].target;
+        return std::pair(entries_.conditions()[condition].label, gauge_kind(entries_.conditions()[condition].test));
     };
     for (size_t i = 1; i < count; ++i)
         if (rest[i].reach == rest[0].reach && about(rest[i]).first == about(rest[0]).first && about(rest[i]).second != about(rest[0]).second) {

@@ -16,7 +16,7 @@ constexpr uint32_t elements_per_check = 64, nanoseconds_per_element = 10'000;   
 TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::move(machine)) {
     child_bits_.resize(machine_->entries());
     descend_bits_.resize(machine_->entries());
-    fact_bits_.resize(machine_->facts());
+    test_bits_.resize(machine_->tests());
     heights_.resize(machine_->gauge_kinds_.size());
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
@@ -96,7 +96,7 @@ inline void TreeRun::hand_over(Level& into) {
 template <class Emit>
 inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end,
                                                          Emit&& emit_entry) {
-    const AcceptBits* const spaces[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    const AcceptBits* const spaces[] = {&test_bits_, &child_bits_, &descend_bits_};
     const TreeMachine::Check* const checks = machine_->checks_.data();
     const Bound* const bounds = machine_->bounds_.data();
     auto met = [&](const TreeMachine::Check& check) {
@@ -139,8 +139,8 @@ void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
 template <class Bits, class Emit>
 void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
-    const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
-    const AcceptBits* bits[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    const Words* lists[] = {&test_list_, &child_list_, &descend_list_};
+    const AcceptBits* bits[] = {&test_bits_, &child_bits_, &descend_bits_};
     test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
     for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
         if (lists[space]->empty()) continue;
@@ -201,7 +201,7 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
     if (gauges.has(GaugeKind::number)) compare(GaugeKind::number, values.equal_number(group, number));
     for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
         if (!heights[kind]) continue;
-        if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
+        if (uint32_t own = gauges.of[TreeMachine::in_tests][kind]; own != none) raise(own, heights[kind]);
         if (uint32_t child = gauges.of[TreeMachine::in_child][kind]; child != none)
             note_gauge(into.child_gauges, into.child_gauges_max, child, heights[kind]);
         if (uint32_t descend = gauges.of[TreeMachine::in_descend][kind]; descend != none)
@@ -209,30 +209,30 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
     }
 }
 
-bool TreeRun::set_fact(uint32_t fact) {
-    bool known = fact_bits_.test(fact);
-    fact_bits_.set(fact >> 6, 1ull << (fact & 63));
-    has_facts_ = true;
+bool TreeRun::set_test(uint32_t test) {
+    bool known = test_bits_.test(test);
+    test_bits_.set(test >> 6, 1ull << (test & 63));
+    has_tests_ = true;
     return known;
 }
 
-void TreeRun::list_facts() {
-    if (has_facts_) fact_bits_.list(fact_list_);
-    has_facts_ = false;
+void TreeRun::list_tests() {
+    if (has_tests_) test_bits_.list(test_list_);
+    has_tests_ = false;
 }
 
-void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
-    auto set = [this](uint32_t fact) { return set_fact(fact); };
+void TreeRun::find_tests(const Locals& labels, std::string_view value, Level& into) {
+    auto set = [this](uint32_t test) { return set_test(test); };
     for (uint32_t label : labels) {
         const TreeMachine::Gauges& gauges = machine_->gauges(label);
         if (gauges.kinds) gauge(label, value, gauges.numbers() ? to_number(value) : std::nan(""), into);
         if (uint32_t group = machine_->value_group(label)) machine_->values().collect(group, value, set);
     }
-    list_facts();
+    list_tests();
 }
 
 // Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
-void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
+void TreeRun::find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into) {
     if (!labels.valued) return;
     bool numbers = false, whole = false;
     uint64_t bytes_max = 0;
@@ -250,14 +250,14 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
     if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
     for (uint32_t label : labels) {
         if (machine_->gauges(label).kinds) gauge(label, value, number, into);
-        if (uint32_t group = machine_->value_group(label)) find_group_facts(group, document, element, value, number);
+        if (uint32_t group = machine_->value_group(label)) find_group_tests(group, document, element, value, number);
     }
-    list_facts();
+    list_tests();
 }
 
-void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
+void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
     const Values& values = machine_->values();
-    auto set = [this](uint32_t fact) { return set_fact(fact); };
+    auto set = [this](uint32_t test) { return set_test(test); };
     values.collect_texts(group, value, set);
     values.collect_number(group, number, set);
     if (!values.need(group).whole) return;
@@ -315,7 +315,7 @@ void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) 
     if (begin == end) return;
     Nest& nest = nests_[group];
     for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
-    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t fact) { return set_fact(fact); });
+    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
 }
 
 void TreeRun::load(Level& level) {
@@ -330,10 +330,10 @@ void TreeRun::load(Level& level) {
 void TreeRun::unload() {
     child_bits_.clear(child_list_.view());
     descend_bits_.clear(descend_list_.view());
-    fact_bits_.clear(fact_list_.view());
+    test_bits_.clear(test_list_.view());
     child_list_.clear();
     descend_list_.clear();
-    fact_list_.clear();
+    test_list_.clear();
     lower();
 }
 
@@ -345,12 +345,12 @@ void TreeRun::lower() {
 template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels.count == 0) return;
-    if (labels.valued) find_facts(labels, value, into);
-    if (!labels.eager && fact_list_.empty() && raised_.empty()) return;
+    if (labels.valued) find_tests(labels, value, into);
+    if (!labels.eager && test_list_.empty() && raised_.empty()) return;
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     hand_over(into);
-    fact_bits_.clear(fact_list_.view());
-    fact_list_.clear();
+    test_bits_.clear(test_list_.view());
+    test_list_.clear();
     lower();
 }
 
@@ -396,9 +396,9 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
         uint32_t left = attributes<Bits>(document, element, names, level, false);
         if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
     }
-    find_facts(labels, document, element, above);
+    find_tests(labels, document, element, above);
     // Nobody asks for such an element, or nothing can follow from what is known: what is below passes through.
-    if (labels.count == 0 || (!labels.eager && !level.keys && fact_list_.empty() && raised_.empty())) return pass(level, above);
+    if (labels.count == 0 || (!labels.eager && !level.keys && test_list_.empty() && raised_.empty())) return pass(level, above);
     load(level);
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(above, position, bits); });
     hand_over(above);
