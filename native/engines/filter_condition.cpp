@@ -11,11 +11,13 @@ namespace treecast {
 
 namespace {
 
+// XPath: a literal is compared as text only where the other side is one and the relation is = or !=.
 bool compare(const Comparison& comparison, std::string_view value) {
     if (comparison.as_text) return (value == comparison.text) == (comparison.relation == Relation::eq);
     return related(comparison.relation, to_number(value), comparison.number);
 }
 
+// One item has to meet all comparisons that a predicate makes of it.
 bool compare_all(const ValueCondition& condition, std::string_view value) {
     return std::all_of(condition.comparisons.begin(), condition.comparisons.end(),
                        [&](const Comparison& comparison) { return compare(comparison, value); });
@@ -26,6 +28,7 @@ bool compare_all(const ValueCondition& condition, std::string_view value) {
 void ConditionEvaluator::begin(const Document& document, ResolvedNames& names) {
     document_ = &document;
     names_ = &names;
+    // Positions are counted when somebody asks for the first one.
     any_ranks_.clear();
     name_ranks_.clear();
 }
@@ -70,6 +73,7 @@ bool ConditionEvaluator::compare_texts(const ValueCondition& condition, uint32_t
     return false;
 }
 
+// The string value of an element: all texts below it, put together.
 bool ConditionEvaluator::compare_element(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     uint32_t begin = d.text_begin[element], end = d.text_end[element];
@@ -92,6 +96,7 @@ bool ConditionEvaluator::compare_element(const ValueCondition& condition, uint32
     return compare_all(condition, buffer_);
 }
 
+// The place of an element among its siblings: among all, or among those of its name.
 uint32_t ConditionEvaluator::position(uint32_t label, uint32_t element) {
     std::vector<uint32_t>& ranks = label == label_element_any ? any_ranks_ : name_ranks_;
     if (ranks.empty()) {
@@ -101,6 +106,7 @@ uint32_t ConditionEvaluator::position(uint32_t label, uint32_t element) {
     return ranks[element];
 }
 
+// One counter per name, with the parent that it counts for: so none has to be cleared between parents.
 void ConditionEvaluator::rank_by_name(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     counts_.assign(d.names->size(), {none, 0});

@@ -65,14 +65,15 @@ public:
         auto begun = [&](uint32_t element) {
             uint32_t depth = document.depth[element];
             w.candidates.undo(depth);
+            // The chain of open elements: substrings end at the innermost one, and their conditions are about those above it.
             w.chain.resize(depth);
             w.chain.push_back(element);
         };
         auto reached = [&](uint32_t state, uint32_t) {
             for (uint32_t path : first_[state]) pass(path, 0, 0, machines_[path].at_root, w, slots);
             for (size_t i = 0, end = w.candidates.list(state).size(); i < end; ++i) {
-                Candidates::Promoted found = w.candidates.list(state)[i];   // a copy: promotions may move the list
-                pass(found.path, found.position, found.level, false, w, slots);
+                Candidates::Candidate candidate = w.candidates.list(state)[i];   // a copy: promotions may move the list
+                pass(candidate.path, candidate.position, candidate.level, false, w, slots);
             }
         };
         trie_.run(document, w.names, w.run, begun, reached);
@@ -97,10 +98,13 @@ private:
         std::vector<uint32_t> chain;                     // by depth: the open element
     };
 
+    // Cuts a path at each `//`: within a part every step is a child of the one before.
     void cut(FilterPath& path, SubstringPath& machine) {
         machine.at_root = !path.steps[0].step.descendant;
         std::vector<LabelStep> steps;
         for (size_t s = 0; s < path.steps.size(); ++s) {
+            // Each part may be found anywhere, so in the trie it begins with `//`; that the first one begins at the root is checked
+            // when it is candidate.
             bool begins = s == 0 || path.steps[s].step.descendant;
             if (begins) {
                 steps.clear();
@@ -123,6 +127,7 @@ private:
         const SubstringPath& machine = machines_[path];
         const Substring& part = machine.parts[position];
         uint32_t level = static_cast<uint32_t>(w.chain.size() - 1), begin = level + 1 - part.length;
+        // It must not overlap the part before it, and the first may have to begin at the root element.
         if (begin < least || (at_root && begin != 0)) return;
         for (const auto& [step, conditions] : part.conditions)
             if (!w.evaluator.all_hold(conditions, w.chain[begin + step])) return;

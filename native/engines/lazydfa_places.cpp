@@ -132,7 +132,7 @@ std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> 
 
 }  // namespace
 
-// Builds a machine of the paths of these numbers, and of all machines of its kind that are not much larger than what is merged already.
+// Builds a machine of these paths, and of all machines of its kind that are not much larger than what is merged already.
 void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
     Placing& placing = change.placing;
     uint8_t begin = trees ? places_max / 2 : 0, end = begin + places_max / 2;

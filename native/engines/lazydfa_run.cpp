@@ -17,6 +17,7 @@ std::unique_ptr<EngineRun> LazyDfaEngine::make_run(uint32_t work_per_item_max) c
     return std::make_unique<LazyDfaRun>(work_per_item_max);
 }
 
+// Looked up once per name, not once per element: documents repeat their names.
 const NameLabels& LazyDfaRun::labels(uint32_t name) {
     if (name >= name_labels_.size()) name_labels_.resize(name + 1 + name / 2);
     NameLabels& labels = name_labels_[name];
@@ -61,11 +62,13 @@ void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
     std::erase_if(runs_, [](const PlaceRun& c) { return !c.used; });
     for (PlaceRun& c : runs_) {
         if (!c.lazy) continue;
+        // Half by size and half alike: a small machine needs some room too, as it may be the one that most documents go through.
         double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
         c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max * share));
     }
 }
 
+// A machine never changes, and its serial is never used again: what was learnt of it holds for as long as the View has it.
 LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<Place>& place) {
     for (PlaceRun& c : runs_)
         if (c.serial == place->serial() && (c.lazy != nullptr) == (place->machine != nullptr)) return c;
@@ -79,6 +82,7 @@ LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<Place>& place) {
     return c;
 }
 
+// Which elements have text: only asked where some path ends in text().
 void LazyDfaRun::find_texts(const LazyDfaState& state, const Document& document) {
     bool wanted = state.delta->has_text();
     for (const auto& place : state.places) wanted |= place && place->machine && place->machine->has_text();
@@ -111,10 +115,12 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     state.delta->run(document, has_text_, *this, delta_run_);
     for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
+    // Only the words that were set are cleared: a million slots would take longer than a small document.
     for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
     seen_slots_.clear();
 }
 
+// Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
 void LazyDfaRun::emit(const View& view, const Document& document, const Place& place, AcceptBits& bits, Output<int32_t>& out) {
     const uint32_t* slot_of = place.slot_of.data();
     bits.drain([&](uint32_t word, uint64_t mask) {
@@ -129,6 +135,7 @@ void LazyDfaRun::emit(const View& view, const Document& document, const Place& p
     });
 }
 
+// A subscription with several paths may be met by more than one of them; it is given out once.
 void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
     state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
         if (several) {
@@ -137,6 +144,7 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
             if (seen_[slot >> 6] & bit) return;
             seen_[slot >> 6] |= bit;
             seen_slots_.push_back(slot);
+            // Whoever builds its payload evaluates it anyway.
             bool is_decided = is_rendering_ && is_transformation(view.text(slot));
             if (state_of(view).needs_recheck[slot] && !is_decided && !recheck(view, document, slot)) return;
         }
@@ -145,6 +153,7 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
     });
 }
 
+// Evaluates the query itself, where its patterns say less than it does.
 bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t slot) {
     if (evaluated_document_ != &document) {
         evaluated_document_ = &document;

@@ -58,6 +58,7 @@ private:
         return entry;
     }
 
+    // Paths that begin alike share entries, as in YFilter's NFA.
     void grow_trie(std::span<const Labels> paths) {
         add(none, label_root);
         inner_[0] = 1;
@@ -68,6 +69,7 @@ private:
             ticks.tick();
             path_[at] = p;
         }
+        // From here on entries are only walked: the memory is wanted for what follows.
         slots_.reset();
     }
 
@@ -80,6 +82,8 @@ private:
         size_t count = entries.size();
         uint32_t descends = 0;
         for (uint32_t e : entries) descends += label_[e] == label_descend;
+        // Descend states come first (label_descend is the lowest label) and get words of their own, so that stepping them
+        // needs no masks.
         uint32_t pad = (64 - (descends & 63)) & 63;
         position_.assign(parent_.size(), none);
         for (uint32_t r = 0; r < count; ++r) {
@@ -92,6 +96,7 @@ private:
         m_.word_table_.resize((count + pad + 63) / 64, {});
     }
 
+    // Accept ids follow the order of states, leaves first: what is accepted together then lies in few words of a bit set.
     void number_accepts() {
         accept_of_.assign(accept_of_.size(), none);
         for (uint32_t e = 1; e < parent_.size(); ++e)
@@ -110,6 +115,7 @@ private:
         m_.accepts_ = accept;
     }
 
+    // What each word of 64 states knows: which of them have children by name, and which have a descend state below.
     void fill_words() {
         for (uint32_t e = 1; e < parent_.size(); ++e) {
             uint32_t above = position_[parent_[e]];
@@ -137,6 +143,7 @@ private:
             m_.directories_.open();
             for (;;) {
                 ticks.tick();
+                // Two sorted lists are merged: the children that are states, and the leaves, which are answers only.
                 uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
                                         ? position_[parent_[children_[c].value]] : none;
                 uint32_t leaf_at = l < leaves_.size() && label_[leaves_[l].value] == label

@@ -106,6 +106,7 @@ private:
         return {gauge->second, 1, uint64_t(test_[condition]) + 1};
     }
 
+    // Equal bounds are one: a million subscriptions to `price < n` share few prices.
     uint32_t bound_number(const Bound& bound) const {
         return static_cast<uint32_t>(std::lower_bound(m_.bounds_.begin(), m_.bounds_.end(), bound, before) - m_.bounds_.begin());
     }
@@ -135,6 +136,7 @@ private:
         }
     }
 
+    // The first contexts are the labels themselves, sorted.
     uint32_t context_of(uint32_t label) const {
         auto end = plan_.contexts().begin() + plan_.labels();
         auto found = std::lower_bound(plan_.contexts().begin(), end, label, [](const auto& c, uint32_t l) { return c.label < l; });
@@ -162,6 +164,7 @@ private:
             const Requirement& r = plan_.rest(e)[0];
             grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::value ? test_[r.target] : place[r.target]), e});
         }
+        // The number goes where the key has what is required, so that the second sorting brings the groups together.
         radix_sort(grouped);
         for (uint32_t i = 0; i < grouped.size(); ++i) {
             uint64_t& k = key[grouped[i].value];
@@ -191,7 +194,9 @@ private:
             key[e] = uint64_t(plan_.is_valued(e)) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
         }
         std::vector<uint32_t> sorted = order_by_chains(listed, key, next);
+        // Twice, because where a pivot stands is known only after the first time.
         if (gather_groups(sorted, key)) sorted = order_by_chains(listed, key, next);
+        // Those without values fill words of their own: a document without matching values never touches the others.
         m_.valued_begin_ = (plain + 63) / 64 * 64;
         m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + listed.size() - plain);
         position_.assign(entries_.size(), none);
@@ -205,6 +210,7 @@ private:
         for (uint32_t c = plan_.labels(); c < members_.size(); ++c) members_[plan_.contexts()[c].above].push_back({none, c});
     }
 
+    // Which bits somebody asks for: all others are dropped as soon as an element closes.
     void fill_masks() {
         m_.wanted_.assign((m_.entries_ + 63) / 64, {});
         auto want = [&](const Requirement& r, bool key) {

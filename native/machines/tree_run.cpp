@@ -29,6 +29,7 @@ void TreeRun::forget_names() {
     attribute_labels_.clear();
 }
 
+// The labels that a name fires, as this machine numbers them, with what has to be known of an element that has them.
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
     Locals locals{.count = 0};
     auto fire = [&](uint32_t label) {
@@ -103,9 +104,11 @@ inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Cand
         if (check.space != TreeMachine::in_gauges) return spaces[check.space]->test(check.id);
         return bounds[check.id].met(heights_[bounds[check.id].gauge]);
     };
+    // Counted, so that tests can say how much work a plan saves without a clock.
     looked_at_ += end - begin;
     for (; begin != end; ++begin) {
         const TreeMachine::Check *check = checks + begin[0].checks, *last = checks + begin[1].checks;
+        // The rarest requirement comes first (tree_plan.hpp), so most candidates fail at their first check.
         while (check != last && met(*check) != check->negated) ++check;
         if (check != last) continue;
         if (begin->position & TreeMachine::context_bit)
@@ -164,11 +167,13 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
     contexts_.clear();
 }
 
+// Gauges that are 0 have seen no value; those that have are listed, so that nobody looks through all of them.
 void TreeRun::raise(uint32_t gauge, uint64_t height) {
     if (heights_[gauge] == 0) raised_.push_back(gauge);
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
 }
 
+// An element may have thousands of children that raise the same few gauges: they are joined whenever the list has grown fourfold.
 void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t height) {
     gauges.emplace_back(gauge, height);
     if (gauges.size() <= max) return;
@@ -184,6 +189,7 @@ void TreeRun::note_gauge(Pairs& gauges, size_t& max, uint32_t gauge, uint64_t he
     max = std::max<size_t>(64, 4 * kept);
 }
 
+// How high a value stands in each gauge of its label. `least` counts downwards, so that a bound is met from a height on in both.
 void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
     const TreeMachine::Gauges& gauges = machine_->gauges(label);
     into.keys |= gauges.keys != 0;
@@ -209,6 +215,7 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
     }
 }
 
+// The answer lets Values stop early: texts with the same suffix chain were all set with it.
 bool TreeRun::set_test(uint32_t test) {
     bool known = test_bits_.test(test);
     test_bits_.set(test >> 6, 1ull << (test & 63));
@@ -309,6 +316,8 @@ bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
     return false;
 }
 
+// Reads on to the end of the element, and then asks which substrings lie within it. Elements close in such an order that no text
+// is read twice.
 void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
     const Values& values = machine_->values();
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
@@ -318,6 +327,7 @@ void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) 
     nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
 }
 
+// The sets of one element go into bitmaps, where they are tested, and into lists, which are walked.
 void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.child) child_bits_.set(word, mask);
     for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);

@@ -71,6 +71,7 @@ void Values::build_automaton(Group& group) {
         return static_cast<uint32_t>(states_.size() - 1);
     };
     if (states_.empty()) add_state(0);
+    // State 0 stands for none, so every group begins behind it.
     uint32_t root = group.automaton = add_state(0);
     states_[root].fallback = root;
     struct Run { uint32_t state, begin, end; };             // the texts that begin with what leads to the state
@@ -100,6 +101,7 @@ void Values::build_automaton(Group& group) {
                 states_[next].shorter = shorter.test != none ? fallback : shorter.shorter;
             }
             // Most bytes are looked up at a root.
+            // PERF: a table for the root, as far as there is room for such; other states list their children (bench/values.py).
             bool often = run.state == root && tables_.size() < 256 * root_tables_max;
             if (often || states_[run.state].children > children_listed_max) add_table(states_[run.state]);
         }
