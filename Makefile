@@ -48,5 +48,5 @@ fuzz: setup  ## fuzz each target with clang for FUZZ_SECONDS=20
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) bash tools/fuzz.sh
 
 clean:  ## remove everything that make created
-	@rm -rf .venv build dist results src/treecast/_native.pyi .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv build dist results src/treecast/_native src/treecast/_native.pyi .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

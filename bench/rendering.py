@@ -76,7 +76,7 @@ def measure(report: Report, index: Index, documents: list[bytes], repeats: int) 
         f"{len(documents)} documents of {len(documents[0])} bytes, {BATCH} a call: {deliveries:.0f} deliveries each, "
         f"of {size:.0f} bytes"
     )
-    copying = _native.CopyFloor(payloads, int(size * deliveries * BATCH))
+    copying = _native.testing.CopyFloor(payloads, int(size * deliveries * BATCH))
     copying.run()
     floors, matched, shared, apart = [], [], [], []
     for _ in range(repeats):

@@ -143,9 +143,9 @@ def answer(data: bytes) -> str:
 
 @pytest.fixture(params=[0, 1], ids=["scalar", "avx2"])
 def level(request: pytest.FixtureRequest) -> Iterator[None]:
-    _native.simd_force(request.param)
+    _native.testing.simd_force(request.param)
     yield
-    _native.simd_force(-1)
+    _native.testing.simd_force(-1)
 
 
 @pytest.mark.usefixtures("level")

@@ -12,7 +12,7 @@ ATOM = b'<a xmlns="urn:a" xmlns:x="urn:x"><b x:k="1"><c xmlns=""><d/></c></b><e 
 
 def copy(data: bytes, element: int, *in_force: tuple[str, str], entities: dict[str, str] | None = None) -> bytes:
     given = None if entities is None else _native.Entities(entities)
-    return _native.copy_element(data, element, list(in_force), given)
+    return _native.testing.copy_element(data, element, list(in_force), given)
 
 
 @pytest.mark.parametrize(

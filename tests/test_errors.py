@@ -38,7 +38,7 @@ NATIVE = Path(__file__).parent.parent / "native"
 def refuse_query(data: bytes) -> None:
     """Parse a query; one that parses is no ordered pattern."""
     query = treecast.Query(data.decode().removesuffix("\n"))._native
-    _native.check_ordered(query)
+    _native.testing.check_ordered(query)
 
 
 def refuse_transformation(data: bytes) -> None:
@@ -50,7 +50,7 @@ def refuse_transformation(data: bytes) -> None:
 
 def refuse_render(data: bytes) -> None:
     """Render transformations, one a line, with small limits: one of them is refused."""
-    renderer = _native.TextRenderer(payload_bytes_max=64, document_payload_bytes_max=100, bindings_max=20)
+    renderer = _native.testing.TextRenderer(payload_bytes_max=64, document_payload_bytes_max=100, bindings_max=20)
     for made in renderer.render(b'<a k="1"><b>text</b><b/><b/></a>', data.decode().splitlines()):
         if isinstance(made, Exception):
             raise made

@@ -140,9 +140,9 @@ LARGE: dict[str, tuple[Callable[[], bytes], int | str]] = {
 
 @pytest.fixture(params=[0, 1], ids=["scalar", "avx2"], autouse=True)
 def level(request: pytest.FixtureRequest) -> Iterator[None]:
-    _native.simd_force(request.param)
+    _native.testing.simd_force(request.param)
     yield
-    _native.simd_force(-1)
+    _native.testing.simd_force(-1)
 
 
 def fed(data: bytes, chunk_bytes: int) -> Document:
@@ -174,7 +174,7 @@ def test_large(name: str) -> None:
     make, wanted = LARGE[name]
     data = make()
     ways: list[Callable[[bytes], Document]] = [read]
-    if _native.simd_level() == 1:  # chunks are joined before they are read, so once will do
+    if _native.testing.simd_level() == 1:  # chunks are joined before they are read, so once will do
         ways.append(lambda whole: fed(whole, 1 << 16))
     for way in ways:
         if isinstance(wanted, int):

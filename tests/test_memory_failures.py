@@ -57,7 +57,7 @@ def test_an_allocation_that_fails_changes_nothing(shim: Path, group: str) -> Non
 
 
 def test_engines_of_the_papers_are_made_anew(shim: Path) -> None:
-    names = [name for name in engines.names() if engines.published(name)]
+    names = [name for name in engines.names() if name not in ("auto", "lazydfa")]
     counts = failures(shim, names, ENGINE_ACTIONS)
     assert list(counts) == [(name, action) for name in names for action in ENGINE_ACTIONS]
     assert all(counts.values())

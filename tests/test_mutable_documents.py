@@ -42,7 +42,7 @@ def mapped(data: bytes) -> mmap.mmap:
 )
 def test_what_may_change_is_copied(make: Callable[[bytes], Any]) -> None:
     document = make(b"<a/>")
-    held = _native.Buffers([document])
+    held = _native.testing.Buffers([document])
     assert held.copied == 1
     base = document.obj if isinstance(document, memoryview) else document
     memoryview(base).cast("B")[1:2] = b"x"
@@ -58,7 +58,7 @@ def test_what_may_change_is_copied(make: Callable[[bytes], Any]) -> None:
 
 def test_what_never_changes_is_not_copied() -> None:
     views = arrow_views(pa.array([b"<a/>", b"<bb/>"]))
-    held = _native.Buffers([b"<a/>", memoryview(b"<xa/>")[1:], *views])
+    held = _native.testing.Buffers([b"<a/>", memoryview(b"<xa/>")[1:], *views])
     assert held.copied == 0
     assert [held.bytes(number) for number in range(4)] == [b"<a/>", b"xa/>", b"<a/>", b"<bb/>"]
 
@@ -66,7 +66,7 @@ def test_what_never_changes_is_not_copied() -> None:
 def test_nothing_is_held_when_a_document_is_refused() -> None:
     given = memoryview(b"<a/>")
     with pytest.raises(TypeError, match="not str"):
-        _native.Buffers([given, "<a/>"])
+        _native.testing.Buffers([given, "<a/>"])
     given.release()  # raises while a buffer is held
 
 

@@ -37,7 +37,7 @@ def wheel(dist: Path) -> Path:
 
 def test_wheel_holds_library_stubs_and_data(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"treecast/_native.pyi", "treecast/py.typed"} <= names
+    assert {"treecast/_native/__init__.pyi", "treecast/_native/testing.pyi", "treecast/py.typed"} <= names
     assert any(re.fullmatch(r"treecast/_native\.[\w.-]+\.so", name) for name in names)
     ours = {path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert {f"treecast/{path.relative_to(SOURCE).as_posix()}" for path in ours} <= names
@@ -68,7 +68,7 @@ def test_types_reach_the_users_of_a_wheel(wheel: Path, tmp_path: Path) -> None:
         archive.extractall(tmp_path / "site")
     program = tmp_path / "program.py"
     program.write_text(
-        "import treecast\nfrom treecast import _native\n\nreveal_type(_native.simd_best())\n"
+        "import treecast\nfrom treecast import _native\n\nreveal_type(_native.testing.simd_best())\n"
         "reveal_type(treecast.parse('/a'))\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]

@@ -214,7 +214,7 @@ def test_object() -> None:
 
 
 def test_batch() -> None:
-    assert _native.parse_count(["/a", "a", "/a[b]", "/a["]) == 2
+    assert _native.testing.parse_count(["/a", "a", "/a[b]", "/a["]) == 2
 
 
 def test_guide() -> None:

@@ -14,9 +14,9 @@ from treecast.document import Limits, Reader, read
 
 @pytest.fixture(params=[0, 1], ids=["scalar", "avx2"], autouse=True)
 def level(request: pytest.FixtureRequest) -> Iterator[None]:
-    _native.simd_force(request.param)
+    _native.testing.simd_force(request.param)
     yield
-    _native.simd_force(-1)
+    _native.testing.simd_force(-1)
 
 
 def test_columns() -> None:
@@ -220,11 +220,11 @@ def test_known_names_do_not_change_errors(level: int) -> None:
     limits = treecast.Limits(depth_max=2).native()
     refused = []
     for before in (b"<c/>", b"<other/>"):
-        _native.simd_force(level)
+        _native.testing.simd_force(level)
         try:
             with pytest.raises(treecast.DocumentError) as caught:
                 _native.read_many([before, b"<a><b><c\x14"], limits)
         finally:
-            _native.simd_force(-1)
+            _native.testing.simd_force(-1)
         refused.append((caught.value.code, caught.value.offset))
     assert refused == [("TC302", 6)] * 2

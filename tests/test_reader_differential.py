@@ -35,14 +35,14 @@ SANITIZED_BYTES_MAX = 4_000
 @pytest.fixture(autouse=True)
 def automatic_again() -> Iterator[None]:
     yield
-    _native.simd_force(-1)
+    _native.testing.simd_force(-1)
 
 
 def read_both(data: bytes) -> Document:
     """Read on both levels, which must agree in all they tell."""
     documents = []
     for level in BOTH:
-        _native.simd_force(level)
+        _native.testing.simd_force(level)
         documents.append(read(data))
     one, other = documents
     assert seen_by_treecast(one) == seen_by_treecast(other)
@@ -55,7 +55,7 @@ def refusal_of(data: bytes) -> tuple[str, int, int, str] | None:
     """The refusal, which must be the same on both levels and from chunks."""
     found: set[tuple[str, int, int, str] | None] = set()
     for level in BOTH:
-        _native.simd_force(level)
+        _native.testing.simd_force(level)
         try:
             read(data)
             found.add(None)

@@ -25,9 +25,9 @@ def render(
     namespaces: dict[str, str] | None = None,
     ordered: bool = False,
     elements: bool = True,
-    renderer: _native.TextRenderer | None = None,
+    renderer: _native.testing.TextRenderer | None = None,
 ) -> list[tuple[int, bytes] | Exception | None]:
-    made = renderer or _native.TextRenderer()
+    made = renderer or _native.testing.TextRenderer()
     return made.render(data, list(texts), list((namespaces or {}).items()), ordered, elements)
 
 
@@ -38,7 +38,7 @@ def payload(data: bytes, text: str, **namespaces: str) -> bytes:
     return rendered[1]
 
 
-def refused(data: bytes, text: str, renderer: _native.TextRenderer | None = None) -> TreecastError:
+def refused(data: bytes, text: str, renderer: _native.testing.TextRenderer | None = None) -> TreecastError:
     (rendered,) = render(data, text, renderer=renderer)
     assert isinstance(rendered, TreecastError), rendered
     return rendered
@@ -340,7 +340,7 @@ def test_prefixes_of_constructors_are_bound_in_paths() -> None:
 
 def test_entities_that_the_caller_gave_are_spelt_out() -> None:
     entities = _native.Entities({"e": "<é>"})
-    renderer = _native.TextRenderer(entities=entities)
+    renderer = _native.testing.TextRenderer(entities=entities)
     data = b"<r a='&e;'><s>&e;&lt;</s></r>"
     made = render(data, "//s", "for $s in $msg/r return <o>{$s/@a}{$s/s}</o>", renderer=renderer)
     assert made == [
@@ -352,12 +352,12 @@ def test_entities_that_the_caller_gave_are_spelt_out() -> None:
 # --- sharing
 
 
-def work(renderer: _native.TextRenderer) -> dict[str, int]:
+def work(renderer: _native.testing.TextRenderer) -> dict[str, int]:
     return dict(zip(("parsed", "built", "bound", "reused"), renderer.work(), strict=True))
 
 
 def test_equal_subscriptions_have_one_payload() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     texts = [
         "for $i in $msg//item return <o>{$i/title}</o>",
         "for  $i  in $msg//item return <o>{ $i/title }</o>",
@@ -373,7 +373,7 @@ def test_equal_subscriptions_have_one_payload() -> None:
 
 
 def test_equal_clauses_are_bound_once() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     texts = [f"for $v{i} in $msg//item where $v{i}/@lang return <o{i}/>" for i in range(5)]
     texts += ["for $i in $msg//item where $i/@lang = 'en' return <o/>"]
     texts += ["for $i in $msg//item where $i/@lang order by $i/@id descending return $i/title"]
@@ -383,7 +383,7 @@ def test_equal_clauses_are_bound_once() -> None:
 
 
 def test_equal_constructors_are_built_once() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     part = "<t n='{$v/@id}'>{$v/title}</t>"
     texts = [f"for $v in $msg//item return <o{i}>{part}</o{i}>" for i in range(4)]
     texts += [f"for $i in $msg//item[@lang] return {part.replace('$v', '$i')}"]
@@ -402,7 +402,7 @@ def test_equal_constructors_are_built_once() -> None:
 
 
 def test_a_constructor_is_reused_only_under_the_same_namespaces() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     texts = [
         "for $c in $msg//c return <i>{$c}</i>",
         "for $c in $msg//c return <o xmlns:p='urn:p'>{for $d in $c return <i>{$d}</i>}</o>",
@@ -421,7 +421,7 @@ def test_a_constructor_is_reused_only_under_the_same_namespaces() -> None:
 
 
 def test_nothing_is_shared_where_sharing_is_off() -> None:
-    shared, alone = _native.TextRenderer(), _native.TextRenderer(share=False)
+    shared, alone = _native.testing.TextRenderer(), _native.testing.TextRenderer(share=False)
     part = "<t n='{$v/@id}'>{$v/title}</t>"
     texts = [f"for $v in $msg//item return <o{i % 3}>{part}</o{i % 3}>" for i in range(6)] + ["//title", "//title"]
     for _ in range(2):
@@ -434,7 +434,7 @@ def test_nothing_is_shared_where_sharing_is_off() -> None:
 
 
 def test_payloads_of_one_document_are_forgotten_with_it() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     text = "for $a in $msg//a return <o>{$a/@k}</o>"
     for k in range(3):
         data = b'<r><a k="%d"/></r>' % k
@@ -448,7 +448,7 @@ def test_payloads_of_one_document_are_forgotten_with_it() -> None:
 
 
 def test_a_payload_over_the_limit_is_refused_and_the_others_are_not() -> None:
-    renderer = _native.TextRenderer(payload_bytes_max=40)
+    renderer = _native.testing.TextRenderer(payload_bytes_max=40)
     texts = ["//title", "//b", "for $i in $msg//item return <o>{$i}</o>", "for $b in $msg//b return <o>{$b}</o>"]
     made = render(NEWS, *texts, renderer=renderer)
     assert made[1] == (0, b"<b>b</b>")
@@ -473,12 +473,12 @@ def test_a_payload_over_the_limit_is_refused_and_the_others_are_not() -> None:
     ],
 )
 def test_every_way_to_grow_is_limited(text: str) -> None:
-    assert refused(NEWS, text, _native.TextRenderer(payload_bytes_max=30)).code == "TC330"
+    assert refused(NEWS, text, _native.testing.TextRenderer(payload_bytes_max=30)).code == "TC330"
     assert payload(NEWS, text)
 
 
 def test_payloads_together_are_limited() -> None:
-    renderer = _native.TextRenderer(document_payload_bytes_max=70)
+    renderer = _native.testing.TextRenderer(document_payload_bytes_max=70)
     texts = ["//title", "//p", "//b", "//title"]
     for _ in range(2):
         made = render(NEWS, *texts, renderer=renderer)
@@ -496,14 +496,14 @@ def test_bindings_are_limited() -> None:
     assert isinstance(error, LimitError)
     assert error.code == "TC332"
     assert "bindings_max" in str(error)
-    renderer = _native.TextRenderer(bindings_max=12)
+    renderer = _native.testing.TextRenderer(bindings_max=12)
     pairs = "for $a in $msg//a, $b in $msg//a return <o/>"
     assert render(b"<r><a/><a/><a/></r>", pairs, renderer=renderer) == [(0, b"<o/>" * 9)]
     assert refused(b"<r><a/><a/><a/><a/></r>", pairs, renderer).code == "TC332"
 
 
 def test_what_a_refused_payload_left_is_not_reused() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     part = "<t>{$i/title}</t>"
     texts = [
         f"for $i in $msg//item return <a>{part}</a>",
@@ -524,7 +524,7 @@ def test_what_a_refused_payload_left_is_not_reused() -> None:
 @pytest.mark.parametrize("name", ["payload_bytes_max", "document_payload_bytes_max", "bindings_max"])
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        _native.TextRenderer(**{name: 0})  # type: ignore[arg-type]
+        _native.testing.TextRenderer(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_a_text_that_cannot_be_read_raises() -> None:
@@ -540,7 +540,7 @@ def test_deep_paths_from_nested_items() -> None:
 
 
 def test_refusals_point_into_their_own_text() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     texts = [
         "for $i in $msg//item where $i/@id = 1 return <o>x{$i/@id}</o>",
         "for $other in $msg//item where $other/@lang = 'de' return <o>x{ $other/@id }</o>",
@@ -551,7 +551,7 @@ def test_refusals_point_into_their_own_text() -> None:
 
 
 def test_one_body_under_several_clauses_is_built_once_for_an_item() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     texts = [f"for $v in $msg//item where $v/@id < {i} return <o>{{$v/title}}</o>" for i in (4, 5, 3)]
     made = render(NEWS, *texts, renderer=renderer)
     whole = b"<o><title>First &amp; last</title></o><o><title>Second</title></o><o><title/></o>"
@@ -560,7 +560,7 @@ def test_one_body_under_several_clauses_is_built_once_for_an_item() -> None:
 
 
 def test_variables_find_their_place_in_a_shared_body() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     texts = [
         "for $a in $msg//item, $b in $a/title return <o>{$b/text()}{$a/p/b}</o>",
         "for $b in $msg//title, $a in $msg//item[p/b] return <o>{$b/text()}{$a/p/b}</o>",
@@ -578,7 +578,7 @@ def test_variables_find_their_place_in_a_shared_body() -> None:
 
 
 def test_plans_that_do_not_fit_are_read_again() -> None:
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     filler = "x" * 40_000
     texts = [f"for $i in $msg/news return <o n='{i}'>{filler}</o>" for i in range(150)]
     for round_ in range(2):

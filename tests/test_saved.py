@@ -294,7 +294,7 @@ def turned(word: int, bits: int) -> int:
 
 
 def checksum(data: bytes, seed: int = 0) -> int:
-    """As native/index/snapshot.cpp has it: eight lanes over words of eight bytes."""
+    """As native/base/snapshot.cpp has it: eight lanes over words of eight bytes."""
     lanes = [(seed + PRIME * (lane + 1)) & WORD for lane in range(8)]
     whole = len(data) // 64 * 64
     for start in (*range(0, whole, 64), whole):

@@ -327,7 +327,7 @@ def fake_python_that_makes_venvs(machine: Machine) -> None:
         f"""
 case "$*" in
     *"-m venv"*) mkdir -p "$3/bin" "$3/lib/python3.11/site-packages/treecast"
-                 touch "$3/lib/python3.11/site-packages/treecast/_native.pyi"
+                 mkdir "$3/lib/python3.11/site-packages/treecast/_native"
                  ln -s "{this}" "$3/bin/python" ;;
     *"-m pip"*)  echo "pip $*" >> "{machine.programs.parent}/pip.log"; [ ! -e "{machine.programs}/broken" ] ;;
     *"-I -B"*)   echo "3.11 venv headers" ;;

@@ -132,7 +132,7 @@ BANNED_TEXTS = [
     "debian" + ".org",
     "npmjs" + ".org",
 ]
-PRODUCTS = {".git", ".venv", "build", "dist", "results", "__pycache__", "_native.pyi"}
+PRODUCTS = {".git", ".venv", "build", "dist", "results", "__pycache__", "_native"}
 TEXT_SUFFIXES = {".py", ".cpp", ".hpp", ".md", ".sh", ".toml", ".txt", ".csv", ".xml", ".dtd", ".dict"}
 
 
@@ -321,7 +321,7 @@ UNSEEDED = re.compile(r"std::hash\b|std::unordered_(?:multi)?(?:map|set)\s*<|0x9
 SEEDING = {
     "native/base/seeded_hash.hpp",
     "native/base/seeded_hash.cpp",
-    "native/index/snapshot.cpp",  # a checksum against accidents
+    "native/base/snapshot.cpp",  # a checksum against accidents
 }
 
 

@@ -56,7 +56,7 @@ def test_the_same_seed_draws_the_same_round() -> None:
 
 def test_related_queries_share_their_parts() -> None:
     queries, documents = draw_round("rel 3", 25, 20, related=True)
-    renderer = _native.TextRenderer()
+    renderer = _native.testing.TextRenderer()
     for document in documents:
         renderer.render(document, [query.text for query in queries], list(queries[0].namespaces.items()))
     assert renderer.work()[3] > 0

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from oracles.differential import Query, Setting, compare, plain
 
-from treecast import Index
+from treecast import Index, _native
 
 SMALL, LARGE = 400, 4_000
 ITEMS = 10
@@ -33,7 +33,7 @@ def document(random: Random, codes: int) -> bytes:
 def looked_at(queries: Sequence[str], documents: Sequence[bytes], fill: Callable[[Index, Sequence[str]], Index]) -> int:
     index = fill(Index(), queries)
     index.match_many(documents)
-    return int(index._native.looked_at())
+    return _native.testing.looked_at(index._native)
 
 
 def at_once(index: Index, queries: Sequence[str]) -> Index:

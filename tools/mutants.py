@@ -65,14 +65,14 @@ MUTANTS = [
     Mutant("machines/gauges.hpp", "std::max(a, b)", "a", "only the first number is compared"),
     Mutant("machines/values.hpp", "number == 0 ? 0 : number", "number", "-0 in a document is not 0"),
     Mutant("machines/values.hpp", "std::isnan(number)", "false", "what is no number is compared"),
-    Mutant("machines/values.hpp", "states_[state].fact != none", "states_[state].fact == none", "a substring that ends here is passed over"),
-    Mutant("machines/values.cpp", "shorter.fact != none", "shorter.fact == none", "a substring inside another is lost"),
+    Mutant("machines/values.hpp", "states_[state].test != none", "states_[state].test == none", "a substring that ends here is passed over"),
+    Mutant("machines/values.cpp", "shorter.test != none", "shorter.test == none", "a substring inside another is lost"),
     Mutant("machines/values.cpp", "group.automaton != 0", "group.automaton == 0", "a long value is cut although substrings are wanted"),
     # From a query to patterns.
     Mutant("machines/pattern.cpp", "if (number == 0) number = 0;", "if (number != number) number = 0;", "-0 in a query is not 0"),
-    Mutant("machines/pattern.cpp", "facts[static_cast<int>(relation)]", "facts[static_cast<int>(relation) ^ 1]", "< is <=, > is >="),
-    Mutant("machines/pattern.cpp", "facts[static_cast<int>(relation)]", "facts[relation < Relation::lt ? 0 : 7 - static_cast<int>(relation)]", "< is >=, <= is >"),
-    Mutant("machines/pattern.cpp", "fact_requirement(Fact::equal_text, text, relation == Relation::ne)", "fact_requirement(Fact::equal_text, text, relation == Relation::eq)", "= and != change places, for strings"),
+    Mutant("machines/pattern.cpp", "by_relation[static_cast<int>(relation)]", "by_relation[static_cast<int>(relation) ^ 1]", "< is <=, > is >="),
+    Mutant("machines/pattern.cpp", "by_relation[static_cast<int>(relation)]", "by_relation[relation < Relation::lt ? 0 : 7 - static_cast<int>(relation)]", "< is >=, <= is >"),
+    Mutant("machines/pattern.cpp", "value_requirement(ValueTest::equal_text, text, relation == Relation::ne)", "value_requirement(ValueTest::equal_text, text, relation == Relation::eq)", "= and != change places, for strings"),
     Mutant("machines/pattern.cpp", "relation == Relation::ne", "relation != Relation::ne", "= and != change places, for numbers", behind="number_bytes(number), "),
     Mutant("machines/pattern.cpp", "requirement[0] ^ negated_bit", "requirement[0] | negated_bit", "not(not()) stays not()"),
     Mutant("machines/pattern.cpp", "(expr.kind == ExprKind::conjunction) != negated", "(expr.kind == ExprKind::conjunction)", "not() leaves and as it is"),
@@ -86,14 +86,14 @@ MUTANTS = [
     # The machine.
     Mutant("machines/tree_run.cpp", "met(*check) != check->negated", "met(*check) == check->negated", "further requirements are turned round"),
     Mutant("machines/tree_run.cpp", "value_.size() <= bytes_max", "value_.size() < bytes_max", "a value is cut where it still may be equal"),
-    Mutant("machines/substrings.hpp", "met_[at].end - begin >= values.text(fact).size()", "true", "a substring may begin before the value"),
+    Mutant("machines/substrings.hpp", "occurrences_[at].end - begin >= values.text(test).size()", "true", "a substring may begin before the value"),
     Mutant("machines/substrings.hpp", "if (mark.visit == visit_) break;", "break;", "the last of the substrings is found, and no other"),
-    Mutant("machines/substrings.cpp", "values.fact_of(state) != none", "values.fact_of(state) == none", "a substring that ends here is passed over, in elements"),
+    Mutant("machines/substrings.cpp", "values.test_of(state) != none", "values.test_of(state) == none", "a substring that ends here is passed over, in elements"),
     Mutant("machines/tree_run.cpp", "if (!raised_.empty() && !machine_->derived_.empty()) derive(labels, above);", "if (raised_.empty()) derive(labels, above);", "bounds behind a step are never met"),
     Mutant("machines/tree_run.cpp", "into.keys |= (gathered_ & wanted.keys) != 0;", "into.keys = (gathered_ & wanted.keys) != 0;", "what was found first is forgotten"),
     Mutant("machines/tree_run.cpp", "labels.late == late", "labels.late != late", "attributes that others wait for come late"),
     Mutant("machines/tree_run.cpp", "attribute.count && !attribute.late", "attribute.late", "an element is passed over although its attributes matter"),
-    Mutant("machines/tree_plan.cpp", "wanted = r.negated ? is_equality(fact) : is_order(fact)", "wanted = is_order(fact)", "an order and its opposite are one"),
+    Mutant("machines/tree_plan.cpp", "wanted = r.negated ? is_equality(test) : is_order(test)", "wanted = is_order(test)", "an order and its opposite are one"),
     Mutant("machines/tree_run.cpp", "next_text_ < until", "next_text_ + 1 < until", "the last text is passed over"),
     # The direct evaluation.
     Mutant("query/relation.hpp", "left == right", "!(left < right) && !(left > right)", "NaN = anything"),
@@ -165,7 +165,7 @@ def build(home: Path) -> Path:
     for name in NEEDED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__", "_native.pyi"))
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__", "_native"))
         else:
             shutil.copy(source, tree / name)
     mutate(tree / "native")

@@ -320,12 +320,13 @@ make_venv() {
     fi
     export CXX=$compiler
     step "building treecast" "$VENV/bin/python" -m pip install --quiet --no-build-isolation --no-deps --editable .
-    # mypy reads the sources, so it needs the generated stub next to them.
-    for name in "$VENV"/lib/python*/site-packages/treecast/_native.pyi; do cp "$name" src/treecast/_native.pyi; done
+    # mypy reads the sources, so it needs the generated stubs next to them. (They were one file, _native.pyi, once.)
+    rm -rf src/treecast/_native src/treecast/_native.pyi
+    for name in "$VENV"/lib/python*/site-packages/treecast/_native; do cp -r "$name" src/treecast/_native; done
     fingerprint >"$STAMP.new" && mv "$STAMP.new" "$STAMP"
     # Root in somebody else's checkout: keep it usable for its owner.
     if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
-        chown -R --reference=. "$VENV" build src/treecast/_native.pyi
+        chown -R --reference=. "$VENV" build src/treecast/_native
     fi
 }
 

@@ -1,7 +1,7 @@
 // A digest that nobody can steer: BLAKE2b (RFC 7693), 32 bytes, without a key.
 //
 // Use it where something has to follow from what strangers wrote, and they must not be able to choose it; see seeded_hash.hpp. Where
-// only accidents matter, checksum() of snapshot.hpp is many times faster.
+// only accidents matter, checksum() of base/snapshot.hpp is many times faster.
 #pragma once
 
 #include "base/array.hpp"

@@ -2,10 +2,13 @@
 //
 // A child of fork() has one thread, the one that forked. A lock that another thread held stays locked in it for ever, and what that
 // thread was changing stays half changed. So there are two kinds:
-//   - a MomentaryMutex, or MomentarySharedMutex, is held for moments, by threads that wait for nothing meanwhile. fork() waits for it, and what it guards is whole in
-//     the child.
-//   - a LastingMutex, or LastingSharedMutex, may be held for seconds, by threads that may wait for what the forking one holds (Python's GIL). fork() does not wait
-//     for it. If it was held, then in the child lock() throws from then on, because what it guards is lost.
+//
+//   - MomentaryMutex and MomentarySharedMutex are held for moments, by threads that wait for nothing meanwhile. fork() waits for
+//     them, and what they guard is whole in the child.
+//   - LastingMutex and LastingSharedMutex may be held for seconds, by threads that may wait for what the forking one holds
+//     (Python's GIL). fork() does not wait for them. If one was held, then in the child its lock() throws from then on, because
+//     what it guards is lost.
+//
 // Both are found by handlers that pthread_atfork() runs.
 #pragma once
 

@@ -1,10 +1,12 @@
 // How a call that takes long is ended early.
 //
 // Theory of operation. Whoever makes a call that may take long puts an Interrupt into its block, with a function that knows whether
-// the call is still wanted; the bindings ask Python for signals. The loops that do the work tell Interrupt::check() now and
-// then, roughly, how many nanoseconds they have spent. That is an addition; every millisecond or so the clock is read, every
-// `ask_every` the function is asked; never in calls that take less. If the call is to end, check() throws Interrupted, in the thread that asked and, a moment
-// later, in the worker threads of the same call. Without an Interrupt, check() does nothing.
+// the call is still wanted; the bindings ask Python for signals.
+//
+// The loops that do the work tell Interrupt::check() now and then, roughly, how many nanoseconds they have spent. That is an
+// addition. Every millisecond or so the clock is read; every `ask_every` the function is asked, and never in calls that take less.
+// If the call is to end, check() throws Interrupted, in the thread that asked and, a moment later, in the worker threads of the
+// same call. Without an Interrupt, check() does nothing.
 //
 // Interrupted is no std::exception and no Failure: nobody is to catch it, but to put things right and throw it on.
 #pragma once

@@ -20,7 +20,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 namespace treecast {
 
@@ -59,68 +58,5 @@ using TextViewMap = std::unordered_map<std::string_view, Value, TextHash, std::e
 using TextViewSet = std::unordered_set<std::string_view, TextHash, std::equal_to<>>;
 template <class Number, class Value>
 using NumberMap = std::unordered_map<Number, Value, NumberHash>;
-
-// An open-addressing index from hashes to dense ids; the owner keeps the keys. Grows at 1/2 full.
-class IdSlots {
-public:
-    IdSlots() : slots_(64, empty) {}
-    // The id for which `same(id)` holds among those with this hash, or `empty`.
-    template <class Same>
-    uint32_t find(uint64_t hash, Same same) const {
-        for (size_t at = hash & mask();; at = (at + 1) & mask()) {
-            uint32_t id = slots_[at];
-            if (id == empty || same(id)) return id;
-        }
-    }
-    // Room for `count` more, so that adding them cannot fail. `hash_of(id)` gives the hash of any earlier id.
-    template <class HashOf>
-    void reserve(size_t count, HashOf hash_of) {
-        size_t size = slots_.size();
-        while ((used_ + count) * 2 > size) size *= 2;
-        if (size == slots_.size()) return;
-        std::vector<uint32_t> old(size, empty);
-        old.swap(slots_);
-        for (uint32_t earlier : old)
-            if (earlier != empty) place(hash_of(earlier), earlier);
-    }
-    // Adds an id that is known to be absent.
-    template <class HashOf>
-    void add(uint64_t hash, uint32_t id, HashOf hash_of) {
-        reserve(1, hash_of);
-        ++used_;
-        place(hash, id);
-    }
-    // Takes out an id that is there; those behind it move up, so that no gap stops a search.
-    template <class HashOf>
-    void remove(uint64_t hash, uint32_t id, HashOf hash_of) noexcept {
-        size_t gap = hash & mask();
-        while (slots_[gap] != id) gap = (gap + 1) & mask();
-        for (size_t at = (gap + 1) & mask(); slots_[at] != empty; at = (at + 1) & mask()) {
-            size_t home = hash_of(slots_[at]) & mask();
-            if (((at - home) & mask()) < ((at - gap) & mask())) continue;
-            slots_[gap] = slots_[at];
-            gap = at;
-        }
-        slots_[gap] = empty;
-        --used_;
-    }
-    void reset() {
-        slots_.assign(64, empty);
-        slots_.shrink_to_fit();
-        used_ = 0;
-    }
-    const uint32_t* data() const { return slots_.data(); }
-    size_t mask() const { return slots_.size() - 1; }
-    static constexpr uint32_t empty = 0xFFFFFFFFu;
-
-private:
-    void place(uint64_t hash, uint32_t id) {
-        size_t at = hash & mask();
-        while (slots_[at] != empty) at = (at + 1) & mask();
-        slots_[at] = id;
-    }
-    std::vector<uint32_t> slots_;
-    size_t used_ = 0;
-};
 
 }  // namespace treecast

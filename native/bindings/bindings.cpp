@@ -37,17 +37,18 @@ NB_MODULE(_native, m) {
             }
         },
         nullptr);
-    m.def("simd_best", [] { return static_cast<int>(simd_best()); }, "0: scalar, 1: AVX2.");
-    m.def("simd_level", [] { return static_cast<int>(simd_level()); });
-    m.def("simd_force", &simd_force, nb::arg("level"), "For tests: 0 scalar, 1 AVX2, -1 automatic.");
+    nb::module_ testing = m.def_submodule("testing", "What only tests and measurements call.");
+    testing.def("simd_best", [] { return static_cast<int>(simd_best()); }, "0: scalar, 1: AVX2.");
+    testing.def("simd_level", [] { return static_cast<int>(simd_level()); });
+    testing.def("simd_force", &simd_force, nb::arg("level"), "0 scalar, 1 AVX2, -1 automatic.");
     bind_document(m);
-    bind_query(m);
-    bind_index(m);
-    bind_explain(m);
+    bind_query(m, testing);
+    bind_index(m, testing);
+    bind_explain(m, testing);
     bind_records(m);
     bind_xtrie(m);
-    bind_render(m);
-    bind_deliver(m);
-    bind_restructure(m);
+    bind_render(testing);
+    bind_deliver(m, testing);
+    bind_restructure(testing);
     bind_transformation(m);
 }

@@ -26,15 +26,16 @@ nb::object to_python(const Failure& failure, std::string_view query = {});
 // Sets that exception and throws nb::python_error, so a binding may simply `raise(failure, text)`.
 [[noreturn]] void raise(const Failure& failure, std::string_view query = {});
 
-void bind_document(nb::module_& m);   // bindings_document.cpp
-void bind_query(nb::module_& m);      // bindings_query.cpp
-void bind_index(nb::module_& m);      // bindings_index.cpp
-void bind_explain(nb::module_& m);    // bindings_explain.cpp
-void bind_records(nb::module_& m);    // bindings_records.cpp
-void bind_xtrie(nb::module_& m);      // bindings_xtrie.cpp
-void bind_render(nb::module_& m);     // bindings_render.cpp
-void bind_deliver(nb::module_& m);    // bindings_deliver.cpp
-void bind_restructure(nb::module_& m);   // bindings_restructure.cpp
-void bind_transformation(nb::module_& m);   // bindings_transformation.cpp
+// Each binds what is in the file of its name. What only tests and measurements call goes into `testing`.
+void bind_document(nb::module_& m);
+void bind_query(nb::module_& m, nb::module_& testing);
+void bind_index(nb::module_& m, nb::module_& testing);
+void bind_explain(nb::module_& m, nb::module_& testing);
+void bind_records(nb::module_& m);
+void bind_xtrie(nb::module_& m);
+void bind_render(nb::module_& testing);
+void bind_deliver(nb::module_& m, nb::module_& testing);
+void bind_restructure(nb::module_& testing);
+void bind_transformation(nb::module_& m);
 
 }  // namespace treecast

@@ -117,15 +117,15 @@ private:
 
 }  // namespace
 
-void bind_deliver(nb::module_& m) {
+void bind_deliver(nb::module_& m, nb::module_& testing) {
     nb::class_<RenderLimits>(m, "RenderLimits")
         .def("__init__", [](RenderLimits* self, uint64_t payload, uint64_t document, uint64_t bindings) {
             new (self) RenderLimits{payload, document, bindings};
         }, nb::arg("payload_bytes_max"), nb::arg("document_payload_bytes_max"), nb::arg("bindings_max"));
-    nb::class_<CopyFloor>(m, "CopyFloor", "For measuring: the least that payloads of these bytes cost.")
+    nb::class_<CopyFloor>(testing, "CopyFloor", "For measuring: the least that payloads of these bytes cost.")
         .def(nb::init<const std::vector<nb::bytes>&, size_t>(), nb::arg("payloads"), nb::arg("batch_bytes"))
         .def("run", &CopyFloor::run, "Bytes copied.");
-    nb::class_<Buffers>(m, "Buffers", "For tests: documents as native code holds them while it reads.")
+    nb::class_<Buffers>(testing, "Buffers", "Documents as native code holds them while it reads.")
         .def(nb::init<nb::sequence>(), nb::arg("documents"))
         .def_prop_ro("copied", &Buffers::copied, "How many of them are copies.")
         .def("bytes", [](const Buffers& self, size_t document) {

@@ -72,7 +72,7 @@ nb::list select(const nb::bytes& document, const nb::bytes& query, const Pairs& 
 
 // One Evaluator for all: for each document, the numbers of the queries it satisfies. With `reparse` each query is parsed
 // again for every document, as those are that are kept as text only.
-std::vector<std::vector<uint32_t>> judge(const std::vector<nb::bytes>& documents, const std::vector<nb::bytes>& queries,
+std::vector<std::vector<uint32_t>> satisfied_queries(const std::vector<nb::bytes>& documents, const std::vector<nb::bytes>& queries,
                                          const Pairs& namespaces, bool ordered, bool reparse) {
     std::vector<Query> parsed;
     std::vector<std::string_view> texts, sources;
@@ -223,10 +223,10 @@ nb::str source_text(const nb::bytes& document, const Limits& limits, const Entit
 
 }  // namespace
 
-void bind_explain(nb::module_& m) {
-    m.def("satisfies", &satisfies, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
-          nb::arg("ordered") = false, "Whether a document satisfies a query, judged directly.");
-    m.def("work", &work, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("ordered"), nb::arg("limits"),
+void bind_explain(nb::module_& m, nb::module_& testing) {
+    testing.def("satisfies", &satisfies, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
+          nb::arg("ordered") = false, "Whether a document satisfies a query, evaluated directly.");
+    testing.def("work", &work, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("ordered"), nb::arg("limits"),
           "The steps that deciding a query takes; raises DocumentLimitError (TC340) where they are too many.");
     m.def("select", &select, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
           nb::arg("ordered") = false, "What a query selects: (0 element, 1 attribute, 2 text; its number), in document order.");
@@ -234,7 +234,7 @@ void bind_explain(nb::module_& m) {
           nb::arg("limits"), nb::arg("entities").none() = nb::none(), "Why a query matches: see treecast.explain.");
     m.def("source_text", &source_text, nb::arg("document"), nb::arg("limits"), nb::arg("entities").none() = nb::none(),
           "A document as text, without its byte order mark; lines and columns of explanations count in it.");
-    m.def("check_ordered", [](const Query& query) {
+    testing.def("check_ordered", [](const Query& query) {
         try {
             check_ordered(query);
         } catch (const Failure& failure) {
@@ -243,9 +243,9 @@ void bind_explain(nb::module_& m) {
     }, nb::arg("query"), "Raises QueryError where a query is no ordered pattern.");
     m.def("to_number", [](const nb::bytes& text) { return to_number(view(text)); }, nb::arg("text"),
           "What XPath's number() makes of a text.");
-    m.def("judge", &judge, nb::arg("documents"), nb::arg("queries"), nb::arg("namespaces") = Pairs(),
+    testing.def("satisfied_queries", &satisfied_queries, nb::arg("documents"), nb::arg("queries"), nb::arg("namespaces") = Pairs(),
           nb::arg("ordered") = false, nb::arg("reparse") = false,
-          "For each document the numbers of the queries that it satisfies, judged one by one.");
+          "For each document the numbers of the queries that it satisfies, evaluated one by one.");
 }
 
 }  // namespace treecast

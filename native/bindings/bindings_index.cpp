@@ -249,10 +249,8 @@ nb::tuple subscription_tuple(const Store::Subscription& s) {
 nb::tuple all_subscriptions(Index& index) {
     std::shared_ptr<const View> view = index.store().view();
     std::vector<uint32_t> slots;
-    for (uint32_t slot = 0; slot < view->slots; ++slot) {
-        uint32_t death = std::atomic_ref<uint32_t>(view->deaths[slot]).load(std::memory_order_relaxed);
-        if (death == 0 || death > view->version) slots.push_back(slot);
-    }
+    for (uint32_t slot = 0; slot < view->slots; ++slot)
+        if (view->is_alive(slot)) slots.push_back(slot);
     std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return view->order_of(a) < view->order_of(b); });
     nb::list ids, texts, numbers, settings;
     for (uint32_t slot : slots) {
@@ -267,12 +265,12 @@ nb::tuple all_subscriptions(Index& index) {
 
 }  // namespace
 
-void bind_index(nb::module_& m) {
-    m.def("published_names", [] {
+void bind_index(nb::module_& m, nb::module_& testing) {
+    m.def("engine_names", [] {
         nb::list out;
-        for (std::string_view name : published_names()) out.append(nb::str(name.data(), name.size()));
+        for (std::string_view name : engine_names()) out.append(nb::str(name.data(), name.size()));
         return out;
-    }, "The engines of the papers that are built, in the order in which they are listed.");
+    }, "The engines that are built, in the order in which they are listed.");
 
     nb::class_<Matches>(m, "Matches")
         .def_ro("documents", &Matches::documents)
@@ -298,9 +296,9 @@ void bind_index(nb::module_& m) {
         }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"));
 
     nb::class_<Index>(m, "Index")
-        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string engine,
+        .def("__init__", [](Index* self, const Limits& limits, const EntityTexts* entities, uint64_t cache_bytes_max, std::string_view engine,
                             std::optional<uint64_t> seed) {
-            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, std::move(engine),
+            new (self) Index(limits, entities ? entities->texts : nullptr, cache_bytes_max, engine,
                              seed ? hash_seeds_from(*seed) : hash_seeds());
         }, nb::arg("limits"), nb::arg("entities").none(), nb::arg("cache_bytes_max"), nb::arg("engine"), nb::arg("seed").none())
         .def("add", &add_one, nb::arg("id"), nb::arg("query"), nb::arg("settings"))
@@ -362,14 +360,15 @@ void bind_index(nb::module_& m) {
             without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
-        .def("looked_at", &Index::looked_at, "Entries of tree patterns that were tested one by one since the caches were dropped: for tests.")
-        .def("has_saved_seeds", [](Index& self) { return ask_store([&] { return self.store().has_saved_seeds(); }); },
-             "Whether its tables have the seeds of the file that it was loaded from: for tests.")
         .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
             StoreStats stats = ask_store([&] { return self.store().stats(); });
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());
         });
+    testing.def("looked_at", [](const Index& index) { return index.looked_at(); }, nb::arg("index"),
+                "Entries of tree patterns that were tested one by one since the caches were dropped.");
+    testing.def("has_saved_seeds", [](Index& index) { return ask_store([&] { return index.store().has_saved_seeds(); }); }, nb::arg("index"),
+                "Whether its tables have the seeds of the file that it was loaded from.");
 }
 
 }  // namespace treecast

@@ -110,7 +110,7 @@ bool function_holds_by_name(std::string_view name, std::string_view value, std::
 
 }  // namespace
 
-void bind_query(nb::module_& m) {
+void bind_query(nb::module_& m, nb::module_& testing) {
     nb::class_<Query>(m, "Query", "A parsed query; treecast.Query is the class for users.")
         .def_prop_ro("linear", &Query::linear)
         .def("text", &Query::text, "The canonical text.")
@@ -119,7 +119,7 @@ void bind_query(nb::module_& m) {
         .def("linear_paths", &linear_paths, "The normal form: (descendant, kind, uri, local) of each step.");
     m.def("parse", &parse_bytes, nb::arg("text"), nb::arg("namespaces"),
           "UTF-8 text and (prefix, URI) pairs to a Query.");
-    m.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
+    testing.def("parse_count", &parse_count, nb::arg("texts"), "How many of the texts parse: for measuring.");
     m.def("functions", &function_rows, "The functions of predicates: (name, before, after); see native/query/functions.hpp.");
     m.def("function_holds", &function_holds_by_name, nb::arg("name"), nb::arg("value"), nb::arg("literal"),
           "Whether the function holds of a value.");

@@ -80,12 +80,12 @@ private:
 
 }  // namespace
 
-void bind_render(nb::module_& m) {
-    m.def("copy_element", &copy_one, nb::arg("data"), nb::arg("element"), nb::arg("in_force") = Pairs(),
+void bind_render(nb::module_& testing) {
+    testing.def("copy_element", &copy_one, nb::arg("data"), nb::arg("element"), nb::arg("in_force") = Pairs(),
           nb::arg("entities").none() = nb::none(),
           "An element as it is copied into an output where the prefixes of in_force are bound; -1 is the document itself.");
     RenderLimits limits;
-    nb::class_<TextRenderer>(m, "TextRenderer")
+    nb::class_<TextRenderer>(testing, "TextRenderer")
         .def(nb::init<uint64_t, uint64_t, uint64_t, bool, const EntityTexts*>(),
              nb::arg("payload_bytes_max") = limits.payload_bytes_max,
              nb::arg("document_payload_bytes_max") = limits.document_payload_bytes_max,

@@ -57,8 +57,8 @@ nb::tuple restructure(const nb::bytes& data, const std::vector<nb::bytes>& texts
 
 }  // namespace
 
-void bind_restructure(nb::module_& m) {
-    m.def("restructure", &restructure, nb::arg("data"), nb::arg("lists"), nb::arg("namespaces") = Pairs(),
+void bind_restructure(nb::module_& testing) {
+    testing.def("restructure", &restructure, nb::arg("data"), nb::arg("lists"), nb::arg("namespaces") = Pairs(),
           nb::arg("entities").none() = nb::none(), nb::arg("share") = true, nb::arg("bytes_max") = 16u << 20,
           nb::arg("kept_bytes_max") = 32u << 20,
           "What lists of steps leave of a document, one after the other, and how many steps had to be applied.");

@@ -72,7 +72,7 @@ uint32_t NameTable::find(std::string_view uri, std::string_view local) const {
 
 size_t NameTable::bytes() const {
     return strings_.bytes() + entries_.capacity() * sizeof(Entry) + uris_.capacity() * sizeof(std::string_view) +
-           (uri_slots_.mask() + slots_.mask() + 2) * sizeof(uint32_t);
+           uri_slots_.bytes() + slots_.bytes();
 }
 
 void NameTable::reset() {

@@ -6,6 +6,7 @@
 //   labels of Selective:        LB = i - depth + 1, PON = i - depth + size            (post-order numbers, from 1)
 #pragma once
 
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 
 #include <cstdint>

@@ -56,6 +56,7 @@ class QNames {
 public:
     QNames();
     // Entries stay where they are until reset(). Slots are powers of two; empty ones are null.
+    // PERF: a table of pointers, not IdSlots, because the reader goes through it for every tag (bench/reading.py).
     QName* const* slots() const { return slots_.data(); }
     size_t slot_mask() const { return slots_.size() - 1; }
     QName* find(std::string_view name) const;

@@ -14,6 +14,7 @@ namespace treecast {
 
 namespace {
 
+// Counted only when there is something to report: a document that is fine pays nothing for it.
 uint64_t line_of(std::string_view text) {
     uint64_t line = 1;
     for (size_t i = 0; i < text.size(); ++i)
@@ -46,6 +47,7 @@ void check_limits(const Limits& limits) {
     demand(limits.name_bytes_max > 0 && limits.name_bytes_max <= (1u << 24), "name_bytes_max must be from 1 to 16777216");
 }
 
+// Texts of entities come from the caller and go into documents unseen, so they have to be XML themselves.
 void check_entities(const Entities& entities) {
     for (const auto& [name, text] : entities) {
         const char *at = name.data(), *end = at + name.size();
@@ -76,24 +78,28 @@ Failure document_too_long(const Limits& limits) {
 
 struct Reader::Impl : ReaderState {
     using ReaderState::ReaderState;
-    std::optional<Failure> trouble;    // the first bad character, if any; `end` is there
+    std::optional<Failure> problem;    // the first bad character, if any; `end` is there
     bool in_prolog = true;
 
     void read(std::string_view bytes) {
         try {
-            trouble.reset();
+            problem.reset();
             in_prolog = true;
             document.source = document.original = bytes;
             take(bytes);
             try {
                 parse();
             } catch (const Failure& failure) {
-                if (!trouble || failure.code != "TC209") throw;
+                // A document that was cut off at its first bad character also looks unfinished (TC209).
+                // That character is the reason, so it is what we report.
+                if (!problem || failure.code != "TC209") throw;
             }
-            if (trouble) throw *trouble;
+            if (problem) throw *problem;
         } catch (Failure& failure) {
+            // Whatever else is wrong in the prolog: if there is a DTD, that is what the user has to know.
             size_t dtd = in_prolog ? find_dtd(document.source) : std::string_view::npos;
             if (dtd != std::string_view::npos) failure = brings_dtd(dtd);
+            // Positions count in the bytes that were given, not in those that were transcoded.
             failure.line = line_of(document.source.substr(0, failure.position));
             failure.position = document.original_offset(static_cast<uint32_t>(failure.position));
             document.clear();
@@ -134,6 +140,7 @@ struct Reader::Impl : ReaderState {
         fill_buffer();
     }
 
+    // What comes before bytes that cannot be transcoded is still read, as an earlier mistake is to be reported first.
     void transcode_all(std::string_view bytes, Encoding encoding) {
         transcoded.clear();
         size_t taken = transcode(bytes, encoding, transcoded);
@@ -145,12 +152,13 @@ struct Reader::Impl : ReaderState {
         document.source = transcoded;
         document.encoding = encoding;
         if (taken < bytes.size()) {
-            trouble.emplace(Family::document, "TC204", std::string("these bytes are not ") + encoding_label(encoding),
+            problem.emplace(Family::document, "TC204", std::string("these bytes are not ") + encoding_label(encoding),
                             transcoded.size());
-            trouble->hint = "declare the encoding that the document is in, or convert it to UTF-8";
+            problem->hint = "declare the encoding that the document is in, or convert it to UTF-8";
         }
     }
 
+    // Copies the document behind padding that every SIMD load may run into, and checks its characters on the way.
     void fill_buffer() {
         std::string_view source = document.source;
         if (buffer.capacity() < source.size() + text_padding) {
@@ -159,7 +167,7 @@ struct Reader::Impl : ReaderState {
         }
         Survey seen = survey(source, buffer.data());
         if (seen.good < source.size()) {
-            trouble = bad_character(source, seen.good);
+            problem = bad_character(source, seen.good);
             std::fill_n(buffer.data() + seen.good, std::min<size_t>(source.size() - seen.good, text_padding), '\0');
         }
         base = buffer.data();
@@ -167,6 +175,7 @@ struct Reader::Impl : ReaderState {
         reserve_columns(seen.tags + 1);
     }
 
+    // The survey has counted the tags, so no column ever grows while the document is read.
     void reserve_columns(size_t tags) {
         Document& d = document;
         for (auto* column : {&d.name, &d.parent, &d.size, &d.start, &d.content, &d.end, &d.attribute_begin, &d.text_begin,

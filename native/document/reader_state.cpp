@@ -21,6 +21,7 @@ ReaderState::ReaderState(const Limits& limits_, std::shared_ptr<const Entities> 
     reset_names();
 }
 
+// Prefixes 0, 1 and 2 are always these three, so that the code may name them by number.
 void ReaderState::reset_names() {
     names.reset();
     qnames.reset();
@@ -36,6 +37,7 @@ void ReaderState::reset_names() {
     prefix_uri[2] = unresolved;
 }
 
+// Names are kept from document to document: most documents bring none that is new. What strangers can make grow is limited.
 void ReaderState::begin_document() {
     document.clear();
     restore_bindings(0);
@@ -54,6 +56,7 @@ void ReaderState::begin_document() {
 
 // --- names
 
+// The slow way through a name, with all characters that XML allows; the pass itself knows the short ASCII ones.
 const char* ReaderState::scan_name(const char* at, const char* what) {
     const char* begin = at;
     while (at < end) {
@@ -83,11 +86,13 @@ void ReaderState::check_qname(std::string_view name, const char* at) {
              "use at most one colon, between two names");
 }
 
+// The pass calls it now and then, so that a huge document can be interrupted without a check for each element.
 void ReaderState::pause() {
     constexpr uint64_t nanoseconds_per_element = 100;
     Interrupt::check(elements_per_pause * nanoseconds_per_element);
 }
 
+// A name that is met for the first time. What it means depends on the prefixes in force, so that is decided at each element.
 QName* ReaderState::learn_name(const char* at, NamePlace place) {
     const char* stop = scan_name(at, place == NamePlace::element ? "expected an element name after '<'"
                                                                  : "expected an attribute name, '>' or '/>'");
@@ -133,11 +138,13 @@ uint32_t ReaderState::plain_attribute(QName& name) {
     return name.attribute_id = names.intern(0u, name.text());
 }
 
+// Declarations come anywhere among the attributes, so prefixes are resolved when all attributes of the tag are there.
 void ReaderState::attribute_met(QName& name, const char* at, Span value, uint32_t attribute) {
     if (name.attribute_uri == declaration) declarations.push_back({name.attribute_id, at, value});
     else prefixed.push_back({attribute, &name, at});
 }
 
+// A declaration hides what the prefix meant before; the end tag brings that back.
 void ReaderState::bind(const Declaration& declared, uint32_t element) {
     std::string_view uri = declared.value.in_decoded
                                ? document.value(declared.value)
@@ -152,6 +159,7 @@ void ReaderState::bind(const Declaration& declared, uint32_t element) {
         fail("TC207", declared.at, "the prefix " + prefix + " is bound to an empty namespace",
              "only the default namespace can be taken back, with xmlns=\"\"");
     uint32_t id = names.intern_uri(uri);
+    // Kept on a stack, until the element closes.
     hidden.push_back({declared.prefix, prefix_uri[declared.prefix]});
     prefix_uri[declared.prefix] = id;
     constexpr uint32_t before_prefix = 6;      // xmlns:
@@ -165,6 +173,7 @@ void ReaderState::resolve_attributes(uint32_t* attribute_names, uint32_t element
     for (const Prefixed& met : prefixed) {
         QName& name = *met.name;
         uint32_t uri = prefix_uri[name.prefix];
+        // The same prefix mostly means the same as last time, and then nothing has to be looked up.
         if (name.attribute_uri != uri || uri == unresolved) {
             if (uri == unresolved)
                 fail("TC207", met.at, "the prefix of " + shown(met.at, met.at + name.length) + " is not bound",
@@ -173,6 +182,7 @@ void ReaderState::resolve_attributes(uint32_t* attribute_names, uint32_t element
             name.attribute_id = names.intern(uri, local_part(name.text()));
         }
         if (name_stamps.size() <= name.attribute_id) name_stamps.resize(names.size() + names.size() / 2);
+        // Twice the same name, found without comparing all with all: each tag has a stamp of its own.
         if (name_stamps[name.attribute_id] == stamp)
             fail("TC208", met.at, "the attribute " + shown(met.at, met.at + name.length) +
                                       " occurs twice, under two prefixes of one namespace");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/failure.hpp"
+#include "base/id_slots.hpp"
 #include "document/characters.hpp"
 #include "document/document.hpp"
 #include "document/qnames.hpp"

@@ -12,7 +12,7 @@ namespace treecast {
 
 class Candidates {
 public:
-    struct Promoted {
+    struct Candidate {
         uint32_t path, position;             // the state of a path's machine that waits here
         uint32_t level;                      // at which, or from which on
         uint32_t open;                       // number of the state if it asks for a least level, or ~0
@@ -27,25 +27,25 @@ public:
     // Before the start tag of an element of this depth: all deeper ones, and its last sibling, have ended.
     void undo(uint32_t depth) {
         while (!log_.empty() && log_.back().depth >= depth) {
-            std::vector<Promoted>& list = lists_[log_.back().key];
+            std::vector<Candidate>& list = lists_[log_.back().key];
             if (list.back().open != ~0u) open_[list.back().open] = 0;
             list.pop_back();
             log_.pop_back();
         }
     }
-    void promote(uint32_t key, uint32_t depth, const Promoted& promoted) {
-        if (promoted.open != ~0u) {
-            if (open_[promoted.open]) return;
-            open_[promoted.open] = 1;
+    void promote(uint32_t key, uint32_t depth, const Candidate& candidate) {
+        if (candidate.open != ~0u) {
+            if (open_[candidate.open]) return;
+            open_[candidate.open] = 1;
         }
-        lists_[key].push_back(promoted);
+        lists_[key].push_back(candidate);
         log_.push_back({depth, key});
     }
-    const std::vector<Promoted>& list(uint32_t key) const { return lists_[key]; }
+    const std::vector<Candidate>& list(uint32_t key) const { return lists_[key]; }
 
 private:
     struct Entry { uint32_t depth, key; };
-    std::vector<std::vector<Promoted>> lists_;
+    std::vector<std::vector<Candidate>> lists_;
     std::vector<Entry> log_;
     std::vector<uint8_t> open_;
 };

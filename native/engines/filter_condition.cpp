@@ -11,11 +11,13 @@ namespace treecast {
 
 namespace {
 
+// XPath: a literal is compared as text only where the other side is one and the relation is = or !=.
 bool compare(const Comparison& comparison, std::string_view value) {
     if (comparison.as_text) return (value == comparison.text) == (comparison.relation == Relation::eq);
     return related(comparison.relation, to_number(value), comparison.number);
 }
 
+// One item has to meet all comparisons that a predicate makes of it.
 bool compare_all(const ValueCondition& condition, std::string_view value) {
     return std::all_of(condition.comparisons.begin(), condition.comparisons.end(),
                        [&](const Comparison& comparison) { return compare(comparison, value); });
@@ -23,14 +25,15 @@ bool compare_all(const ValueCondition& condition, std::string_view value) {
 
 }  // namespace
 
-void ConditionJudge::begin(const Document& document, ResolvedNames& names) {
+void ConditionEvaluator::begin(const Document& document, ResolvedNames& names) {
     document_ = &document;
     names_ = &names;
+    // Positions are counted when somebody asks for the first one.
     any_ranks_.clear();
     name_ranks_.clear();
 }
 
-bool ConditionJudge::holds(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::holds(const ValueCondition& condition, uint32_t element) {
     using Target = ValueCondition::Target;
     switch (condition.target) {
         case Target::attribute: return compare_attributes(condition, element);
@@ -43,7 +46,7 @@ bool ConditionJudge::holds(const ValueCondition& condition, uint32_t element) {
                        [&](const Comparison& comparison) { return related(comparison.relation, place, comparison.number); });
 }
 
-bool ConditionJudge::compare_attributes(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::compare_attributes(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     for (size_t at = d.attribute_begin[element], end = d.attribute_end(element); at < end; ++at) {
         if (condition.label != label_attribute_any) {
@@ -56,7 +59,7 @@ bool ConditionJudge::compare_attributes(const ValueCondition& condition, uint32_
     return false;
 }
 
-bool ConditionJudge::compare_texts(const ValueCondition& condition, uint32_t element) {
+bool ConditionEvaluator::compare_texts(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     for (uint32_t text = d.text_begin[element]; text < d.text_end[element];) {
         uint32_t parent = d.text_parent[text];
@@ -70,7 +73,8 @@ bool ConditionJudge::compare_texts(const ValueCondition& condition, uint32_t ele
     return false;
 }
 
-bool ConditionJudge::compare_element(const ValueCondition& condition, uint32_t element) {
+// The string value of an element: all texts below it, put together.
+bool ConditionEvaluator::compare_element(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     uint32_t begin = d.text_begin[element], end = d.text_end[element];
     if (end - begin == 1) return compare_all(condition, d.value(d.text[begin]));
@@ -92,7 +96,8 @@ bool ConditionJudge::compare_element(const ValueCondition& condition, uint32_t e
     return compare_all(condition, buffer_);
 }
 
-uint32_t ConditionJudge::position(uint32_t label, uint32_t element) {
+// The place of an element among its siblings: among all, or among those of its name.
+uint32_t ConditionEvaluator::position(uint32_t label, uint32_t element) {
     std::vector<uint32_t>& ranks = label == label_element_any ? any_ranks_ : name_ranks_;
     if (ranks.empty()) {
         ranks.assign(document_->elements(), 1);
@@ -101,7 +106,8 @@ uint32_t ConditionJudge::position(uint32_t label, uint32_t element) {
     return ranks[element];
 }
 
-void ConditionJudge::rank_by_name(std::vector<uint32_t>& ranks) {
+// One counter per name, with the parent that it counts for: so none has to be cleared between parents.
+void ConditionEvaluator::rank_by_name(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     counts_.assign(d.names->size(), {none, 0});
     for (uint32_t parent = 0; parent < d.elements(); ++parent)
@@ -113,7 +119,7 @@ void ConditionJudge::rank_by_name(std::vector<uint32_t>& ranks) {
         }
 }
 
-void ConditionJudge::rank_all(std::vector<uint32_t>& ranks) {
+void ConditionEvaluator::rank_all(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     for (uint32_t parent = 0; parent < d.elements(); ++parent) {
         uint32_t count = 0;

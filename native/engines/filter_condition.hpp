@@ -26,8 +26,8 @@ struct ValueCondition {
     std::vector<Comparison> comparisons;
 };
 
-// Judges value-based predicates on the elements of one document at a time. Part of a Scratch.
-class ConditionJudge {
+// Evaluates value-based predicates on the elements of one document at a time. Part of a Scratch.
+class ConditionEvaluator {
 public:
     void begin(const Document& document, ResolvedNames& names);
     bool holds(const ValueCondition& condition, uint32_t element);

@@ -23,7 +23,7 @@ struct SubstringPath {
     std::vector<Substring> parts;
 };
 
-class Hybrid final : public PublishedEngine {
+class Hybrid final : public PublishedFilter {
 public:
     void add(uint32_t slot, const Query& query, bool ordered) override {
         std::vector<FilterPattern> patterns = to_filter_patterns(query, ordered, {"hybrid", false});
@@ -59,20 +59,21 @@ public:
     void match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const override {
         Working& w = static_cast<Working&>(scratch);
         w.names.begin(document, labels_);
-        w.judge.begin(document, w.names);
+        w.evaluator.begin(document, w.names);
         w.satisfied.begin(paths_);
         w.candidates.begin(trie_.capacity(), opens_.size());
         auto begun = [&](uint32_t element) {
             uint32_t depth = document.depth[element];
             w.candidates.undo(depth);
+            // The chain of open elements: substrings end at the innermost one, and their conditions are about those above it.
             w.chain.resize(depth);
             w.chain.push_back(element);
         };
         auto reached = [&](uint32_t state, uint32_t) {
             for (uint32_t path : first_[state]) pass(path, 0, 0, machines_[path].at_root, w, slots);
             for (size_t i = 0, end = w.candidates.list(state).size(); i < end; ++i) {
-                Candidates::Promoted found = w.candidates.list(state)[i];   // a copy: promotions may move the list
-                pass(found.path, found.position, found.level, false, w, slots);
+                Candidates::Candidate candidate = w.candidates.list(state)[i];   // a copy: promotions may move the list
+                pass(candidate.path, candidate.position, candidate.level, false, w, slots);
             }
         };
         trie_.run(document, w.names, w.run, begun, reached);
@@ -90,17 +91,20 @@ public:
 private:
     struct Working : Scratch {
         ResolvedNames names;
-        ConditionJudge judge;
+        ConditionEvaluator evaluator;
         Satisfied satisfied;
         Candidates candidates;
         PathNfa::Run run;
         std::vector<uint32_t> chain;                     // by depth: the open element
     };
 
+    // Cuts a path at each `//`: within a part every step is a child of the one before.
     void cut(FilterPath& path, SubstringPath& machine) {
         machine.at_root = !path.steps[0].step.descendant;
         std::vector<LabelStep> steps;
         for (size_t s = 0; s < path.steps.size(); ++s) {
+            // Each part may be found anywhere, so in the trie it begins with `//`; that the first one begins at the root is checked
+            // when it is candidate.
             bool begins = s == 0 || path.steps[s].step.descendant;
             if (begins) {
                 steps.clear();
@@ -123,9 +127,10 @@ private:
         const SubstringPath& machine = machines_[path];
         const Substring& part = machine.parts[position];
         uint32_t level = static_cast<uint32_t>(w.chain.size() - 1), begin = level + 1 - part.length;
+        // It must not overlap the part before it, and the first may have to begin at the root element.
         if (begin < least || (at_root && begin != 0)) return;
         for (const auto& [step, conditions] : part.conditions)
-            if (!w.judge.all_hold(conditions, w.chain[begin + step])) return;
+            if (!w.evaluator.all_hold(conditions, w.chain[begin + step])) return;
         if (position + 1 == machine.parts.size()) {
             w.satisfied.add(paths_, path, slots);
             return;
@@ -144,6 +149,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_hybrid() { return std::make_unique<Hybrid>(); }
+std::unique_ptr<PublishedFilter> make_hybrid() { return std::make_unique<Hybrid>(); }
 
 }  // namespace treecast

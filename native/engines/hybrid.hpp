@@ -18,6 +18,6 @@
 
 namespace treecast {
 
-std::unique_ptr<PublishedEngine> make_hybrid();
+std::unique_ptr<PublishedFilter> make_hybrid();
 
 }  // namespace treecast

@@ -13,6 +13,7 @@
 namespace treecast {
 
 // The transitions of one state by named label: a small hash table, open addressing.
+// PERF: keys lie in the slots, unlike those of IdSlots: one look for every active state and event (bench/yfilter.py).
 class Transitions {
 public:
     uint32_t find(uint32_t label) const {

@@ -1,41 +1,137 @@
 #include "engines/published.hpp"
 
 #include "base/failure.hpp"
-#include "engines/hybrid.hpp"
-#include "engines/xfilter.hpp"
-#include "engines/xtrie.hpp"
-#include "engines/yfilter.hpp"
+#include "evaluate/evaluate.hpp"
+#include "query/transformation.hpp"
+
+#include <exception>
+#include <new>
 
 namespace treecast {
 
 namespace {
 
-struct Named {
-    std::string_view name;
-    std::unique_ptr<PublishedEngine> (*make)();
-};
+class PublishedRun final : public EngineRun {
+public:
+    explicit PublishedRun(const PublishedEngine& engine) : engine_(engine) {}
 
-constexpr Named engines[] = {
-    {"xfilter", make_xfilter},
-    {"hybrid", make_hybrid},
-    {"yfilter", make_yfilter},
-    {"yfilter-inline", make_yfilter_inline},
-    {"xtrie", make_xtrie},
-    {"xtrie-single-path", make_xtrie_single_path},
+    void adopt(const View&, uint64_t) override {
+        if (scratch_ && scratch_of_.lock() == engine_.filter()) return;
+        scratch_ = engine_.filter()->scratch();
+        scratch_of_ = engine_.filter();
+    }
+
+    void match(const View&, const Document& document, bool, Output<int32_t>& out, std::vector<Undecided>&) override {
+        slots_.clear();
+        engine_.filter()->match(document, *scratch_, slots_);
+        int32_t* room = out.room(slots_.size());
+        for (size_t i = 0; i < slots_.size(); ++i) room[i] = static_cast<int32_t>(slots_[i]);
+        out.added(slots_.size());
+    }
+
+private:
+    const PublishedEngine& engine_;
+    std::weak_ptr<const PublishedFilter> scratch_of_;
+    std::unique_ptr<PublishedFilter::Scratch> scratch_;
+    std::vector<uint32_t> slots_;
 };
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_published(std::string_view name) {
-    for (const Named& engine : engines)
-        if (engine.name == name) return engine.make();
-    return nullptr;
+std::shared_lock<LastingSharedMutex> PublishedEngine::read() const {
+    std::shared_lock reading(mutex_);
+    if (!filter_) throw std::bad_alloc();       // it could not be repaired
+    return reading;
 }
 
-std::vector<std::string_view> published_names() {
-    std::vector<std::string_view> names;
-    for (const Named& engine : engines) names.push_back(engine.name);
-    return names;
+std::unique_ptr<EngineRun> PublishedEngine::make_run(uint32_t) const { return std::make_unique<PublishedRun>(*this); }
+
+void PublishedEngine::begin(const Subscriptions& rows) {
+    if (!filter_) repair(rows);
+    if (!filter_) throw std::bad_alloc();
+}
+
+// The filter has it at once; rollback() takes it back.
+void PublishedEngine::add(uint32_t slot, const Query& query, bool ordered) {
+    if (ordered) check_ordered(query);
+    added_.push_back(slot);
+    try {
+        filter_->add(slot, query, ordered);
+    } catch (const Failure&) {
+        added_.pop_back();
+        throw;
+    } catch (...) {
+        is_damaged_ = true;
+        throw;
+    }
+}
+
+void PublishedEngine::remove(uint32_t slot) {
+    is_damaged_ = true;          // should the change be rolled back: a slot that was removed cannot be added again
+    filter_->remove(slot);
+}
+
+void PublishedEngine::renumber(std::span<const uint32_t>, const Subscriptions& rows) { renumbered_ = populate(rows); }
+
+void PublishedEngine::commit(const Subscriptions&, bool) noexcept {
+    if (renumbered_) {
+        filter_ = std::move(renumbered_);
+        withdrawals_ = 0;
+    }
+    end_change();
+}
+
+void PublishedEngine::rollback(const Subscriptions& rows) noexcept {
+    try {
+        if (!is_damaged_)
+            for (uint32_t slot : added_) filter_->remove(slot);
+    } catch (const std::exception&) {
+        is_damaged_ = true;
+    }
+    withdrawals_ += added_.size();
+    // A filter keeps the names of what it gives back.
+    if (is_damaged_ || withdrawals_ > rows.live + spare_withdrawals) repair(rows);
+    end_change();
+}
+
+void PublishedEngine::end_change() noexcept {
+    added_ = {};
+    renumbered_ = nullptr;
+    is_damaged_ = false;
+}
+
+// Makes the filter anew. Without the memory for that there is none until somebody writes.
+void PublishedEngine::repair(const Subscriptions& rows) noexcept {
+    filter_ = nullptr;           // first, as two may not fit
+    try {
+        filter_ = populate(rows);
+        withdrawals_ = 0;
+    } catch (const std::exception&) {
+        filter_ = nullptr;
+    }
+}
+
+// A filter that holds what lives in the rows.
+std::shared_ptr<PublishedFilter> PublishedEngine::populate(const Subscriptions& rows) const {
+    std::shared_ptr<PublishedFilter> filter = make_();
+    Query query;
+    for (uint32_t slot = 0; slot < rows.slots(); ++slot) {
+        if (rows.deaths[slot]) continue;
+        const Settings& settings = rows.settings_of(slot);
+        parse_matching(rows.text(slot), settings.bindings, settings.ordered, query);
+        filter->add(slot, query, settings.ordered);
+    }
+    return filter;
+}
+
+EngineStats PublishedEngine::stats() const {
+    EngineStats stats;
+    stats.machines = 1;
+    if (filter_) {
+        stats.states = filter_->states();
+        stats.bytes = filter_->bytes();
+    }
+    return stats;
 }
 
 void refuse_published(std::string_view engine, std::string_view what, Slice where) {

@@ -1,17 +1,19 @@
-// The engines of the papers, behind one face: XFilter, the hybrid, YFilter, XTrie. They are here to be compared with, so each is the
-// algorithm as published, with decent data structures and nothing added; for work there is the machine of store.hpp.
+// The engines of the papers: XFilter, the hybrid, YFilter, XTrie. They are here to be compared with, so each is the algorithm as
+// published, with decent data structures and nothing added; for work there is lazydfa.hpp.
 //
-// A Store that has a PublishedEngine keeps ids, texts, settings and the order of addition as always, and no machines: the engine
-// decides which slots a document satisfies. Readers and writers exclude each other (Store::read, Store::write), so an engine
-// needs no locks: add() and remove() have it for themselves, match() runs beside other match() calls, each with a Scratch of
-// its own. A saved index holds the query texts; loading one adds them all again.
+// A PublishedFilter is such an algorithm; a PublishedEngine makes an Engine of any of them. A filter changes in place, so readers
+// and writers exclude each other, and it needs no locks: add() and remove() have it for themselves, match() runs beside other
+// match() calls, each with a Scratch of its own. A filter that ran out of memory half way is made anew from the query texts. A
+// saved index holds these texts; loading one adds them all again.
 //
 // What an engine cannot do it refuses when the query is added:
 //
 //   TC150  the engine cannot match this query
 #pragma once
 
+#include "base/fork.hpp"
 #include "document/document.hpp"
+#include "engines/engine.hpp"
 #include "machines/label.hpp"
 #include "query/query.hpp"
 
@@ -24,16 +26,16 @@
 
 namespace treecast {
 
-class PublishedEngine {
+class PublishedFilter {
 public:
     // What one thread needs to match, kept from document to document. It belongs to the engine that made it.
     struct Scratch {
         virtual ~Scratch() = default;
     };
 
-    virtual ~PublishedEngine() = default;
-    // Slots are the Store's numbers of subscriptions: each is added once, and after its removal never again. An ordered query has
-    // passed check_ordered. Throws a Failure (refuse_published) for what the engine cannot do, and then nothing has changed.
+    virtual ~PublishedFilter() = default;
+    // Each slot is added once, and after its removal never again. An ordered query has passed check_ordered. Throws a Failure
+    // (refuse_published) for what the engine cannot do, and then nothing has changed.
     virtual void add(uint32_t slot, const Query& query, bool ordered) = 0;
     virtual void remove(uint32_t slot) = 0;
     virtual std::unique_ptr<Scratch> scratch() const = 0;
@@ -44,9 +46,41 @@ public:
     virtual size_t bytes() const = 0;        // memory held, roughly
 };
 
-// The engine of this name; null where no published engine is called so.
-std::unique_ptr<PublishedEngine> make_published(std::string_view name);
-std::vector<std::string_view> published_names();
+class PublishedEngine final : public Engine {
+public:
+    using MakeFilter = std::unique_ptr<PublishedFilter> (*)();
+    explicit PublishedEngine(MakeFilter make) : make_(make), filter_(make()) {}
+
+    std::shared_lock<LastingSharedMutex> read() const override;
+    std::unique_ptr<EngineRun> make_run(uint32_t work_per_item_max) const override;
+    std::unique_lock<LastingSharedMutex> write() override { return std::unique_lock(mutex_); }
+    void begin(const Subscriptions& rows) override;
+    void add(uint32_t slot, const Query& query, bool ordered) override;
+    void remove(uint32_t slot) override;
+    void prepare(const Subscriptions&) override {}
+    void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) override;
+    void commit(const Subscriptions& rows, bool alone) noexcept override;
+    void rollback(const Subscriptions& rows) noexcept override;
+    EngineStats stats() const override;
+
+    // For runs, which are there only while read() is held: nobody exchanges it meanwhile.
+    const std::shared_ptr<PublishedFilter>& filter() const { return filter_; }
+
+private:
+    static constexpr size_t spare_withdrawals = 1024;
+    std::shared_ptr<PublishedFilter> populate(const Subscriptions& rows) const;
+    void repair(const Subscriptions& rows) noexcept;
+    void end_change() noexcept;
+
+    const MakeFilter make_;
+    mutable LastingSharedMutex mutex_;
+    std::shared_ptr<PublishedFilter> filter_;        // null: it could not be repaired
+    std::shared_ptr<PublishedFilter> renumbered_;    // takes its place with commit()
+    // of the change under way
+    std::vector<uint32_t> added_;
+    bool is_damaged_ = false;                        // taking back what was added would not restore it
+    size_t withdrawals_ = 0;                         // queries that it had to give back since it was made
+};
 
 // Throws TC150: "the engine 'xfilter' cannot match `what`", with the place in the query.
 [[noreturn]] void refuse_published(std::string_view engine, std::string_view what, Slice where);

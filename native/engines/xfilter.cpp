@@ -22,6 +22,7 @@ struct FsmState {
 
 using Fsm = std::vector<FsmState>;
 
+// The named steps of a path; a `*` in between only adds to the distance of the next.
 Fsm to_fsm(FilterPath& path) {
     Fsm fsm;
     uint32_t distance = 0;                   // from the document the first step is at level 0
@@ -29,6 +30,7 @@ Fsm to_fsm(FilterPath& path) {
     for (size_t s = 0; s < path.steps.size(); ++s) {
         FilterStep& step = path.steps[s];
         if (step.step.descendant) exact = false;
+        // A `*` that ends the path, or has predicates, is looked at itself.
         bool passing = step.step.label == label_element_any && step.conditions.empty() && s + 1 < path.steps.size();
         if (passing) {
             ++distance;
@@ -39,13 +41,14 @@ Fsm to_fsm(FilterPath& path) {
         state.distance = distance;
         state.exact = exact;
         state.conditions = std::move(step.conditions);
+        // The next step is at least one level further down.
         distance = 1;
         exact = true;
     }
     return fsm;
 }
 
-class XFilter final : public PublishedEngine {
+class XFilter final : public PublishedFilter {
 public:
     void add(uint32_t slot, const Query& query, bool ordered) override {
         std::vector<FilterPattern> patterns = to_filter_patterns(query, ordered, {"xfilter", false});
@@ -69,6 +72,7 @@ public:
         paths_.remove(slot, [&](uint32_t number) {
             Fsm& fsm = fsms_[number];
             std::vector<uint32_t>& list = first_[fsm[0].label];
+            // The order within a list does not matter, so the last one takes its place.
             *std::find(list.begin(), list.end(), number) = list.back();
             list.pop_back();
             for (const FsmState& state : fsm)
@@ -83,11 +87,12 @@ public:
     void match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const override {
         Working& w = static_cast<Working&>(scratch);
         w.names.begin(document, labels_);
-        w.judge.begin(document, w.names);
+        w.evaluator.begin(document, w.names);
         w.satisfied.begin(paths_);
         w.candidates.begin(labels_.size(), opens_.size());
         for (uint32_t element = 0; element < document.elements(); ++element) {
             Interrupt::check(1000);
+            // The start tag of an element at this depth ends its elder siblings: what they promoted is no candidate any more.
             w.candidates.undo(document.depth[element]);
             const NameLabels& labels = w.names[document.name[element]];
             for (uint32_t label : labels.element)
@@ -112,7 +117,7 @@ public:
 private:
     struct Working : Scratch {
         ResolvedNames names;
-        ConditionJudge judge;
+        ConditionEvaluator evaluator;
         Satisfied satisfied;
         Candidates candidates;
     };
@@ -124,16 +129,17 @@ private:
             for (uint32_t path : first_[label])
                 if (!w.satisfied.has(path) && fsms_[path][0].fits(level)) pass(path, 0, level, element, w, slots);
         for (size_t i = 0, end = w.candidates.list(label).size(); i < end; ++i) {
-            Candidates::Promoted found = w.candidates.list(label)[i];       // a copy: promotions may move the list
-            if (w.satisfied.has(found.path)) continue;
-            bool fits = found.open == ~0u ? level == found.level : level >= found.level;
-            if (fits) pass(found.path, found.position, level, element, w, slots);
+            Candidates::Candidate candidate = w.candidates.list(label)[i];       // a copy: promotions may move the list
+            if (w.satisfied.has(candidate.path)) continue;
+            bool fits = candidate.open == ~0u ? level == candidate.level : level >= candidate.level;
+            if (fits) pass(candidate.path, candidate.position, level, element, w, slots);
         }
     }
 
+    // A state has been candidate. The next one becomes a candidate at the level where it has to be, or from that level on.
     void pass(uint32_t path, uint32_t position, uint32_t level, uint32_t element, Working& w, std::vector<uint32_t>& slots) const {
         const Fsm& fsm = fsms_[path];
-        if (!w.judge.all_hold(fsm[position].conditions, element)) return;
+        if (!w.evaluator.all_hold(fsm[position].conditions, element)) return;
         if (position + 1 == fsm.size()) {
             w.satisfied.add(paths_, path, slots);
             return;
@@ -152,6 +158,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_xfilter() { return std::make_unique<XFilter>(); }
+std::unique_ptr<PublishedFilter> make_xfilter() { return std::make_unique<XFilter>(); }
 
 }  // namespace treecast

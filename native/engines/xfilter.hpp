@@ -20,6 +20,6 @@
 
 namespace treecast {
 
-std::unique_ptr<PublishedEngine> make_xfilter();
+std::unique_ptr<PublishedFilter> make_xfilter();
 
 }  // namespace treecast

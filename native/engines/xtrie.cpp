@@ -121,14 +121,14 @@ size_t XTrie::bytes() const {
     return bytes;
 }
 
-std::unique_ptr<PublishedEngine::Scratch> XTrie::scratch() const { return std::make_unique<XTrieRun>(); }
+std::unique_ptr<PublishedFilter::Scratch> XTrie::scratch() const { return std::make_unique<XTrieRun>(); }
 
 void XTrie::match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const {
     static_cast<XTrieRun&>(scratch).run(*this, document, slots);
 }
 
-std::unique_ptr<PublishedEngine> make_xtrie() { return std::make_unique<XTrie>(XTrie::Variant::tree); }
-std::unique_ptr<PublishedEngine> make_xtrie_single_path() {
+std::unique_ptr<PublishedFilter> make_xtrie() { return std::make_unique<XTrie>(XTrie::Variant::tree); }
+std::unique_ptr<PublishedFilter> make_xtrie_single_path() {
     return std::make_unique<XTrie>(XTrie::Variant::single_path);
 }
 

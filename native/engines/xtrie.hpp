@@ -45,7 +45,7 @@
 
 namespace treecast {
 
-class XTrie final : public PublishedEngine {
+class XTrie final : public PublishedFilter {
 public:
     enum class Variant : uint8_t { tree, single_path };
 
@@ -103,7 +103,7 @@ private:
     uint32_t attribute_rows_ = 0, text_rows_ = 0;            // how many rows end at one
 };
 
-std::unique_ptr<PublishedEngine> make_xtrie();
-std::unique_ptr<PublishedEngine> make_xtrie_single_path();
+std::unique_ptr<PublishedFilter> make_xtrie();
+std::unique_ptr<PublishedFilter> make_xtrie_single_path();
 
 }  // namespace treecast

@@ -16,7 +16,7 @@
 
 namespace treecast {
 
-class XTrieRun final : public PublishedEngine::Scratch {
+class XTrieRun final : public PublishedFilter::Scratch {
 public:
     // Appends the slots of all filters that the document matches.
     void run(const XTrie& engine, const Document& document, std::vector<uint32_t>& slots);

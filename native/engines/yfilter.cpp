@@ -9,14 +9,14 @@ namespace treecast {
 
 namespace {
 
-struct Conditioned {                         // a step with value-based predicates
+struct StepConditions {                         // a step with value-based predicates
     uint32_t step;
     uint32_t check = none;                   // Inline: its number, and the state at which it is looked at
     uint32_t state = none;
     std::vector<ValueCondition> conditions;
 };
 
-struct Nested {                              // a path that hangs on a step
+struct NestedPath {                              // a path that hangs on a step
     uint32_t step, path;
 };
 
@@ -27,8 +27,8 @@ struct SelectingPath {
     uint32_t branch = none;                  // nested: the step that it hangs on; none for a main path
     uint32_t state = none;
     std::vector<LabelStep> steps;
-    std::vector<Conditioned> conditioned;    // by step; of a nested path those behind the branch
-    std::vector<Nested> nested;              // by step
+    std::vector<StepConditions> conditioned;    // by step; of a nested path those behind the branch
+    std::vector<NestedPath> nested;              // by step
 };
 
 // The paths of a pattern with nested paths: the main path first, each before those that hang on it.
@@ -43,7 +43,7 @@ struct Accepting {                           // what hangs on a state
     std::vector<std::pair<uint32_t, uint32_t>> checks;      // Inline: path, index into its `conditioned`
 };
 
-class YFilter final : public PublishedEngine {
+class YFilter final : public PublishedFilter {
 public:
     explicit YFilter(bool inlined) : inlined_(inlined) {}
     void add(uint32_t slot, const Query& query, bool ordered) override;
@@ -56,7 +56,7 @@ public:
 private:
     struct Working : Scratch {
         ResolvedNames names;
-        ConditionJudge judge;
+        ConditionEvaluator evaluator;
         PathNfa::Run run;
         std::vector<uint32_t> reported, satisfied;          // by state, by slot: the document that last did
         uint32_t document = 0;
@@ -101,12 +101,15 @@ void YFilter::add(uint32_t slot, const Query& query, bool ordered) {
     for (FilterPattern& pattern : patterns) add_pattern(slot, pattern);
 }
 
+// A pattern of one path without predicates only joins a list at its accepting state, which is YFilter's sharing at its best.
+// Predicates, and paths that hang on others, make paths that are checked when they are reached, and joined at the end.
 void YFilter::add_pattern(uint32_t slot, FilterPattern& pattern) {
     std::vector<std::vector<LabelStep>> steps;              // from the root on
     for (const FilterPath& path : pattern) {
         std::vector<LabelStep>& all = steps.emplace_back();
         if (path.parent != none) {
             const std::vector<LabelStep>& parent = steps[path.parent];
+            // A nested path is matched from the root on, so it begins with the steps of its parent up to the branch.
             size_t inherited = parent.size() - pattern[path.parent].steps.size();
             all.assign(parent.begin(), parent.begin() + inherited + path.branch + 1);
         }
@@ -149,10 +152,11 @@ uint32_t YFilter::add_path(uint32_t slot, std::vector<LabelStep> steps, FilterPa
     size_t inherited = path.steps.size() - written.steps.size();
     for (size_t s = 0; s < written.steps.size(); ++s) {
         if (written.steps[s].conditions.empty()) continue;
-        Conditioned& made = path.conditioned.emplace_back();
+        StepConditions& made = path.conditioned.emplace_back();
         made.step = static_cast<uint32_t>(inherited + s);
         made.conditions = std::move(written.steps[s].conditions);
         if (!inlined_) continue;
+        // Inline: the step gets a state of its own to be looked at when it is reached, not only when the whole path is.
         made.check = check_numbers_.take();
         made.state = nfa_.insert(std::span(path.steps).first(made.step + 1));
         accepting(made.state).checks.emplace_back(number, static_cast<uint32_t>(path.conditioned.size() - 1));
@@ -160,6 +164,7 @@ uint32_t YFilter::add_path(uint32_t slot, std::vector<LabelStep> steps, FilterPa
     return number;
 }
 
+// Order in these lists does not matter. An empty one gives its memory back: most states lose all that hung on them at once.
 template <class T>
 void drop_one(std::vector<T>& list, const T& value) {
     *std::find(list.begin(), list.end(), value) = list.back();
@@ -170,7 +175,7 @@ void drop_one(std::vector<T>& list, const T& value) {
 void YFilter::remove_path(uint32_t number) {
     SelectingPath& path = paths_[number];
     for (size_t c = 0; c < path.conditioned.size(); ++c) {
-        const Conditioned& conditioned = path.conditioned[c];
+        const StepConditions& conditioned = path.conditioned[c];
         if (conditioned.check == none) continue;
         drop_one(accepting_[conditioned.state].checks, {number, static_cast<uint32_t>(c)});
         check_numbers_.give_back(conditioned.check);
@@ -217,9 +222,9 @@ size_t YFilter::bytes() const {
     for (const auto& list : holdings_) total += list.capacity() * sizeof(Holding);
     for (const Group& group : groups_) total += group.paths.capacity() * sizeof(uint32_t);
     for (const SelectingPath& path : paths_) {
-        total += path.steps.capacity() * sizeof(LabelStep) + path.conditioned.capacity() * sizeof(Conditioned) +
-                 path.nested.capacity() * sizeof(Nested);
-        for (const Conditioned& conditioned : path.conditioned)
+        total += path.steps.capacity() * sizeof(LabelStep) + path.conditioned.capacity() * sizeof(StepConditions) +
+                 path.nested.capacity() * sizeof(NestedPath);
+        for (const StepConditions& conditioned : path.conditioned)
             for (const ValueCondition& condition : conditioned.conditions)
                 total += sizeof condition + condition.comparisons.capacity() * sizeof(Comparison);
     }
@@ -274,15 +279,15 @@ private:
     // Inline: the predicates of a step, as an element reaches it.
     void look(uint32_t number, uint32_t index, uint32_t element) {
         const SelectingPath& path = engine_.paths_[number];
-        const Conditioned& conditioned = path.conditioned[index];
-        if (w_.satisfied[path.slot] == w_.document || !w_.judge.all_hold(conditioned.conditions, element)) return;
+        const StepConditions& conditioned = path.conditioned[index];
+        if (w_.satisfied[path.slot] == w_.document || !w_.evaluator.all_hold(conditioned.conditions, element)) return;
         std::vector<uint32_t>& noted = w_.noted[conditioned.check];
         if (noted.empty()) w_.noted_checks.push_back(conditioned.check);
         noted.push_back(element);
     }
 
-    bool holds(const Conditioned& conditioned, uint32_t element) {
-        if (!engine_.inlined_) return w_.judge.all_hold(conditioned.conditions, element);
+    bool holds(const StepConditions& conditioned, uint32_t element) {
+        if (!engine_.inlined_) return w_.evaluator.all_hold(conditioned.conditions, element);
         const std::vector<uint32_t>& noted = w_.noted[conditioned.check];
         return std::binary_search(noted.begin(), noted.end(), element);
     }
@@ -291,9 +296,9 @@ private:
     bool suits(const SelectingPath& path, uint32_t step, uint32_t depth) {
         uint32_t element = w_.chain[depth];
         if (!w_.names.fires(path.steps[step].label, document_.name[element])) return false;
-        for (const Conditioned& conditioned : path.conditioned)
+        for (const StepConditions& conditioned : path.conditioned)
             if (conditioned.step == step && !holds(conditioned, element)) return false;
-        for (const Nested& nested : path.nested) {
+        for (const NestedPath& nested : path.nested) {
             if (nested.step != step) continue;
             const std::vector<uint32_t>& branches = w_.found[nested.path];
             if (!std::binary_search(branches.begin(), branches.end(), element)) return false;
@@ -400,7 +405,7 @@ private:
 void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint32_t>& slots) const {
     Working& w = static_cast<Working&>(scratch);
     w.names.begin(document, labels_);
-    w.judge.begin(document, w.names);
+    w.evaluator.begin(document, w.names);
     if (++w.document == 0) {                                // wrapped round: old marks would look new
         w.reported.assign(w.reported.size(), 0);
         w.satisfied.assign(w.satisfied.size(), 0);
@@ -427,7 +432,7 @@ void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint
 
 }  // namespace
 
-std::unique_ptr<PublishedEngine> make_yfilter() { return std::make_unique<YFilter>(false); }
-std::unique_ptr<PublishedEngine> make_yfilter_inline() { return std::make_unique<YFilter>(true); }
+std::unique_ptr<PublishedFilter> make_yfilter() { return std::make_unique<YFilter>(false); }
+std::unique_ptr<PublishedFilter> make_yfilter_inline() { return std::make_unique<YFilter>(true); }
 
 }  // namespace treecast

@@ -31,7 +31,7 @@
 
 namespace treecast {
 
-std::unique_ptr<PublishedEngine> make_yfilter();             // Selection Postponed
-std::unique_ptr<PublishedEngine> make_yfilter_inline();
+std::unique_ptr<PublishedFilter> make_yfilter();             // Selection Postponed
+std::unique_ptr<PublishedFilter> make_yfilter_inline();
 
 }  // namespace treecast

@@ -24,6 +24,7 @@ void release_child(T* child) {
     delete child;
 }
 
+// The Arrow C interface: whoever imports a structure calls its release(), once, and children go with their parent.
 void release_schema(ArrowSchema* schema) {
     auto* part = static_cast<SchemaPart*>(schema->private_data);
     for (ArrowSchema* child : part->children) release_child(child);
@@ -71,12 +72,14 @@ ArrayPart* fill_array(ArrowArray* array, size_t length, int buffers) {
     return part;
 }
 
+// Nothing of the matches is copied: the slots are the column, and the ids of the View are its dictionary.
 void export_chunk(Chunk& chunk, const std::shared_ptr<const View>& view, int64_t first, ArrowArray* out) {
     static const int32_t no_ids[1] = {0};
     size_t length = chunk.slots.size();
     Output<int64_t> documents;
     int64_t* at = documents.room(std::max<size_t>(1, length));
     for (size_t d = 0; d < chunk.counts.size(); ++d) {
+        // Only the numbers of the documents have to be written, one for each match.
         std::fill(at, at + chunk.counts[d], first + static_cast<int64_t>(chunk.first + d));
         at += chunk.counts[d];
     }

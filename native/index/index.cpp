@@ -73,7 +73,7 @@ std::unique_ptr<Matcher> Index::borrow() {
     std::unique_ptr<Matcher> matcher;
     pool_.reserve(pool_max);                // giving back must not fail
     if (pool_.empty()) {
-        matcher = std::make_unique<Matcher>(limits_, entities_);
+        matcher = std::make_unique<Matcher>(store_.engine(), limits_, entities_);
     } else {
         matcher = std::move(pool_.back());
         pool_.pop_back();

@@ -87,10 +87,10 @@ struct DeliveryOptions {
 
 class Index {
 public:
-    // `engine` names a published engine; without one it is the machines of the Store.
-    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max, std::string engine = "",
+    // `engine`: its name, see engine_names().
+    Index(Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max, std::string_view engine = "auto",
           const HashSeeds& seeds = hash_seeds())
-        : store_(std::move(engine), seeds), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
+        : store_(engine, seeds), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
 
     Store& store() { return store_; }
     // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to; those that

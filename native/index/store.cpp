@@ -1,14 +1,12 @@
-// Subscriptions in and out: ids, slots, chains, views. Where paths live is in store_places.cpp.
+// Subscriptions in and out: ids, slots, views.
 #include "index/store.hpp"
 
+#include "base/id_slots.hpp"
 #include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
-#include "evaluate/evaluate.hpp"
-#include "machines/path_key.hpp"
 #include "query/transformation.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace treecast {
 
@@ -43,55 +41,22 @@ std::string shown(std::string_view id) {
 Store::Body::Body(const HashSeeds& seeds_) : serial(next_serial()), seeds(seeds_) {
     id_ends.push(0);
     text_ends.push(0);
-    path_ends.push(0);
-}
-
-// The paths of a slot.
-std::span<const uint32_t> Store::Body::paths_of(uint32_t slot) const {
-    uint32_t packed = slot_paths[slot];
-    if (packed == none) return {};
-    if (!(packed & several_bit)) return {&slot_paths[slot], 1};
-    const uint32_t* list = &lists[packed & ~several_bit];
-    return {list + 1, *list};
 }
 
 Store::Mark::Mark(const Body& body)
-    : labels(body.labels->size()), settings(body.settings->size()), slots(static_cast<uint32_t>(body.deaths.size())),
-      paths(static_cast<uint32_t>(body.place_of.size())), id_bytes(body.id_bytes.size()), text_bytes(body.text_bytes.size()),
-      lists(body.lists.size()), path_bytes(body.path_bytes.size()) {}
+    : settings(body.settings->size()), slots(body.slots()), id_bytes(body.id_bytes.size()), text_bytes(body.text_bytes.size()) {}
 
-Store::Store(std::string engine, const HashSeeds& seeds)
-    : engine_(std::move(engine)), seeds_(seeds), published_(make_published(engine_)), body_(std::make_unique<Body>(seeds_)) {
-    if (!engine_.empty() && !published_) throw std::invalid_argument("no published engine is called " + engine_);
-    publish(std::make_shared<View>());
+Store::Store(std::string_view engine, const HashSeeds& seeds)
+    : seeds_(seeds), engine_(make_engine(engine, seeds)), body_(std::make_unique<Body>(seeds_)) {
+    publish(new_view());
 }
 
 // After a fork in the middle of a change nothing of it can be relied on, not even to be destroyed.
 Store::~Store() {
     if (!write_mutex_.orphaned()) return;
     [[maybe_unused]] auto* lost = body_.release();
+    [[maybe_unused]] auto* half_changed = engine_.release();
     [[maybe_unused]] auto* half_read = query_.release();
-    if (published_) new std::shared_ptr<PublishedEngine>(published_);
-}
-
-// The name is asked, not the engine: compact() exchanges that while others come in.
-std::shared_lock<LastingSharedMutex> Store::read() const {
-    if (engine_.empty()) return {};
-    std::shared_lock reading(published_mutex_);
-    if (!published_) throw std::bad_alloc();       // it could not be repaired
-    return reading;
-}
-
-// To be taken before write_mutex_: who only wants to know something must not wait for those who match.
-std::unique_lock<LastingSharedMutex> Store::write() {
-    if (engine_.empty()) return {};
-    std::unique_lock alone(published_mutex_);
-    if (!published_) {
-        std::lock_guard lock(write_mutex_);
-        repair();
-        if (!published_) throw std::bad_alloc();
-    }
-    return alone;
 }
 
 void Store::check_id(std::string_view id) {
@@ -104,91 +69,48 @@ void Store::check_id(std::string_view id) {
     }
 }
 
-std::string_view Store::Parsed::path(size_t p) const {
-    size_t begin = p ? path_ends[p - 1] : 0;
-    return {bytes.data() + begin, path_ends[p] - begin};
-}
-
-// With a published engine, what is accepted is added to it at once; withdraw() takes it back.
-void Store::parse(std::span<const Item> items, Parsed& parsed, std::vector<Refusal>& refused) {
-    std::vector<Path> paths;
-    uint32_t first_slot = static_cast<uint32_t>(body_->deaths.size());
+// Gives the queries to the engine, as the slots that come next.
+void Store::parse(std::span<const Item> items, std::vector<Refusal>& refused) {
+    uint32_t first_slot = body_->slots();
     for (size_t i = 0; i < items.size(); ++i) {
         Interrupt::check(2000);
-        bool judged = false;
         try {
             check_id(items[i].id);
             const Settings& settings = *items[i].settings;
             parse_matching(items[i].text, settings.bindings, settings.ordered, *query_);
             if (settings.deliver && !is_transformation(items[i].text)) check_delivered(*query_);
-            if (published_) {
-                if (settings.ordered) check_ordered(*query_);
-                published_->add(static_cast<uint32_t>(first_slot + i), *query_, settings.ordered);
-            } else if (query_->linear()) {
-                query_->linear_paths(paths);
-                for (const Path& path : paths) {
-                    parsed.bytes.push_back(plain_key);
-                    for (const PathStep& step : path) {
-                        if (step.descendant) put_varint(parsed.bytes, label_descend);
-                        put_varint(parsed.bytes, body_->labels->intern(step));
-                    }
-                    parsed.path_ends.push_back(parsed.bytes.size());
-                }
-            } else {
-                if (settings.ordered) check_ordered(*query_);
-                Patterns patterns = to_patterns(*query_, settings.ordered, *body_->labels);
-                for (const std::string& pattern : patterns.patterns) {
-                    parsed.bytes.push_back(tree_key);
-                    parsed.bytes += pattern;
-                    parsed.path_ends.push_back(parsed.bytes.size());
-                }
-                judged = !patterns.exact;
-            }
+            engine_->add(static_cast<uint32_t>(first_slot + i), *query_, settings.ordered);
         } catch (const Failure& failure) {
             refused.push_back({i, failure});
         }
-        parsed.item_ends.push_back(parsed.path_ends.size());
-        parsed.judged.push_back(judged);
     }
-}
-
-// Takes back what parse() gave to the published engine: all items but those that it refused.
-void Store::withdraw(size_t items, std::span<const Refusal> refused) {
-    if (!published_) return;
-    std::vector<uint8_t> added(items, 1);
-    for (const Refusal& refusal : refused) added[refusal.item] = 0;
-    for (size_t i = 0; i < items; ++i)
-        if (added[i]) published_->remove(static_cast<uint32_t>(body_->deaths.size() + i));
-    withdrawn_ += items - refused.size();
-    if (withdrawn_ > body_->live + compact_slots_min) repair();      // an engine keeps the names of what it gives back
-}
-
-// Makes the published engine anew, from what the body holds. Without the memory for that there is none until somebody writes.
-void Store::repair() noexcept {
-    published_ = nullptr;
-    try {
-        auto view = std::make_shared<View>();
-        published_ = populated(*body_);
-        withdrawn_ = 0;
-        publish(std::move(view));
-    } catch (const std::exception&) {
-        published_ = nullptr;
-    }
-}
-
-std::string_view Store::id_of(const Body& body, uint32_t slot) {
-    return {body.id_bytes.data() + body.id_ends[slot], size_t(body.id_ends[slot + 1] - body.id_ends[slot])};
 }
 
 size_t Store::id_place(const Body& body, std::string_view id) const {
-    size_t mask = body.id_table.size() - 1, at = hash_bytes(id, 0, body.seeds) & mask;
-    for (; body.id_table[at] != none; at = (at + 1) & mask)
-        if (body.id_table[at] != tomb && id_of(body, body.id_table[at]) == id) return at;
-    return at;
+    return probe(body.id_table, hash_bytes(id, 0, body.seeds), [&](uint32_t slot) { return slot != tomb && body.id(slot) == id; });
 }
 
 uint32_t Store::find_slot(const Body& body, std::string_view id) const {
     return body.id_table.empty() ? none : body.id_table[id_place(body, id)];
+}
+
+// Of the ids that live, as if all of them had just been added.
+Array<uint32_t> Store::Body::lay_out_table(const HashSeeds& with) const {
+    return lay_out(live, slots(), [&](uint32_t slot) { return hash_bytes(id(slot), 0, with); }, [&](uint32_t slot) { return deaths[slot] == 0; });
+}
+
+// A body that was loaded has a table with seeds that anybody can compute. Looking something up in it does no harm; before something
+// is added, it is laid out anew, with seeds that strangers do not know.
+void Store::reseed(Body& body) const {
+    if (body.seeds == seeds_) return;
+    body.id_table = body.lay_out_table(seeds_);
+    body.tombs = 0;
+    body.seeds = seeds_;
+}
+
+bool Store::has_saved_seeds() const {
+    std::lock_guard lock(write_mutex_);
+    return !(body_->seeds == seeds_);
 }
 
 // Makes room for so many more ids. It is made before the first is entered, so that undo() finds each where it was put.
@@ -202,21 +124,7 @@ void Store::reserve_ids(Body& body, size_t count) {
     std::swap(old, body.id_table);
     body.tombs = 0;
     for (uint32_t slot : old)
-        if (slot < tomb) body.id_table[id_place(body, id_of(body, slot))] = slot;
-}
-
-// Readers follow links through buffers as large as those of their View. When one of these moves, the heads move too, and before
-// it, so that no old reader meets a link that leads beyond its buffers.
-void Store::reserve_links(Body& body, size_t items, const Parsed& parsed) {
-    size_t several = 0;
-    for (size_t i = 0; i < items; ++i) {
-        size_t count = parsed.item_ends[i] - (i ? parsed.item_ends[i - 1] : 0);
-        several += count > 1 || parsed.judged[i] ? count : 0;
-    }
-    size_t next = body.next.size() + items, extras = body.extras.size() + several;
-    if (!body.next.has_room(next) || !body.extras.has_room(extras)) body.heads.move();
-    body.next.reserve(next);
-    body.extras.reserve(extras);
+        if (slot < tomb) body.id_table[id_place(body, body.id(slot))] = slot;
 }
 
 void Store::check_room(const Body& body, std::span<const Item> items) {
@@ -229,118 +137,50 @@ void Store::check_room(const Body& body, std::span<const Item> items) {
     throw failure;
 }
 
-uint32_t Store::add_slot(Body& body, const Item& item, uint32_t settings, bool judged) {
-    uint32_t slot = static_cast<uint32_t>(body.deaths.size());
+uint32_t Store::add_slot(Body& body, const Item& item, uint32_t settings) {
+    uint32_t slot = body.slots();
     body.id_bytes.append(item.id.data(), item.id.size());
     body.id_ends.push(static_cast<int32_t>(body.id_bytes.size()));
     body.text_bytes.append(item.text.data(), item.text.size());
     body.text_ends.push(body.text_bytes.size());
-    body.next.push(none);
     if (body.order.size()) body.order.push(slot);
-    body.slot_paths.push(none);
     body.slot_settings.push(settings);
-    body.judged.push(judged);
     body.deaths.push(0);
     return slot;
 }
 
-void Store::list_paths(Body& body, uint32_t slot, std::span<const uint32_t> paths) {
-    if (paths.empty()) return;
-    if (paths.size() == 1 && !body.judged[slot]) {
-        body.slot_paths[slot] = paths[0];
-        return;
-    }
-    uint32_t list = static_cast<uint32_t>(body.lists.size());
-    body.lists.push(static_cast<uint32_t>(paths.size()));
-    body.lists.append(paths.data(), paths.size());
-    body.slot_paths[slot] = several_bit | list;
-}
-
-// Puts the slot into the chains of its paths. There is room.
-void Store::link(Body& body, uint32_t slot, std::span<const uint32_t> paths) noexcept {
-    auto head = [&](uint32_t path) { return std::atomic_ref<uint32_t>(body.heads[path]); };
-    bool several = body.slot_paths[slot] & several_bit;
-    for (uint32_t path : paths) {
-        uint32_t link = several ? static_cast<uint32_t>(body.extras.size()) | extra_bit : slot;
-        uint32_t after = head(path).load(std::memory_order_relaxed);
-        if (several)
-            body.extras.push({slot, after});
-        else
-            body.next[slot] = after;
-        head(path).store(link, std::memory_order_release);
-        mark_dirty(body, path);
-    }
-}
-
-// Adds the rows of the items, which no reader sees before apply(), and builds what their paths need. May fail: see undo().
-void Store::prepare(Body& body, std::span<const Item> items, const Parsed& parsed, uint32_t replaced, Change& change) {
+// Adds the rows of the items, which no reader sees before publish(). May fail: see undo(). `with_ids`: under their ids, which nobody
+// has; otherwise the caller gives them theirs.
+void Store::add_rows(Body& body, std::span<const Item> items, bool with_ids) {
     reseed(body);
-    reserve_links(body, items.size(), parsed);
     reserve_ids(body, items.size());
-    change.first_slot = static_cast<uint32_t>(body.deaths.size());
-    change.path_ends.reserve(items.size());
-    std::vector<uint32_t> paths;
     const Settings* settings = nullptr;
     uint32_t number = 0;
-    InterruptTicks ticks(1000);
-    for (size_t i = 0, p = 0; i < items.size(); ++i) {
+    InterruptTicks ticks(300);
+    for (const Item& item : items) {
         ticks.tick();
-        if (items[i].settings != settings) number = body.settings->intern(*(settings = items[i].settings));
-        uint32_t slot = add_slot(body, items[i], number, parsed.judged[i]);
-        if (replaced == none) {
-            body.id_table[id_place(body, items[i].id)] = slot;
-            ++body.live;
-        }
-        paths.clear();
-        for (; p < parsed.item_ends[i]; ++p) paths.push_back(add_path(body, parsed.path(p), change.fresh));
-        if (paths.size() > 1) {
-            std::sort(paths.begin(), paths.end());
-            paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
-        }
-        list_paths(body, slot, paths);
-        change.paths.insert(change.paths.end(), paths.begin(), paths.end());
-        change.path_ends.push_back(change.paths.size());
+        if (item.settings != settings) number = body.settings->intern(*(settings = item.settings));
+        uint32_t slot = add_slot(body, item, number);
+        if (!with_ids) continue;
+        body.id_table[id_place(body, item.id)] = slot;
+        ++body.live;
     }
-    place(body, change);
 }
 
-// Takes back what prepare() has added, and parse() before it.
-void Store::undo(Body& body, const Mark& mark, const Change& change) noexcept {
-    for (uint32_t slot = static_cast<uint32_t>(body.deaths.size()); slot-- > mark.slots;) {
-        size_t at = id_place(body, id_of(body, slot));
+// Takes back what add_rows() has added.
+void Store::undo(Body& body, const Mark& mark) noexcept {
+    for (uint32_t slot = body.slots(); slot-- > mark.slots;) {
+        size_t at = id_place(body, body.id(slot));
         if (body.id_table[at] != slot) continue;
         body.id_table[at] = none;
         --body.live;
     }
-    for (uint32_t path : change.fresh)
-        if (path < mark.paths) body.place_of[path] = nowhere;
-    for (uint32_t path = static_cast<uint32_t>(body.place_of.size()); path-- > mark.paths;) {
-        size_t mask = body.path_table.size() - 1, at = hash_bytes(key_of(body, path), 0, body.seeds) & mask;
-        while (body.path_table[at] != path) at = (at + 1) & mask;
-        body.path_table[at] = none;
-    }
     body.id_bytes.cut(mark.id_bytes), body.id_ends.cut(mark.slots + 1);
     body.text_bytes.cut(mark.text_bytes), body.text_ends.cut(mark.slots + 1);
-    body.deaths.cut(mark.slots), body.next.cut(mark.slots), body.slot_paths.cut(mark.slots);
+    body.deaths.cut(mark.slots);
     if (body.order.size()) body.order.cut(mark.slots);
-    body.slot_settings.cut(mark.slots), body.judged.cut(mark.slots), body.lists.cut(mark.lists);
-    body.path_bytes.cut(mark.path_bytes), body.path_ends.cut(mark.paths + 1);
-    body.heads.cut(mark.paths), body.accept_of.cut(mark.paths), body.place_of.cut(mark.paths);
-    body.labels->cut(mark.labels);
+    body.slot_settings.cut(mark.slots);
     body.settings->cut(mark.settings);
-}
-
-// Puts into force what prepare() has added; in place of the slot `replaced`, if there is one.
-void Store::apply(Body& body, uint32_t replaced, Change& change) noexcept {
-    if (replaced != none) {
-        kill(body, replaced, false);
-        body.id_table[id_place(body, id_of(body, change.first_slot))] = change.first_slot;
-        ++body.live;
-        body.order[change.first_slot] = body.order[replaced];
-    }
-    for (size_t i = 0, begin = 0; i < change.path_ends.size(); begin = change.path_ends[i++])
-        link(body, static_cast<uint32_t>(change.first_slot + i), std::span(change.paths).subspan(begin, change.path_ends[i] - begin));
-    settle(body, change.placing);
 }
 
 void Store::check_ids(std::span<const Item> items, std::vector<Refusal>& refused) const {
@@ -355,48 +195,45 @@ void Store::check_ids(std::span<const Item> items, std::vector<Refusal>& refused
 }
 
 void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
-    auto alone = write();
+    auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
     Body& body = *body_;
     check_room(body, items);
     Mark mark(body);
-    Change change;
+    engine_->begin(body);
     try {
-        Parsed parsed;
-        parse(items, parsed, refused);
-        size_t unparsed = refused.size();
-        if (items.size() > 1 || !unparsed) check_ids(items, refused);
+        parse(items, refused);
+        if (items.size() > 1 || refused.empty()) check_ids(items, refused);
         if (!refused.empty()) {
-            undo(body, mark, change);
-            withdraw(items.size(), std::span(refused).first(unparsed));
+            engine_->rollback(body);
             return;
         }
-        auto view = std::make_shared<View>();
-        prepare(body, items, parsed, none, change);
+        auto view = new_view();
+        add_rows(body, items, true);
+        engine_->prepare(body);
         if (items.size() >= many_items) Interrupt::check_now();
-        apply(body, none, change);
+        engine_->commit(body, false);
         publish(std::move(view));
     } catch (...) {
-        undo(body, mark, change);
-        if (published_) repair();
+        undo(body, mark);
+        engine_->rollback(body);
         throw;
     }
 }
 
 void Store::replace(std::string_view id, std::string_view text, const Settings& settings) {
-    auto alone = write();
+    auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
     Body& body = *body_;
-    uint32_t slot = find_slot(body, id);
-    if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "add it first");
+    uint32_t old_slot = find_slot(body, id);
+    if (old_slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "add it first");
     Item item{id, text, &settings};
     check_room(body, {&item, 1});
     Mark mark(body);
-    Change change;
+    engine_->begin(body);
     try {
-        Parsed parsed;
         std::vector<Refusal> refused;
-        parse({&item, 1}, parsed, refused);
+        parse({&item, 1}, refused);
         if (!refused.empty()) throw refused[0].failure;
         if (!body.order.size()) {
             Array<uint32_t> order;
@@ -404,96 +241,59 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
             for (uint32_t s = 0; s < body.deaths.size(); ++s) order.push(s);
             body.order = std::move(order);
         }
-        auto view = std::make_shared<View>();
-        prepare(body, {&item, 1}, parsed, slot, change);
-        if (published_) published_->remove(slot);
-        apply(body, slot, change);
+        auto view = new_view();
+        add_rows(body, {&item, 1}, false);
+        engine_->prepare(body);
+        engine_->remove(old_slot);
+        kill(body, old_slot);
+        uint32_t slot = mark.slots;
+        body.id_table[id_place(body, id)] = slot;
+        ++body.live;
+        body.order[slot] = body.order[old_slot];
+        // Not alone: a reader that came now would find neither the old nor the new one.
+        engine_->commit(body, false);
         publish(std::move(view));
-    } catch (const Failure&) {
-        undo(body, mark, change);
-        throw;
     } catch (...) {
-        undo(body, mark, change);
-        if (published_) repair();
+        undo(body, mark);
+        engine_->rollback(body);
         throw;
     }
     compact_if_due();
 }
 
 void Store::remove(std::string_view id) {
-    auto alone = write();
+    auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
     Body& body = *body_;
     uint32_t slot = find_slot(body, id);
     if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
-    auto view = std::make_shared<View>();
-    if (published_) {
-        try {
-            published_->remove(slot);
-        } catch (...) {
-            repair();
-            throw;
-        }
+    auto view = new_view();
+    engine_->begin(body);
+    try {
+        engine_->remove(slot);
+    } catch (...) {
+        engine_->rollback(body);
+        throw;
     }
-    kill(body, slot, true);
+    kill(body, slot);
+    {
+        // Every View holds the token of its body: two holders are the body itself and the present View, which only we have.
+        std::lock_guard hold(view_mutex_);
+        bool is_unread = body.views.use_count() == 2 && view_.use_count() == 1;
+        std::atomic_thread_fence(std::memory_order_acquire);       // what readers that are gone have read is over
+        engine_->commit(body, is_unread);
+    }
     publish(std::move(view));
     compact_if_due();
 }
 
-// Takes a subscription out of the set of the next View. `unlink` takes it off its chains too, if no reader is there; a reader
-// that comes between this and publish() misses it, which is right for a removal and wrong for a replacement.
-void Store::kill(Body& body, uint32_t slot, bool unlink) noexcept {
-    body.id_table[id_place(body, id_of(body, slot))] = tomb;
+// Takes a subscription out of the set of the next View.
+void Store::kill(Body& body, uint32_t slot) noexcept {
+    body.id_table[id_place(body, body.id(slot))] = tomb;
     ++body.tombs;
     --body.live;
     ++body.version;
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
-    std::unique_lock<MomentaryMutex> hold(view_mutex_, std::defer_lock);
-    if (unlink) {
-        // Every View holds the token of its body: two holders are the body itself and the present View, which only we have.
-        hold.lock();
-        unlink = body.views.use_count() == 2 && view_.use_count() == 1;
-        std::atomic_thread_fence(std::memory_order_acquire);       // what readers that are gone have read is over
-    }
-    for (uint32_t path : body.paths_of(slot)) {
-        mark_dirty(body, path);
-        unlink_one(body, path, slot, unlink);
-    }
-}
-
-// Takes a dead slot off the chain of a path, now or later. A slot near the head is found at once. Further down the dead stay
-// until they are half of the chain, and then all go in one walk: so removing costs the same however long the chain is.
-void Store::unlink_one(Body& body, uint32_t path, uint32_t slot, bool alone) noexcept {
-    auto walk = [&](uint32_t links_max, auto&& gone) {
-        uint32_t left = 0;
-        for (uint32_t* at = &body.heads[path]; *at != none && left < links_max;) {
-            bool extra = *at & extra_bit;
-            uint32_t there = extra ? body.extras[*at & ~extra_bit].slot : *at;
-            uint32_t* after = extra ? &body.extras[*at & ~extra_bit].next : &body.next[*at];
-            if (gone(there))
-                *at = *after;
-            else
-                at = after, ++left;
-        }
-        return left;
-    };
-    auto chain = body.chains.find(path);
-    if (chain == body.chains.end()) {
-        bool done = false;
-        if (alone) walk(links_walked_max, [&](uint32_t there) { return there == slot && (done = true); });
-        if (done) return;
-        try {
-            chain = body.chains.emplace(path, Body::Chain{0, 2 * links_walked_max}).first;
-        } catch (const std::bad_alloc&) {
-            return;              // readers pass over it
-        }
-    }
-    if (++chain->second.dead < chain->second.sweep_at || !alone) return;
-    uint32_t left = walk(none, [&](uint32_t there) { return body.deaths[there] != 0; });
-    if (left <= links_walked_max)
-        body.chains.erase(chain);
-    else
-        chain->second = {0, std::max(2 * links_walked_max, left / 2)};
 }
 
 bool Store::contains(std::string_view id) const {
@@ -510,18 +310,30 @@ Store::Subscription Store::find(std::string_view id) const {
     std::lock_guard lock(write_mutex_);
     uint32_t slot = find_slot(*body_, id);
     if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
-    uint64_t begin = body_->text_ends[slot];
-    return {std::string(id), std::string(body_->text_bytes.data() + begin, body_->text_ends[slot + 1] - begin),
-            (*body_->settings)[body_->slot_settings[slot]]};
+    return {std::string(id), std::string(body_->text(slot)), body_->settings_of(slot)};
 }
 
-std::vector<uint32_t> Store::live_slots(const Body& body) const {
+StoreStats Store::stats() const {
+    std::lock_guard lock(write_mutex_);
+    const Body& b = *body_;
+    EngineStats engine = engine_->stats();
+    StoreStats stats;
+    stats.subscriptions = b.live;
+    stats.paths = engine.paths;
+    stats.states = engine.states;
+    stats.machines = engine.machines;
+    stats.bytes = engine.bytes + b.settings->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.text_bytes.bytes() +
+                  b.text_ends.bytes() + b.deaths.bytes() + b.order.bytes() + b.slot_settings.bytes() + b.id_table.bytes();
+    return stats;
+}
+
+std::vector<uint32_t> Store::live_slots(const Subscriptions& rows) {
     std::vector<uint32_t> slots;
-    slots.reserve(body.live);
-    for (uint32_t s = 0; s < body.deaths.size(); ++s)
-        if (body.deaths[s] == 0) slots.push_back(s);
-    if (body.order.size())
-        std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return body.order[a] < body.order[b]; });
+    slots.reserve(rows.live);
+    for (uint32_t s = 0; s < rows.slots(); ++s)
+        if (rows.deaths[s] == 0) slots.push_back(s);
+    if (rows.order.size())
+        std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return rows.order[a] < rows.order[b]; });
     return slots;
 }
 
@@ -537,43 +349,22 @@ void Store::compact_if_due() {
 // Renumbers: everything that lives is copied into a new Body, so that what was removed gives its memory back.
 void Store::compact() {
     auto body = std::make_unique<Body>(seeds_);
+    std::vector<uint32_t> slots = live_slots(*body_);
     std::vector<Item> items;
-    Parsed parsed;
-    auto relabelled = [&](uint32_t label) {
-        return label < label_first ? label : body->labels->intern(body_->labels->step_of(label));
-    };
-    for (uint32_t s : live_slots(*body_)) {
-        size_t text = body_->text_ends[s];
-        items.push_back({id_of(*body_, s), {body_->text_bytes.data() + text, size_t(body_->text_ends[s + 1] - text)},
-                         &(*body_->settings)[body_->slot_settings[s]]});
-        for (uint32_t path : body_->paths_of(s)) {
-            parsed.bytes += relabel_key(key_of(*body_, path), relabelled);
-            parsed.path_ends.push_back(parsed.bytes.size());
-        }
-        parsed.judged.push_back(body_->judged[s]);
-        parsed.item_ends.push_back(parsed.path_ends.size());
+    items.reserve(slots.size());
+    for (uint32_t s : slots) items.push_back({body_->id(s), body_->text(s), &body_->settings_of(s)});
+    add_rows(*body, items, true);
+    auto view = new_view();
+    engine_->begin(*body_);
+    try {
+        engine_->renumber(slots, *body);
+    } catch (...) {
+        engine_->rollback(*body_);
+        throw;
     }
-    Change change;
-    prepare(*body, items, parsed, none, change);
-    auto view = std::make_shared<View>();
-    std::shared_ptr<PublishedEngine> engine = published_ ? populated(*body) : nullptr;
-    apply(*body, none, change);
+    engine_->commit(*body, false);
     std::swap(body_, body);          // the old one lives a little longer: `view` takes the place of one that looks into it
-    published_ = std::move(engine);
     publish(std::move(view));
-}
-
-// A published engine that holds what lives in the body, under its slots.
-std::shared_ptr<PublishedEngine> Store::populated(const Body& body) {
-    std::shared_ptr<PublishedEngine> engine = make_published(engine_);
-    for (uint32_t slot = 0; slot < body.deaths.size(); ++slot) {
-        if (body.deaths[slot]) continue;
-        const Settings& settings = (*body.settings)[body.slot_settings[slot]];
-        uint64_t begin = body.text_ends[slot];
-        parse_matching({body.text_bytes.data() + begin, body.text_ends[slot + 1] - begin}, settings.bindings, settings.ordered, *query_);
-        engine->add(slot, *query_, settings.ordered);
-    }
-    return engine;
 }
 
 }  // namespace treecast

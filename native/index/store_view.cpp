@@ -7,29 +7,29 @@
 
 namespace treecast {
 
+// One with room for everything, so that publish() cannot fail.
+std::shared_ptr<View> Store::new_view() const {
+    auto view = std::make_shared<View>();
+    view->engine_state = engine_->make_state();
+    return view;
+}
+
 void Store::publish(std::shared_ptr<View> view) noexcept {
     const Body& body = *body_;
     view->token = body.views;
-    view->published = published_;
-    view->labels = body.labels;
-    view->places = body.places;
-    view->delta = body.delta;
-    view->heads = body.heads.share();
-    view->next = body.next.share();
     view->deaths = body.deaths.share();
     view->order = body.order.share();
-    view->extras = body.extras.share();
     view->id_ends = body.id_ends.share();
     view->id_bytes = body.id_bytes.share();
     view->text_bytes = body.text_bytes.share();
     view->text_ends = body.text_ends.share();
     view->slot_settings = body.slot_settings.share();
-    view->judged = body.judged.share();
     view->settings = body.settings;
     view->settings_size = body.settings->size();
-    view->slots = static_cast<uint32_t>(body.deaths.size());
+    view->slots = body.slots();
     view->version = body.version;
     view->serial = body.serial;
+    if (view->engine_state) engine_->fill(*view->engine_state);
     std::shared_ptr<const View> old;      // freed after the lock
     std::lock_guard lock(view_mutex_);
     old = std::move(view_);

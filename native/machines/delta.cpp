@@ -10,6 +10,8 @@ namespace {
 std::atomic<uint64_t> delta_serial{1};
 }
 
+// A path takes neighbouring bits of the first word that has as many left: a shift by one then goes from a step to the next, and
+// no carry between words is needed.
 bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     uint32_t steps = 0;
     for (uint32_t label : labels) steps += label != label_descend;
@@ -20,6 +22,8 @@ bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     used_[word] = static_cast<uint8_t>(bit + steps);
     words_ = std::max(words_, word + 1);
     path_at_.resize(words_ * 64, none);
+    // A step is entered from the bit before it. Whether that one must be at the parent or anywhere above is said by which mask it
+    // is in; the first step has no bit before it and is said to start here.
     bool descend = false, first = true;
     for (uint32_t label : labels) {
         if (label == label_descend) {
@@ -53,6 +57,7 @@ const uint64_t* Delta::row_of(uint32_t label) const {
     return at != row_labels_.end() && *at == label ? rows_[at - row_labels_.begin()].data() : nullptr;
 }
 
+// Rows are sorted by label and few, so inserting one moves little; a delta is read far more often than written.
 uint64_t* Delta::new_row(uint32_t label) {
     auto at = std::lower_bound(row_labels_.begin(), row_labels_.end(), label);
     size_t place = at - row_labels_.begin();
@@ -82,6 +87,7 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
     if (paths_.empty()) return;
     uint32_t words = words_;
     uint64_t generation = document.names->generation();
+    // Rows were made for other paths, or for other numbers of names.
     if (run.serial != serial_ || run.generation != generation) {
         run.serial = serial_;
         run.generation = generation;
@@ -115,6 +121,7 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
         const uint64_t* alive_above = run.alive.data() + depth * words;
         uint64_t* reached = run.reached.data() + (depth + 1) * words;
         uint64_t* alive = run.alive.data() + (depth + 1) * words;
+        // `/a` begins at the root element only, `//a` at any.
         const uint64_t* firsts = i == 0 ? firsts_at_root.data() : first_any_.data();
         for (uint32_t w = 0; w < words; ++w) {
             reached[w] = reach(fired, reached_above, alive_above, firsts, w);
@@ -122,6 +129,7 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
             matched[w] |= reached[w] & last_[w];
         }
         if (has_attributes_)
+            // Attributes and texts have nothing below: only whether a last step is reached there counts.
             for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
                 name = document.attribute_name[a];
                 row_at = run.attribute_rows[name];

@@ -19,11 +19,11 @@ namespace treecast {
 enum class GaugeKind : uint8_t { most, least, text, number };
 constexpr uint32_t gauge_kinds = 4;
 
-constexpr bool is_order(Fact fact) { return fact >= Fact::less && fact <= Fact::greater_equal; }
-constexpr bool is_equality(Fact fact) { return fact == Fact::equal_text || fact == Fact::equal_number; }
-constexpr GaugeKind gauge_kind(Fact fact) {
-    if (is_order(fact)) return fact == Fact::less || fact == Fact::less_equal ? GaugeKind::least : GaugeKind::most;
-    return fact == Fact::equal_text ? GaugeKind::text : GaugeKind::number;
+constexpr bool is_order(ValueTest test) { return test >= ValueTest::less && test <= ValueTest::greater_equal; }
+constexpr bool is_equality(ValueTest test) { return test == ValueTest::equal_text || test == ValueTest::equal_number; }
+constexpr GaugeKind gauge_kind(ValueTest test) {
+    if (is_order(test)) return test == ValueTest::less || test == ValueTest::less_equal ? GaugeKind::least : GaugeKind::most;
+    return test == ValueTest::equal_text ? GaugeKind::text : GaugeKind::number;
 }
 
 // In the order of the numbers, and never 0, not even inverted. No NaN.
@@ -47,13 +47,13 @@ struct Bound {                          // a condition on a gauge
     bool operator==(const Bound&) const = default;
 };
 
-// The height from which on `value fact number` holds.
-inline uint64_t bound_height(Fact fact, double number) {
+// The height from which on `value test number` holds.
+inline uint64_t bound_height(ValueTest test, double number) {
     uint64_t height = height_of(number);
-    switch (fact) {
-    case Fact::less: return ~height + 1;
-    case Fact::less_equal: return ~height;
-    case Fact::greater: return height + 1;
+    switch (test) {
+    case ValueTest::less: return ~height + 1;
+    case ValueTest::less_equal: return ~height;
+    case ValueTest::greater: return height + 1;
     default: return height;
     }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/fork.hpp"
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "document/document.hpp"
 #include "query/path.hpp"

@@ -25,38 +25,29 @@ uint32_t hash_pair(uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_w
 
 }  // namespace
 
-SetPool::SetPool() : sets_(1), table_(64, 0) {}
-
+// The number of a set. Sets are immutable from here on, so states that hold equal ones share their memory.
 uint32_t SetPool::intern(WordsView words) {
     if (words.size == 0) return 0;
-    if (2 * sets_.size() >= table_.size()) {
-        table_.assign(table_.size() * 2, 0);
-        for (uint32_t s = 1; s < sets_.size(); ++s) {
-            size_t at = sets_[s].hash & (table_.size() - 1);
-            while (table_[at]) at = (at + 1) & (table_.size() - 1);
-            table_[at] = s;
-        }
-    }
     uint32_t hash = hash_set(words);
-    size_t at = hash & (table_.size() - 1);
-    while (uint32_t s = table_[at]) {
+    uint32_t known = slots_.find(hash, [&](uint32_t s) {
         const Set& set = sets_[s];
-        if (set.hash == hash && set.size == words.size &&
-            std::memcmp(set.index, words.index, words.size * sizeof(uint32_t)) == 0 &&
-            std::memcmp(set.mask, words.mask, words.size * sizeof(uint64_t)) == 0)
-            return s;
-        at = (at + 1) & (table_.size() - 1);
-    }
+        return set.hash == hash && set.size == words.size &&
+               std::memcmp(set.index, words.index, words.size * sizeof(uint32_t)) == 0 &&
+               std::memcmp(set.mask, words.mask, words.size * sizeof(uint64_t)) == 0;
+    });
+    if (known != IdSlots::empty) return known;
     uint32_t* index = indexes_.take(words.size);
     uint64_t* mask = masks_.take(words.size);
     std::memcpy(index, words.index, words.size * sizeof(uint32_t));
     std::memcpy(mask, words.mask, words.size * sizeof(uint64_t));
+    auto number = static_cast<uint32_t>(sets_.size());
     sets_.push_back({index, mask, words.size, hash, 0});
-    return table_[at] = static_cast<uint32_t>(sets_.size() - 1);
+    slots_.add(hash, number, [&](uint32_t s) { return sets_[s].hash; });
+    return number;
 }
 
 uint64_t SetPool::bytes() const {
-    return sets_.capacity() * sizeof(Set) + table_.capacity() * 4 + indexes_.bytes() + masks_.bytes();
+    return sets_.capacity() * sizeof(Set) + slots_.bytes() + indexes_.bytes() + masks_.bytes();
 }
 
 Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)) {
@@ -66,9 +57,10 @@ Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)
 }
 
 uint64_t Lazy::bytes() const {
-    return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_table_.capacity() * 4;
+    return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
 }
 
+// Symbols themselves stay: they are made of labels, which do not depend on the numbers that a reader gives to names.
 void Lazy::forget_names() {
     element_symbols_.clear();
     attribute_symbols_.clear();
@@ -92,11 +84,12 @@ uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool elem
     return found->second;
 }
 
+// Drops everything that was learnt. Rows and sets live in arenas, so this frees a few large pieces, not many small ones.
 void Lazy::reset() {
     pool_ = std::make_unique<SetPool>();
     rows_ = std::make_unique<Arena<uint64_t>>();
     states_.assign(1, State{});
-    state_table_.assign(64, 0);
+    state_slots_.reset();
     intern_state(0, 0);                         // number 1: dead
     machine_->start(fresh_, descend_);
     start_ = intern_state(pool_->intern(descend_.view()), pool_->intern(fresh_.view()));
@@ -104,27 +97,21 @@ void Lazy::reset() {
     steps_ = misses_ = 0;
 }
 
+// The number of the state for a pair of sets, which are numbers themselves: comparing two states compares two pairs.
 uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
-    if (2 * states_.size() >= state_table_.size()) {
-        state_table_.assign(state_table_.size() * 2, 0);
-        for (uint32_t s = 1; s < states_.size(); ++s) {
-            size_t at = hash_pair(states_[s].descend, states_[s].fresh) & (state_table_.size() - 1);
-            while (state_table_[at]) at = (at + 1) & (state_table_.size() - 1);
-            state_table_[at] = s;
-        }
-    }
-    size_t at = hash_pair(descend, fresh) & (state_table_.size() - 1);
-    while (uint32_t s = state_table_[at]) {
-        if (states_[s].descend == descend && states_[s].fresh == fresh) return s;
-        at = (at + 1) & (state_table_.size() - 1);
-    }
+    uint32_t hash = hash_pair(descend, fresh);
+    uint32_t known = state_slots_.find(hash, [&](uint32_t s) { return states_[s].descend == descend && states_[s].fresh == fresh; });
+    if (known != IdSlots::empty) return known;
+    auto number = static_cast<uint32_t>(states_.size());
     State state;
     state.descend = descend;
     state.fresh = fresh;
     states_.push_back(state);
-    return state_table_[at] = static_cast<uint32_t>(states_.size() - 1);
+    state_slots_.add(hash, number, [&](uint32_t s) { return hash_pair(states_[s].descend, states_[s].fresh); });
+    return number;
 }
 
+// Rows grow on demand: most states meet few of all symbols. A row that was left behind stays in the arena until tidy().
 void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {
     State& s = states_[state];
     if (symbol >= s.width) {
@@ -138,6 +125,7 @@ void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {
     s.row[symbol] = value;
 }
 
+// Takes one step of the NFA, and remembers it as a transition.
 uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     if (full_ || bytes() > bytes_max_) {
         full_ = true;
@@ -149,6 +137,8 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     machine_->step(pool_->view(descend), pool_->view(states_[state].fresh), symbol_labels(symbol), fresh_, accept_,
                    descend_, scratch_);
     if (!descend_.empty()) {
+        // Descend states stay alive below: the target has those of the source and the new ones. Mostly there is none that is new,
+        // and then the set of the source serves as it is.
         subtract(descend_, pool_->view(descend));
         if (!descend_.empty()) {
             unite(pool_->view(descend), descend_.view(), united_);
@@ -161,9 +151,11 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     return value;
 }
 
+// Chooses how to go through a document: by the cache, by the NFA alone, or by the cache as far as it holds.
 void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out) {
     ++document_;
     if (bytes_max_ == 0) return run_plain(document, 0, has_text, names, out);
+    // We are waiting: the cache did not pay lately, so it is not even tried.
     if (plain_left_) {
         if (--plain_left_ == 0) tidy();
         return run_plain(document, 0, has_text, names, out);
@@ -171,6 +163,7 @@ void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, N
     if (full_) {
         // Still missing every fifth step although the cache is full: it costs more than it saves.
         if (misses_ * 5 > steps_) {
+            // Each time it fails again we wait twice as long, so that documents which never repeat cost next to nothing.
             plain_length_ = std::clamp(plain_length_ * 2, plain_documents_min, plain_documents_max);
             plain_left_ = plain_length_;
             return run_plain(document, 0, has_text, names, out);
@@ -190,15 +183,16 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
     visit(start_);
     bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
     for (size_t i = 0; i < count; ++i) {
+        // No stack: the state of the parent is looked up by number, so skipping a subtree needs no popping.
         uint32_t state = i ? state_of_[document.parent[i]] : start_;
         uint32_t symbol = element_symbol(document.name[i], names);
         ++steps_;
-        uint64_t found = entry(state, symbol);
-        if (!found && !(found = miss(state, symbol))) return i;
-        uint32_t target = static_cast<uint32_t>(found >> 32);
+        uint64_t transition = entry(state, symbol);
+        if (!transition && !(transition = miss(state, symbol))) return i;
+        uint32_t target = static_cast<uint32_t>(transition >> 32);
         state_of_[i] = target;
-        accept(static_cast<uint32_t>(found), out);
-        if (target == dead) {
+        accept(static_cast<uint32_t>(transition), out);
+        if (target == dead) {             // nothing can match below: the whole subtree is skipped
             i += document.size[i] - 1;
             continue;
         }
@@ -207,24 +201,26 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
             for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
                 uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
                 if (attribute == none) continue;
-                found = entry(target, attribute);
-                if (!found && !(found = miss(target, attribute))) return i;
-                accept(static_cast<uint32_t>(found), out);
+                transition = entry(target, attribute);
+                if (!transition && !(transition = miss(target, attribute))) return i;
+                accept(static_cast<uint32_t>(transition), out);
             }
         if (texts && has_text[i]) {
-            found = entry(target, text_symbol_);
-            if (!found && !(found = miss(target, text_symbol_))) return i;
-            accept(static_cast<uint32_t>(found), out);
+            transition = entry(target, text_symbol_);
+            if (!transition && !(transition = miss(target, text_symbol_))) return i;
+            accept(static_cast<uint32_t>(transition), out);
         }
     }
     return count;
 }
 
+// Computes the frame of an element from the frame above it; used where the cache is full or off.
 void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& out) {
     if (frame.symbol == symbol && frame.above == above.serial) return;   // as its elder sibling: nothing new
     frame.symbol = symbol;
     frame.above = above.serial;
     frame.serial = ++frame_serial_;
+    // What is cached already is used all the same. From an entry on, the frame is in a known state again.
     if (above.state) {
         if (uint64_t found = entry(above.state, symbol)) {
             frame.state = static_cast<uint32_t>(found >> 32);
@@ -258,6 +254,8 @@ void Lazy::peek(const Frame& frame, uint32_t symbol, AcceptBits& out) {
     out.add(accept_.view());
 }
 
+// Steps the NFA from the element `begin` on. The elements before it have been done by the cache: the frames of those that are
+// still open are rebuilt from their states.
 void Lazy::run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
                      AcceptBits& out) {
     if (frames_.size() < 2) frames_.resize(16);
@@ -310,11 +308,13 @@ void Lazy::tidy() {
     steps_ = misses_ = 0;
 }
 
+// Copies the states that were visited often enough into a new cache, and those transitions that lead from one to another of them.
 void Lazy::keep_visited(uint32_t visits_min) {
     std::unique_ptr<SetPool> old_pool = std::move(pool_);
     std::unique_ptr<Arena<uint64_t>> old_rows = std::move(rows_);
     std::vector<State> old_states = std::move(states_);
     reset();
+    // Old number -> new number; 0: dropped. Two passes, as a transition may lead to a state with a higher number.
     std::vector<uint32_t> kept(old_states.size(), 0);
     for (uint32_t s = 1; s < old_states.size(); ++s) {
         const State& state = old_states[s];

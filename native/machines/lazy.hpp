@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/accept_bits.hpp"
+#include "base/id_slots.hpp"
 #include "base/words.hpp"
 #include "document/document.hpp"
 #include "machines/machine.hpp"
@@ -56,7 +57,7 @@ private:
 // Interned sets; number 0 is the empty one.
 class SetPool {
 public:
-    SetPool();
+    SetPool() : sets_(1) {}
     uint32_t intern(WordsView words);
     WordsView view(uint32_t set) const { return {sets_[set].index, sets_[set].mask, sets_[set].size}; }
     bool first_visit(uint32_t set, uint64_t document) {
@@ -74,7 +75,7 @@ private:
         uint64_t document = 0;      // the last document that visited it
     };
     std::vector<Set> sets_;
-    std::vector<uint32_t> table_;
+    IdSlots slots_;
     Arena<uint32_t> indexes_;
     Arena<uint64_t> masks_;
 };
@@ -163,7 +164,7 @@ private:
     std::unique_ptr<SetPool> pool_;
     std::unique_ptr<Arena<uint64_t>> rows_;
     std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below
-    std::vector<uint32_t> state_table_;
+    IdSlots state_slots_;
     uint32_t start_ = 0;
 
     std::vector<std::array<uint32_t, 5>> symbols_;      // count, then local labels, ascending

@@ -1,6 +1,7 @@
 // Builds a Machine from its paths: trie, order by reversed path, blocks, records.
 #include "machines/machine.hpp"
 
+#include "base/id_slots.hpp"
 #include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
 #include "machines/order.hpp"
@@ -31,7 +32,7 @@ private:
     // The trie. Entry 0 is the root; `path_` is the path that ends here, or none.
     std::vector<uint32_t> parent_, label_, path_;
     std::vector<uint8_t> inner_;            // has children
-    std::vector<uint32_t> table_;           // open addressing over (parent, label)
+    IdSlots slots_;                         // entries by parent and label
     const HashSeeds seeds_ = hash_seeds();
     std::vector<uint32_t> position_;        // of inner entries, in the machine
     std::vector<Keyed> children_, leaves_;  // inner entries by position, without root; leaves by (label, parent position)
@@ -48,26 +49,16 @@ private:
         return static_cast<uint32_t>(parent_.size() - 1);
     }
 
-    void rehash(size_t slots) {
-        table_.assign(slots, 0);
-        for (uint32_t entry = 1; entry < parent_.size(); ++entry) {
-            size_t at = hash(parent_[entry], label_[entry]) & (slots - 1);
-            while (table_[at]) at = (at + 1) & (slots - 1);
-            table_[at] = entry;
-        }
-    }
-
     uint32_t child(uint32_t parent, uint32_t label) {
-        if (2 * parent_.size() >= table_.size()) rehash(std::max<size_t>(256, table_.size() * 2));
-        size_t at = hash(parent, label) & (table_.size() - 1);
-        while (uint32_t entry = table_[at]) {
-            if (parent_[entry] == parent && label_[entry] == label) return entry;
-            at = (at + 1) & (table_.size() - 1);
-        }
+        uint32_t known = slots_.find(hash(parent, label), [&](uint32_t entry) { return parent_[entry] == parent && label_[entry] == label; });
+        if (known != IdSlots::empty) return known;
         inner_[parent] = 1;
-        return table_[at] = add(parent, label);
+        uint32_t entry = add(parent, label);
+        slots_.add(hash(parent, label), entry, [&](uint32_t earlier) { return hash(parent_[earlier], label_[earlier]); });
+        return entry;
     }
 
+    // Paths that begin alike share entries, as in YFilter's NFA.
     void grow_trie(std::span<const Labels> paths) {
         add(none, label_root);
         inner_[0] = 1;
@@ -78,7 +69,8 @@ private:
             ticks.tick();
             path_[at] = p;
         }
-        std::vector<uint32_t>().swap(table_);
+        // From here on entries are only walked: the memory is wanted for what follows.
+        slots_.reset();
     }
 
     // Sorts inner entries by reversed path.
@@ -90,6 +82,8 @@ private:
         size_t count = entries.size();
         uint32_t descends = 0;
         for (uint32_t e : entries) descends += label_[e] == label_descend;
+        // Descend states come first (label_descend is the lowest label) and get words of their own, so that stepping them
+        // needs no masks.
         uint32_t pad = (64 - (descends & 63)) & 63;
         position_.assign(parent_.size(), none);
         for (uint32_t r = 0; r < count; ++r) {
@@ -102,6 +96,7 @@ private:
         m_.word_table_.resize((count + pad + 63) / 64, {});
     }
 
+    // Accept ids follow the order of states, leaves first: what is accepted together then lies in few words of a bit set.
     void number_accepts() {
         accept_of_.assign(accept_of_.size(), none);
         for (uint32_t e = 1; e < parent_.size(); ++e)
@@ -120,6 +115,7 @@ private:
         m_.accepts_ = accept;
     }
 
+    // What each word of 64 states knows: which of them have children by name, and which have a descend state below.
     void fill_words() {
         for (uint32_t e = 1; e < parent_.size(); ++e) {
             uint32_t above = position_[parent_[e]];
@@ -147,6 +143,7 @@ private:
             m_.directories_.open();
             for (;;) {
                 ticks.tick();
+                // Two sorted lists are merged: the children that are states, and the leaves, which are answers only.
                 uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
                                         ? position_[parent_[children_[c].value]] : none;
                 uint32_t leaf_at = l < leaves_.size() && label_[leaves_[l].value] == label

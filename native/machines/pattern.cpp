@@ -28,7 +28,7 @@ struct Way {
 using Ways = std::vector<Way>;              // or; empty is false
 
 struct Target {                             // the final condition of a path: none is plain existence
-    std::optional<std::string> fact;        // a whole requirement
+    std::optional<std::string> requirement;        // a whole requirement
 };
 
 struct Reached {                            // a step from its context: how, and what holds there
@@ -49,18 +49,18 @@ std::string number_bytes(double number) {
     return bytes;
 }
 
-std::string fact_requirement(Fact fact, std::string_view value, bool negated) {
-    std::string out(1, static_cast<char>(static_cast<uint8_t>(Reach::fact) | (negated ? negated_bit : 0)));
-    out.push_back(static_cast<char>(fact));
+std::string value_requirement(ValueTest test, std::string_view value, bool negated) {
+    std::string out(1, static_cast<char>(static_cast<uint8_t>(Reach::value) | (negated ? negated_bit : 0)));
+    out.push_back(static_cast<char>(test));
     put_varint(out, static_cast<uint32_t>(value.size()));
     return out.append(value);
 }
 
 // What the tree machine knows of a function. One that it does not know is rechecked by the evaluator.
-std::optional<Fact> fact_of(Function function) {
+std::optional<ValueTest> test_of(Function function) {
     switch (function) {
-        case Function::contains: return Fact::contains;
-        case Function::starts_with: return Fact::starts_with;
+        case Function::contains: return ValueTest::contains;
+        case Function::starts_with: return ValueTest::starts_with;
         default: return std::nullopt;
     }
 }
@@ -182,9 +182,9 @@ private:
         if (expr.kind == ExprKind::call) return of_call(expr);
         Target target;
         if (expr.kind == ExprKind::compare) {
-            std::optional<std::string> fact = comparison(expr.relation, query_.value(expr.value));
-            if (!fact) return {};
-            target.fact = std::move(fact);
+            std::optional<std::string> requirement = comparison(expr.relation, query_.value(expr.value));
+            if (!requirement) return {};
+            target.requirement = std::move(requirement);
         }
         query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { either(out, of_path(path, target)); });
         return out;
@@ -195,9 +195,9 @@ private:
         const PathEntry& path = query_.path(expr.first);
         std::string_view text = query_.view(query_.value(expr.value).text);
         if (text.empty()) return always(true);
-        std::optional<Fact> fact = fact_of(expr.function);
-        Ways out = of_path(path, fact ? Target{fact_requirement(*fact, text, false)} : Target{});
-        if (!fact || !at_most_one(path))
+        std::optional<ValueTest> test = test_of(expr.function);
+        Ways out = of_path(path, test ? Target{value_requirement(*test, text, false)} : Target{});
+        if (!test || !at_most_one(path))
             for (Way& way : out) way.exact = false;      // it is the first item that counts, and perhaps more than the path
         return out;
     }
@@ -205,11 +205,11 @@ private:
     std::optional<std::string> comparison(Relation relation, const Value& value) {
         bool equality = relation == Relation::eq || relation == Relation::ne;
         std::string_view text = query_.view(value.text);
-        if (equality && !value.is_number) return fact_requirement(Fact::equal_text, text, relation == Relation::ne);
+        if (equality && !value.is_number) return value_requirement(ValueTest::equal_text, text, relation == Relation::ne);
         double number = value.is_number ? value.number : to_number(text);
         if (std::isnan(number)) return std::nullopt;
-        static const Fact facts[] = {Fact::equal_number, Fact::equal_number, Fact::less, Fact::less_equal, Fact::greater, Fact::greater_equal};
-        return fact_requirement(facts[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
+        static const ValueTest by_relation[] = {ValueTest::equal_number, ValueTest::equal_number, ValueTest::less, ValueTest::less_equal, ValueTest::greater, ValueTest::greater_equal};
+        return value_requirement(by_relation[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
     }
 
     // A path that selects one item at most: `.` or one named attribute of the context.
@@ -223,7 +223,7 @@ private:
     Ways of_path(const PathEntry& path, const Target& target) {
         if (path.first == no_entry) {
             Way way;
-            if (target.fact) way.here.push_back(*target.fact);
+            if (target.requirement) way.here.push_back(*target.requirement);
             return {way};
         }
         Ways out;
@@ -265,8 +265,8 @@ private:
         query_.each_expr(step.predicates, [&](uint32_t, const Expr& predicate) { ways = both(ways, of_expr(predicate, false)); });
         for (Way& way : ways) way.tests.push_back(query_.path_step(step, false));
         if (step.next == no_entry) {
-            if (target.fact)
-                for (Way& way : ways) way.here.push_back(*target.fact);
+            if (target.requirement)
+                for (Way& way : ways) way.here.push_back(*target.requirement);
         } else {
             std::vector<Reached> next = of_step(step.next, target);
             Ways out;
@@ -304,7 +304,7 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
     for (std::string& requirement : requirements) {
         uint8_t kind = static_cast<uint8_t>(*at++);
         requirement.push_back(static_cast<char>(kind));
-        if ((kind & 3) == static_cast<uint8_t>(Reach::fact)) {
+        if ((kind & 3) == static_cast<uint8_t>(Reach::value)) {
             requirement.push_back(*at++);
             uint32_t size = take_varint(at);
             put_varint(requirement, size);
@@ -320,11 +320,6 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
 }
 
 }  // namespace
-
-void put_varint(std::string& out, uint32_t value) {
-    for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-    out.push_back(static_cast<char>(value));
-}
 
 Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
     Patterns patterns = Converter(query, labels).convert();

@@ -2,18 +2,19 @@
 //
 // Theory of operation. For a yes or no, the main path is one more branch, so a query says: "below the document there is an
 // element with this label, for which these requirements hold", where a requirement is a child or a descendant of such a form,
-// or a fact about the element's own value, each possibly negated. Existence distributes over `or`, so `or` becomes several
+// or a test of the element's own value, each possibly negated. Existence distributes over `or`, so `or` becomes several
 // patterns; `not` is pushed inward to requirements; attributes and texts are children with a label and a value of their own;
 // an absolute path in a predicate is a requirement of the document. `a != "v"` is "a child a whose value is not v".
 //
 // What cannot be said that way (positions, order, the *first* item of contains(), negated name tests) is left out, and the
-// pattern is marked as not exact: it then holds wherever the query does, and more. The query itself is judged afterwards.
+// pattern is marked as not exact: it then holds wherever the query does, and more. The query itself is evaluated afterwards.
 //
 // A pattern is written as bytes; equal patterns have equal bytes:
 //     entry       = varint(label) varint(number of requirements) requirement*          requirements sorted, distinct
-//     requirement = kind byte, then a fact (op byte, varint(size), bytes) or an entry
+//     requirement = kind byte, then a value test (op byte, varint(size), bytes) or an entry
 #pragma once
 
+#include "base/varint.hpp"
 #include "machines/label.hpp"
 #include "query/query.hpp"
 
@@ -25,11 +26,11 @@
 
 namespace treecast {
 
-enum class Reach : uint8_t { fact = 0, child = 1, descend = 2 };
+enum class Reach : uint8_t { value = 0, child = 1, descend = 2 };
 constexpr uint8_t negated_bit = 4;
 
 // The value of an element, attribute or text: equality as strings or numbers, order as numbers, substrings.
-enum class Fact : uint8_t { equal_text, equal_number, less, less_equal, greater, greater_equal, contains, starts_with };
+enum class ValueTest : uint8_t { equal_text, equal_number, less, less_equal, greater, greater_equal, contains, starts_with };
 
 struct Patterns {
     std::vector<std::string> patterns;      // the query holds where one of them does; none: it never holds
@@ -41,14 +42,5 @@ Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels);
 
 // The same pattern with other label numbers.
 std::string relabel(std::string_view pattern, const std::function<uint32_t(uint32_t)>& label);
-
-// Reading the bytes.
-inline uint32_t take_varint(const char*& at) {
-    uint32_t value = 0;
-    int shift = 0;
-    for (; *at & 0x80; ++at, shift += 7) value |= uint32_t(*at & 0x7F) << shift;
-    return value | uint32_t(static_cast<unsigned char>(*at++)) << shift;
-}
-void put_varint(std::string& out, uint32_t value);
 
 }  // namespace treecast

@@ -3,8 +3,8 @@
 namespace treecast {
 
 Sweep::Sweep(const Values& values, uint32_t group) : root_(values.automaton(group)), state_(root_) {
-    auto [begin, end] = values.substring_facts(group);
-    first_fact_ = begin;
+    auto [begin, end] = values.substring_tests(group);
+    first_test_ = begin;
     marks_.resize(end - begin);
     for (unsigned byte = 0; byte < after_root_.size(); ++byte) {
         uint32_t next = values.edge(root_, static_cast<unsigned char>(byte));
@@ -13,8 +13,8 @@ Sweep::Sweep(const Values& values, uint32_t group) : root_(values.automaton(grou
 }
 
 void Sweep::start(uint64_t place) {
-    for (const Met& met : met_) marks_[met.fact].met = none;
-    met_.clear();
+    for (const Occurrence& occurrence : occurrences_) marks_[occurrence.test].occurrence = none;
+    occurrences_.clear();
     latest_ = none;
     state_ = root_;
     place_ = place;
@@ -30,8 +30,8 @@ void Sweep::read(const Values& values, std::string_view piece) {
             state = next;
             break;
         }
-        uint32_t ends = values.fact_of(state) != none ? state : values.shorter(state);
-        if (ends) meet(ends, values.fact_of(ends) - first_fact_);
+        uint32_t ends = values.test_of(state) != none ? state : values.shorter(state);
+        if (ends) add_occurrence(ends, values.test_of(ends) - first_test_);
     }
     state_ = state;
 }
@@ -42,21 +42,21 @@ void Sweep::forget_visits() {
 }
 
 // To the front of the list.
-void Sweep::meet(uint32_t state, uint32_t fact) {
-    uint32_t at = marks_[fact].met;
+void Sweep::add_occurrence(uint32_t state, uint32_t test) {
+    uint32_t at = marks_[test].occurrence;
     if (at == none) {
-        at = marks_[fact].met = static_cast<uint32_t>(met_.size());
-        met_.push_back({.state = state, .fact = fact});
+        at = marks_[test].occurrence = static_cast<uint32_t>(occurrences_.size());
+        occurrences_.push_back({.state = state, .test = test});
     } else if (at != latest_) {
-        Met& met = met_[at];
-        met_[met.newer].older = met.older;
-        if (met.older != none) met_[met.older].newer = met.newer;
+        Occurrence& occurrence = occurrences_[at];
+        occurrences_[occurrence.newer].older = occurrence.older;
+        if (occurrence.older != none) occurrences_[occurrence.older].newer = occurrence.newer;
     }
-    met_[at].end = place_;
+    occurrences_[at].end = place_;
     if (at == latest_) return;
-    met_[at].newer = none;
-    met_[at].older = latest_;
-    if (latest_ != none) met_[latest_].newer = at;
+    occurrences_[at].newer = none;
+    occurrences_[at].older = latest_;
+    if (latest_ != none) occurrences_[latest_].newer = at;
     latest_ = at;
 }
 

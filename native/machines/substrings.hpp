@@ -24,36 +24,36 @@ public:
     void start(uint64_t place);
     void read(const Values& values, std::string_view piece);
 
-    // Calls one(fact) for all that occur between `begin` and what was read last; each once.
+    // Calls one(test) for all that occur between `begin` and what was read last; each once.
     template <class One>
     void within(const Values& values, uint64_t begin, One&& one) {
         if (++visit_ == 0) forget_visits();
-        for (uint32_t at = latest_; at != none && met_[at].end > begin; at = met_[at].older)
-            for (uint32_t state = met_[at].state; state; state = values.shorter(state)) {
-                uint32_t fact = values.fact_of(state);
-                Mark& mark = marks_[fact - first_fact_];
+        for (uint32_t at = latest_; at != none && occurrences_[at].end > begin; at = occurrences_[at].older)
+            for (uint32_t state = occurrences_[at].state; state; state = values.shorter(state)) {
+                uint32_t test = values.test_of(state);
+                Mark& mark = marks_[test - first_test_];
                 if (mark.visit == visit_) break;
                 mark.visit = visit_;
-                if (met_[at].end - begin >= values.text(fact).size()) values.each_fact(fact, one);
+                if (occurrences_[at].end - begin >= values.text(test).size()) values.each_test(test, one);
             }
     }
 
 private:
-    struct Met {
+    struct Occurrence {
         uint64_t end = 0;
-        uint32_t state = 0, fact = 0, newer = none, older = none;
+        uint32_t state = 0, test = 0, newer = none, older = none;
     };
-    struct Mark {                        // by fact, from first_fact_ on
-        uint32_t met = none, visit = 0;
+    struct Mark {                        // by test, from first_test_ on
+        uint32_t occurrence = none, visit = 0;
     };
-    void meet(uint32_t state, uint32_t fact);
+    void add_occurrence(uint32_t state, uint32_t test);
     void forget_visits();
 
     uint64_t place_ = 0;
-    uint32_t root_, state_, first_fact_;
+    uint32_t root_, state_, first_test_;
     uint32_t latest_ = none, visit_ = 0;
     std::array<uint32_t, 256> after_root_;      // by byte: most bytes lead from the root to it
-    std::vector<Met> met_;
+    std::vector<Occurrence> occurrences_;
     std::vector<Mark> marks_;
 };
 

@@ -41,7 +41,7 @@ class TreeBuilder {
 public:
     TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
         : m_(machine), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
-        number_facts();
+        number_tests();
         number_bounds();
         order_entries();
         for (size_t i = 0; i < tops_.size(); ++i) accept_of[i] = m_.accept(position_[tops_[i]]);
@@ -68,41 +68,41 @@ private:
     TreeEntries entries_;
     std::vector<uint32_t> tops_;
     TreePlan plan_;
-    std::vector<uint32_t> fact_;                            // by condition: its number as a fact
+    std::vector<uint32_t> test_;                            // by condition: its number as a test
     std::map<std::tuple<uint32_t, uint32_t, Reach, GaugeKind>, uint32_t> gauges_;      // by label, inner gauge, ...
     std::vector<uint32_t> position_;
     std::vector<std::vector<Member>> members_;              // by context
 
-    // Facts in the order that Values wants: by label, kind and value. What gauges decide is no fact.
-    void number_facts() {
+    // Tests in the order that Values wants: by label, kind and value. What gauges decide is no test.
+    void number_tests() {
         const auto& conditions = entries_.conditions();
         std::vector<uint32_t> order;
         for (uint32_t i = 0; i < conditions.size(); ++i)
-            if (!is_order(conditions[i].fact)) order.push_back(i);
+            if (!is_order(conditions[i].test)) order.push_back(i);
         InterruptTicks ticks(20);
         std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
             ticks.tick();
             const auto &a = conditions[x], &b = conditions[y];
-            return std::tie(a.label, a.fact, a.value) < std::tie(b.label, b.fact, b.value);
+            return std::tie(a.label, a.test, a.value) < std::tie(b.label, b.test, b.value);
         });
-        fact_.assign(conditions.size(), none);
+        test_.assign(conditions.size(), none);
         std::vector<Values::Condition> sorted;
         for (uint32_t i = 0; i < order.size(); ++i) {
-            fact_[order[i]] = i;
+            test_[order[i]] = i;
             sorted.push_back(conditions[order[i]]);
         }
         m_.values_.build(sorted);
-        m_.facts_ = static_cast<uint32_t>(sorted.size());
+        m_.tests_ = static_cast<uint32_t>(sorted.size());
     }
 
     // The gauge that a requirement of something with this label reads.
     uint32_t gauge(uint32_t label, const Requirement& r) {
-        GaugeKind kind = gauge_kind(entries_.conditions()[plan_.condition(r)].fact);
+        GaugeKind kind = gauge_kind(entries_.conditions()[plan_.condition(r)].test);
         uint32_t inner = none;
-        if (r.reach != Reach::fact) {
+        if (r.reach != Reach::value) {
             label = entries_.label(r.target);
             const Requirement& next = entries_.requirements(r.target)[0];
-            if (next.reach != Reach::fact) inner = gauge(label, next);
+            if (next.reach != Reach::value) inner = gauge(label, next);
         }
         return gauges_.try_emplace({label, inner, r.reach, kind}, static_cast<uint32_t>(gauges_.size())).first->second;
     }
@@ -111,10 +111,11 @@ private:
     Bound bound(uint32_t label, const Requirement& r) {
         uint32_t condition = plan_.condition(r);
         const Values::Condition& c = entries_.conditions()[condition];
-        if (is_order(c.fact)) return {gauge(label, r), 0, bound_height(c.fact, number_of(c.value))};
-        return {gauge(label, r), 1, uint64_t(fact_[condition]) + 1};
+        if (is_order(c.test)) return {gauge(label, r), 0, bound_height(c.test, number_of(c.value))};
+        return {gauge(label, r), 1, uint64_t(test_[condition]) + 1};
     }
 
+    // Equal bounds are one: a million subscriptions to `price < n` share few prices.
     uint32_t bound_number(const Bound& bound) const {
         return static_cast<uint32_t>(std::lower_bound(m_.bounds_.begin(), m_.bounds_.end(), bound, before) - m_.bounds_.begin());
     }
@@ -160,6 +161,7 @@ private:
         }
     }
 
+    // The first contexts are the labels themselves, sorted.
     uint32_t context_of(uint32_t label) const {
         auto end = plan_.contexts().begin() + plan_.labels();
         auto found = std::lower_bound(plan_.contexts().begin(), end, label, [](const auto& c, uint32_t l) { return c.label < l; });
@@ -185,8 +187,9 @@ private:
         for (uint32_t e : sorted) {
             if (plan_.kind(e) != Kind::several) continue;
             const Requirement& r = plan_.rest(e)[0];
-            grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::fact ? fact_[r.target] : place[r.target]), e});
+            grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::value ? test_[r.target] : place[r.target]), e});
         }
+        // The number goes where the key has what is required, so that the second sorting brings the groups together.
         radix_sort(grouped);
         for (uint32_t i = 0; i < grouped.size(); ++i) {
             uint64_t& k = key[grouped[i].value];
@@ -209,14 +212,16 @@ private:
             if (kind == Kind::single) {
                 const Requirement& r = plan_.rest(e)[0];
                 space = static_cast<uint64_t>(r.reach);
-                rest = r.reach == Reach::fact ? fact_[r.target] : 0;
-                if (r.reach != Reach::fact) next[e] = r.target;
+                rest = r.reach == Reach::value ? test_[r.target] : 0;
+                if (r.reach != Reach::value) next[e] = r.target;
             }
             if (kind == Kind::run) rest = bound_number(bound(entries_.label(e), plan_.rest(e)[0]));
             key[e] = uint64_t(plan_.is_valued(e)) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
         }
         std::vector<uint32_t> sorted = order_by_chains(listed, key, next);
+        // Twice, because where a pivot stands is known only after the first time.
         if (gather_groups(sorted, key)) sorted = order_by_chains(listed, key, next);
+        // Those without values fill words of their own: a document without matching values never touches the others.
         m_.valued_begin_ = (plain + 63) / 64 * 64;
         m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + listed.size() - plain);
         position_.assign(entries_.size(), none);
@@ -230,10 +235,11 @@ private:
         for (uint32_t c = plan_.labels(); c < members_.size(); ++c) members_[plan_.contexts()[c].above].push_back({none, c});
     }
 
+    // Which bits somebody asks for: all others are dropped as soon as an element closes.
     void fill_masks() {
         m_.wanted_.assign((m_.entries_ + 63) / 64, {});
         auto want = [&](const Requirement& r, bool key) {
-            if (r.reach == Reach::fact || position_[r.target] == none) return;
+            if (r.reach == Reach::value || position_[r.target] == none) return;
             TreeMachine::Wanted& wanted = m_.wanted_[position_[r.target] >> 6];
             uint64_t bit = 1ull << (position_[r.target] & 63);
             (r.reach == Reach::child ? wanted.child : wanted.descend) |= bit;
@@ -247,7 +253,7 @@ private:
             if (context.above != none) want(context.reached, true);
     }
 
-    uint32_t place_of(const Requirement& r) const { return r.reach == Reach::fact ? fact_[r.target] : position_[r.target]; }
+    uint32_t place_of(const Requirement& r) const { return r.reach == Reach::value ? test_[r.target] : position_[r.target]; }
 
     void check(uint32_t label, const Requirement& r) {
         if (plan_.nature(r) == Nature::bit)
@@ -289,7 +295,7 @@ private:
     void fill_records() {
         struct Item { uint32_t required; Member member; };
         InterruptTicks ticks(50);
-        uint32_t words[TreeMachine::spaces] = {(m_.facts_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
+        uint32_t words[TreeMachine::spaces] = {(m_.tests_ + 63) / 64, (m_.entries_ + 63) / 64, (m_.entries_ + 63) / 64};
         std::vector<Item> items[TreeMachine::spaces];
         for (const std::vector<Member>& members : members_) {
             for (const Member& member : members) {
@@ -369,14 +375,14 @@ private:
 
     void mark_labels() {
         m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
-        m_.fact_entries_.assign(m_.facts_, none);
+        m_.test_entries_.assign(m_.tests_, none);
         for (uint32_t e = 0; e < entries_.size(); ++e) {
             if (position_[e] == none) continue;
             uint8_t& flags = m_.label_flags_[context_of(entries_.label(e))];
             const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
             if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) flags &= ~TreeMachine::only_tested;
-            if (plan_.kind(e) == Kind::single && plan_.rest(e)[0].reach == Reach::fact && plan_.context(e) < plan_.labels())
-                m_.fact_entries_[fact_[plan_.rest(e)[0].target]] = position_[e];
+            if (plan_.kind(e) == Kind::single && plan_.rest(e)[0].reach == Reach::value && plan_.context(e) < plan_.labels())
+                m_.test_entries_[test_[plan_.rest(e)[0].target]] = position_[e];
             else
                 flags &= ~TreeMachine::direct;
         }
@@ -386,7 +392,7 @@ private:
             auto [label, inner, reach, kind] = about;
             uint8_t& flags = m_.label_flags_[context_of(label)];
             if (feeds[gauge] || reach == Reach::descend || m_.gauge_keys_[gauge]) flags &= ~TreeMachine::only_tested;
-            if (reach == Reach::fact) flags &= ~TreeMachine::direct;
+            if (reach == Reach::value) flags &= ~TreeMachine::direct;
         }
     }
 };
@@ -414,7 +420,7 @@ uint32_t TreeMachine::local(uint32_t label) const {
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
-           gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + fact_entries_.bytes() + context_spans_.bytes() + spans_.bytes();
+           gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes();
 }
 
 }  // namespace treecast

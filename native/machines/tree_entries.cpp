@@ -16,19 +16,19 @@ uint32_t TreeEntries::read(const char*& at) {
         uint8_t kind = static_cast<uint8_t>(*at++);
         r.reach = static_cast<Reach>(kind & 3);
         r.negated = kind & negated_bit;
-        r.target = r.reach == Reach::fact ? read_fact(at, label) : read(at);
+        r.target = r.reach == Reach::value ? read_test(at, label) : read(at);
     }
     return intern(label, wanted);
 }
 
-uint32_t TreeEntries::read_fact(const char*& at, uint32_t label) {
-    Fact fact = static_cast<Fact>(*at++);
+uint32_t TreeEntries::read_test(const char*& at, uint32_t label) {
+    ValueTest test = static_cast<ValueTest>(*at++);
     uint32_t size = take_varint(at);
     std::string key(reinterpret_cast<const char*>(&label), sizeof label);
-    key.push_back(static_cast<char>(fact));
+    key.push_back(static_cast<char>(test));
     key.append(at, size);
     auto [known, added] = condition_ids_.try_emplace(std::move(key), static_cast<uint32_t>(conditions_.size()));
-    if (added) conditions_.push_back({label, fact, {at, size}});
+    if (added) conditions_.push_back({label, test, {at, size}});
     at += size;
     return known->second;
 }
@@ -43,24 +43,15 @@ uint64_t TreeEntries::hash(uint32_t label, std::span<const Requirement> requirem
 }
 
 uint32_t TreeEntries::intern(uint32_t label, std::span<const Requirement> wanted) {
-    if (2 * label_.size() >= table_.size()) {
-        table_.assign(std::max<size_t>(256, table_.size() * 2), 0);
-        for (uint32_t e = 0; e < label_.size(); ++e) {
-            size_t at = hash(label_[e], requirements(e)) & (table_.size() - 1);
-            while (table_[at]) at = (at + 1) & (table_.size() - 1);
-            table_[at] = e + 1;
-        }
-    }
-    size_t at = hash(label, wanted) & (table_.size() - 1);
-    for (; table_[at]; at = (at + 1) & (table_.size() - 1)) {
-        uint32_t e = table_[at] - 1;
-        if (label_[e] == label && std::ranges::equal(requirements(e), wanted)) return e;
-    }
-    table_[at] = static_cast<uint32_t>(label_.size() + 1);
+    uint64_t wanted_hash = hash(label, wanted);
+    uint32_t known = slots_.find(wanted_hash, [&](uint32_t e) { return label_[e] == label && std::ranges::equal(requirements(e), wanted); });
+    if (known != IdSlots::empty) return known;
+    uint32_t entry = size();
     label_.push_back(label);
     requirements_.insert(requirements_.end(), wanted.begin(), wanted.end());
     begin_.push_back(static_cast<uint32_t>(requirements_.size()));
-    return static_cast<uint32_t>(label_.size() - 1);
+    slots_.add(wanted_hash, entry, [&](uint32_t e) { return hash(label_[e], requirements(e)); });
+    return entry;
 }
 
 }  // namespace treecast

@@ -1,6 +1,7 @@
 // The entries of many patterns (pattern.hpp), hash-consed: each distinct one once, after all that it requires.
 #pragma once
 
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "machines/pattern.hpp"
 #include "machines/values.hpp"
@@ -23,7 +24,7 @@ public:
     };
     explicit TreeEntries(const HashSeeds& seeds) : seeds_(seeds) {}
     uint32_t add(std::string_view pattern);                          // the entry that stands for the whole pattern
-    void close() { std::vector<uint32_t>().swap(table_); }           // nothing is added any more: requirements may change places
+    void close() { slots_.reset(); }           // nothing is added any more: requirements may change places
 
     uint32_t size() const { return static_cast<uint32_t>(label_.size()); }
     uint32_t label(uint32_t e) const { return label_[e]; }
@@ -33,13 +34,13 @@ public:
 
 private:
     uint32_t read(const char*& at);
-    uint32_t read_fact(const char*& at, uint32_t label);
+    uint32_t read_test(const char*& at, uint32_t label);
     uint32_t intern(uint32_t label, std::span<const Requirement> wanted);
     uint64_t hash(uint32_t label, std::span<const Requirement> requirements) const;
 
     std::vector<uint32_t> label_, begin_{0};
     std::vector<Requirement> requirements_;
-    std::vector<uint32_t> table_;                                    // entry + 1, by hash
+    IdSlots slots_;                                                  // entries by label and requirements
     std::vector<Values::Condition> conditions_;
     TextMap<uint32_t> condition_ids_;
     const HashSeeds seeds_;

@@ -3,7 +3,7 @@
 //
 // Theory of operation. All entries of all patterns (pattern.hpp) are hash-consed into one DAG: an entry is (label, set of
 // requirements), and each distinct one is a bit. When an element closes, three sets of bits are known: `child`, the entries
-// that hold at its children (attributes and texts among them), `descend`, those that hold anywhere below, and `facts`, the
+// that hold at its children (attributes and texts among them), `descend`, those that hold anywhere below, and `tests`, the
 // conditions that its own value meets. From these and its labels follow the entries that hold here.
 //   - An entry with a single requirement: entries are sorted by (label, kind of requirement, the required entry, recursively),
 //     so for one label and kind they stand in the order of what they require, and PEXT maps requirements to entries.
@@ -36,7 +36,7 @@ namespace treecast {
 
 class TreeMachine {
 public:
-    enum Space : uint8_t { in_facts = 0, in_child = 1, in_descend = 2, spaces = 3, in_gauges = 3 };
+    enum Space : uint8_t { in_tests = 0, in_child = 1, in_descend = 2, spaces = 3, in_gauges = 3 };
     struct Check {                      // a requirement to be tested
         uint32_t id;                    // a bit of the space, or one of bounds_
         uint8_t space;
@@ -71,7 +71,7 @@ public:
 
     uint32_t accepts() const { return accepts_; }
     uint32_t entries() const { return entries_; }            // with the gap before the second half
-    uint32_t facts() const { return facts_; }
+    uint32_t tests() const { return tests_; }
     bool has_text() const { return has_text_; }
     bool has_attributes() const { return has_attributes_; }
     uint64_t bytes() const;
@@ -81,8 +81,8 @@ public:
     void parts(Visit&& visit) {
         visit(labels_), directories_.arrays(visit), visit(groups_), visit(candidates_), visit(frees_), visit(free_);
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
-        visit(accepts_), visit(entries_), visit(facts_), visit(has_text_), visit(has_attributes_);
-        visit(label_flags_), visit(fact_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
+        visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
+        visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
         visit(context_spans_), spans_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
@@ -91,7 +91,7 @@ public:
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
     bool is_only_tested(uint32_t local) const { return label_flags_[local] & only_tested; }
     bool is_direct(uint32_t local) const { return label_flags_[local] & direct; }
-    uint32_t fact_entry(uint32_t fact) const { return fact_entries_[fact]; }         // of a direct label: what holds then, or none
+    uint32_t test_entry(uint32_t test) const { return test_entries_[test]; }         // of a direct label: what holds then, or none
     struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
         uint64_t child = 0, descend = 0;
         uint64_t keys = 0;              // those that something is looked up by; the others are only tested
@@ -115,10 +115,10 @@ private:
     Array<uint32_t> value_groups_;                  // by local label
     enum LabelFlag : uint8_t {
         only_tested = 1,                // what has this label matters to its parent, and only in tests
-        direct = 2,                     // each of its entries holds where one fact does
+        direct = 2,                     // each of its entries holds where one test does
     };
     Array<uint8_t> label_flags_;                    // by local label
-    Array<uint32_t> fact_entries_;                  // by fact
+    Array<uint32_t> test_entries_;                  // by test
     Values values_;
     Array<Bound> bounds_;                           // by gauge, then height
     Array<Gauges> gauges_;                          // by local label
@@ -127,7 +127,7 @@ private:
     Array<Derived> derived_;                        // by inner gauge, then label
     Array<uint32_t> context_spans_;                 // by context, into spans_; one more at the end
     Spans spans_;                                   // of a context by their first gauge
-    uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, facts_ = 0;
+    uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;
 };

@@ -61,13 +61,13 @@ void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
         std::span<const Requirement> requirements = entries_.requirements(e);
         for (const Requirement& r : requirements)
             if (!r.negated) whole *= prior(r);
-        valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::fact || valued_[r.target]; }));
+        valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::value || valued_[r.target]; }));
         prior_.push_back(std::max(whole, 1e-20f));
     }
     find_gauges();
     for (uint32_t pattern : patterns) weight_[pattern] = 1;
     for (uint32_t e = entries_.size(); e-- > 0;)
-        for (const Requirement& r : entries_.requirements(e)) (r.reach == Reach::fact ? condition_weight_ : weight_)[r.target] += weight_[e];
+        for (const Requirement& r : entries_.requirements(e)) (r.reach == Reach::value ? condition_weight_ : weight_)[r.target] += weight_[e];
 }
 
 // There is an item with a number above 5 if the largest of all their numbers is: so an entry that requires nothing but a gauge
@@ -77,10 +77,10 @@ void TreePlan::find_gauges() {
     std::map<Chain, uint32_t> numbers;
     std::vector<uint32_t> chain(entries_.size(), none), shared;
     auto extend = [&](const Requirement& r) {
-        if (r.reach != Reach::fact) return r.negated ? none : chain[r.target];
-        Fact fact = entries_.conditions()[r.target].fact;
-        bool wanted = r.negated ? is_equality(fact) : is_order(fact);
-        return wanted ? static_cast<uint32_t>(gauge_kind(fact)) : none;
+        if (r.reach != Reach::value) return r.negated ? none : chain[r.target];
+        ValueTest test = entries_.conditions()[r.target].test;
+        bool wanted = r.negated ? is_equality(test) : is_order(test);
+        return wanted ? static_cast<uint32_t>(gauge_kind(test)) : none;
     };
     for (uint32_t e = 0; e < entries_.size(); ++e) {
         std::span<const Requirement> requirements = entries_.requirements(e);
@@ -94,7 +94,7 @@ void TreePlan::find_gauges() {
     for (uint32_t e = 0; e < entries_.size(); ++e) {
         if (chain[e] == none) continue;
         const Requirement& r = entries_.requirements(e)[0];
-        if (r.reach == Reach::fact)
+        if (r.reach == Reach::value)
             nature_[e] = r.negated ? Nature::unequal : Nature::order;
         else if (shared[chain[e]] > group_max)
             nature_[e] = nature_[r.target];
@@ -103,30 +103,30 @@ void TreePlan::find_gauges() {
 
 uint32_t TreePlan::condition(const Requirement& r) const {
     const Requirement* at = &r;
-    while (at->reach != Reach::fact) at = &entries_.requirements(at->target)[0];
+    while (at->reach != Reach::value) at = &entries_.requirements(at->target)[0];
     return at->target;
 }
 
 TreePlan::Nature TreePlan::nature(const Requirement& r) const {
-    if (r.reach != Reach::fact) return nature_[r.target];
-    return is_order(entries_.conditions()[r.target].fact) ? Nature::order : Nature::bit;
+    if (r.reach != Reach::value) return nature_[r.target];
+    return is_order(entries_.conditions()[r.target].test) ? Nature::order : Nature::bit;
 }
 
 float TreePlan::prior(const Requirement& r) const {
-    if (r.reach != Reach::fact) return prior_[r.target];
-    Fact fact = entries_.conditions()[r.target].fact;
-    if (is_equality(fact)) return 0.02f;
-    return is_order(fact) ? 0.4f : 0.1f;
+    if (r.reach != Reach::value) return prior_[r.target];
+    ValueTest test = entries_.conditions()[r.target].test;
+    if (is_equality(test)) return 0.02f;
+    return is_order(test) ? 0.4f : 0.1f;
 }
 
 float TreePlan::weight(const Requirement& r) const {
-    return (r.reach == Reach::fact ? condition_weight_ : weight_)[r.target];
+    return (r.reach == Reach::value ? condition_weight_ : weight_)[r.target];
 }
 
 // The population says less of the documents than the kind of a requirement does, and something of values only: of what has a
 // value, those that many ask for may be common, and those that one asks for are rare or not there.
 float TreePlan::chance(const Requirement& r) const {
-    bool valued = r.reach == Reach::fact || valued_[r.target];
+    bool valued = r.reach == Reach::value || valued_[r.target];
     return valued ? prior(r) * std::sqrt(std::sqrt(weight(r) / patterns_)) : prior(r);
 }
 
@@ -167,7 +167,7 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
     std::stable_sort(rest.begin(), end, [&](const Requirement& a, const Requirement& b) { return weight(a) < weight(b); });
     auto about = [&](const Requirement& r) {
         const Values::Condition& c = entries_.conditions()[condition(r)];
-        return std::pair(c.label, gauge_kind(c.fact));
+        return std::pair(c.label, gauge_kind(c.test));
     };
     for (size_t i = 1; i < count; ++i)
         if (rest[i].reach == rest[0].reach && about(rest[i]).first == about(rest[0]).first && about(rest[i]).second != about(rest[0]).second) {

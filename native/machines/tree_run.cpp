@@ -16,7 +16,7 @@ constexpr uint32_t elements_per_check = 64, nanoseconds_per_element = 10'000;   
 TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::move(machine)) {
     child_bits_.resize(machine_->entries());
     descend_bits_.resize(machine_->entries());
-    fact_bits_.resize(machine_->facts());
+    test_bits_.resize(machine_->tests());
     heights_.resize(machine_->gauge_kinds_.size());
     levels_.resize(1);
     uint32_t nothing[3] = {none, none, none};
@@ -31,6 +31,7 @@ void TreeRun::forget_names() {
     interest_.clear();
 }
 
+// The labels that a name fires, as this machine numbers them, with what has to be known of an element that has them.
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
     Locals locals{.count = 0};
     auto fire = [&](uint32_t label) {
@@ -99,16 +100,18 @@ inline void TreeRun::hand_over(Level& into) {
 template <class Emit>
 inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end,
                                                          Emit&& emit_entry) {
-    const AcceptBits* const spaces[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    const AcceptBits* const spaces[] = {&test_bits_, &child_bits_, &descend_bits_};
     const TreeMachine::Check* const checks = machine_->checks_.data();
     const Bound* const bounds = machine_->bounds_.data();
     auto met = [&](const TreeMachine::Check& check) {
         if (check.space != TreeMachine::in_gauges) return spaces[check.space]->test(check.id);
         return bounds[check.id].met(heights_[bounds[check.id].gauge]);
     };
+    // Counted, so that tests can say how much work a plan saves without a clock.
     looked_at_ += end - begin;
     for (; begin != end; ++begin) {
         const TreeMachine::Check *check = checks + begin[0].checks, *last = checks + begin[1].checks;
+        // The rarest requirement comes first (tree_plan.hpp), so most candidates fail at their first check.
         while (check != last && met(*check) != check->negated) ++check;
         if (check != last) continue;
         if (begin->position & TreeMachine::context_bit)
@@ -142,8 +145,8 @@ void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
 template <class Bits, class Emit>
 void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
-    const Words* lists[] = {&fact_list_, &child_list_, &descend_list_};
-    const AcceptBits* bits[] = {&fact_bits_, &child_bits_, &descend_bits_};
+    const Words* lists[] = {&test_list_, &child_list_, &descend_list_};
+    const AcceptBits* bits[] = {&test_bits_, &child_bits_, &descend_bits_};
     test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
     for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
         if (lists[space]->empty()) continue;
@@ -167,6 +170,7 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
     contexts_.clear();
 }
 
+// Gauges that are 0 have seen no value; those that have are listed, so that nobody looks through all of them.
 void TreeRun::raise(uint32_t gauge, uint64_t height) {
     if (heights_[gauge] == 0) raised_.push_back(gauge);
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
@@ -217,40 +221,41 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
     if (gauges.has(GaugeKind::number)) compare(GaugeKind::number, values.equal_number(group, number));
     for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
         if (!heights[kind]) continue;
-        if (uint32_t own = gauges.of[TreeMachine::in_facts][kind]; own != none) raise(own, heights[kind]);
+        if (uint32_t own = gauges.of[TreeMachine::in_tests][kind]; own != none) raise(own, heights[kind]);
         for (uint32_t space : {TreeMachine::in_child, TreeMachine::in_descend})
             if (uint32_t outer = gauges.of[space][kind]; outer != none) note_gauge(into, space, outer, heights[kind]);
     }
 }
 
-bool TreeRun::set_fact(uint32_t fact) {
-    bool known = fact_bits_.test(fact);
-    fact_bits_.set(fact >> 6, 1ull << (fact & 63));
-    has_facts_ = true;
+// The answer lets Values stop early: texts with the same suffix chain were all set with it.
+bool TreeRun::set_test(uint32_t test) {
+    bool known = test_bits_.test(test);
+    test_bits_.set(test >> 6, 1ull << (test & 63));
+    has_tests_ = true;
     return known;
 }
 
-void TreeRun::emit_fact(uint32_t fact, Level& into) {
-    if (uint32_t entry = machine_->fact_entry(fact); entry != none) emit(into, entry, 1);
+void TreeRun::emit_test(uint32_t test, Level& into) {
+    if (uint32_t entry = machine_->test_entry(test); entry != none) emit(into, entry, 1);
 }
 
-// The facts that were set become a list, or, for direct labels, what follows from them, at once.
-void TreeRun::list_facts(const Locals& labels, Level& into) {
-    if (has_facts_) fact_bits_.list(fact_list_);
-    has_facts_ = false;
+// The tests that were set become a list, or, for direct labels, what follows from them, at once.
+void TreeRun::list_tests(const Locals& labels, Level& into) {
+    if (has_tests_) test_bits_.list(test_list_);
+    has_tests_ = false;
     if (!labels.direct) return;
-    for (uint32_t i = 0; i < fact_list_.size(); ++i)
-        for (uint64_t rest = fact_list_.mask(i); rest; rest &= rest - 1)
-            emit_fact(fact_list_.index(i) * 64 + std::countr_zero(rest), into);
-    fact_bits_.clear(fact_list_.view());
-    fact_list_.clear();
+    for (uint32_t i = 0; i < test_list_.size(); ++i)
+        for (uint64_t rest = test_list_.mask(i); rest; rest &= rest - 1)
+            emit_test(test_list_.index(i) * 64 + std::countr_zero(rest), into);
+    test_bits_.clear(test_list_.view());
+    test_list_.clear();
     hand_over(into);
 }
 
-void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& into) {
+void TreeRun::find_tests(const Locals& labels, std::string_view value, Level& into) {
     const Values& values = machine_->values();
-    auto set = [this](uint32_t fact) { return set_fact(fact); };
-    auto hand = [&](uint32_t fact) { emit_fact(fact, into); };
+    auto set = [this](uint32_t test) { return set_test(test); };
+    auto hand = [&](uint32_t test) { emit_test(test, into); };
     for (uint32_t label : labels) {
         const TreeMachine::Gauges& gauges = machine_->gauges(label);
         if (gauges.kinds) gauge(label, value, gauges.numbers() ? to_number(value) : std::nan(""), into);
@@ -264,11 +269,11 @@ void TreeRun::find_facts(const Locals& labels, std::string_view value, Level& in
         if (values.need(group).numbers) values.collect_number(group, to_number(value), hand);
         if (values.automaton(group)) values.collect_substrings(group, value, set);      // which may be found many times
     }
-    list_facts(labels, into);
+    list_tests(labels, into);
 }
 
 // Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
-void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into) {
+void TreeRun::find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into) {
     if (!labels.valued) return;
     bool numbers = false, whole = false;
     uint64_t bytes_max = 0;
@@ -286,14 +291,14 @@ void TreeRun::find_facts(const Locals& labels, const Document& document, uint32_
     if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
     for (uint32_t label : labels) {
         if (machine_->gauges(label).kinds) gauge(label, value, number, into);
-        if (uint32_t group = machine_->value_group(label)) find_group_facts(group, document, element, value, number);
+        if (uint32_t group = machine_->value_group(label)) find_group_tests(group, document, element, value, number);
     }
-    list_facts(labels, into);
+    list_tests(labels, into);
 }
 
-void TreeRun::find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
+void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
     const Values& values = machine_->values();
-    auto set = [this](uint32_t fact) { return set_fact(fact); };
+    auto set = [this](uint32_t test) { return set_test(test); };
     values.collect_texts(group, value, set);
     values.collect_number(group, number, set);
     if (!values.need(group).whole) return;
@@ -345,15 +350,18 @@ bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
     return false;
 }
 
+// Reads on to the end of the element, and then asks which substrings lie within it. Elements close in such an order that no text
+// is read twice.
 void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
     const Values& values = machine_->values();
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
     if (begin == end) return;
     Nest& nest = nests_[group];
     for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
-    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t fact) { return set_fact(fact); });
+    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
 }
 
+// The sets of one element go into bitmaps, where they are tested, and into lists, which are walked.
 void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.child) child_bits_.set(word, mask);
     for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);
@@ -369,10 +377,10 @@ void TreeRun::raise(const Level& level) {
 void TreeRun::unload() {
     child_bits_.clear(child_list_.view());
     descend_bits_.clear(descend_list_.view());
-    fact_bits_.clear(fact_list_.view());
+    test_bits_.clear(test_list_.view());
     child_list_.clear();
     descend_list_.clear();
-    fact_list_.clear();
+    test_list_.clear();
     lower();
 }
 
@@ -384,12 +392,12 @@ void TreeRun::lower() {
 template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels.count == 0) return;
-    if (labels.valued) find_facts(labels, value, into);
-    if (!labels.eager && fact_list_.empty() && raised_.empty()) return;
+    if (labels.valued) find_tests(labels, value, into);
+    if (!labels.eager && test_list_.empty() && raised_.empty()) return;
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     hand_over(into);
-    fact_bits_.clear(fact_list_.view());
-    fact_list_.clear();
+    test_bits_.clear(test_list_.view());
+    test_list_.clear();
     lower();
 }
 
@@ -435,9 +443,9 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
         uint32_t left = attributes<Bits>(document, element, names, level, false);
         if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
     }
-    find_facts(labels, document, element, above);
+    find_tests(labels, document, element, above);
     if (labels.count == 0) return pass(level, above);           // nobody asks for such an element
-    bool idle = !labels.eager && !level.keys && fact_list_.empty() && raised_.empty();
+    bool idle = !labels.eager && !level.keys && test_list_.empty() && raised_.empty();
     raise(level);
     if (!raised_.empty() && !machine_->derived_.empty()) derive(labels, above);
     if (idle) {                         // nothing can follow from what is known: what is below passes through

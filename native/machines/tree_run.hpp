@@ -35,7 +35,7 @@ private:
         std::array<uint32_t, 4> label{};
         bool valued = false;                                // some condition or gauge concerns the value
         bool eager = false;                                 // something is tested wherever it occurs
-        bool direct = true;                                 // nothing follows but what single facts say
+        bool direct = true;                                 // nothing follows but what single tests say
         bool late = true;                                   // it matters only where something else was found before
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
@@ -60,7 +60,7 @@ private:
     uint32_t attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late);
     template <class Bits>
     void texts(const Document& document, uint32_t until);
-    // The entries that hold for something with these labels, given the sets in child_list_, descend_list_ and fact_list_.
+    // The entries that hold for something with these labels, given the sets in child_list_, descend_list_ and test_list_.
     template <class Bits, class Emit>
     void apply(const Locals& labels, Emit&& emit);
     template <class Bits, class Emit>
@@ -75,10 +75,10 @@ private:
     void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
     void load(Level& level);
-    // The facts of a value, or, for direct labels, what holds for it.
-    void find_facts(const Locals& labels, std::string_view value, Level& into);
-    void find_facts(const Locals& labels, const Document& document, uint32_t element, Level& into);
-    void find_group_facts(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
+    // The tests of a value, or, for direct labels, what holds for it.
+    void find_tests(const Locals& labels, std::string_view value, Level& into);
+    void find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into);
+    void find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
     bool is_swept(uint32_t group, const Document& document, uint32_t element);
     bool may_be_in(uint32_t group, uint32_t name) const;
     void sweep(uint32_t group, const Document& document, uint32_t element);
@@ -86,9 +86,9 @@ private:
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
     // What the value says to the gauges of its own, and of its parent.
     void gauge(uint32_t label, std::string_view value, double number, Level& into);
-    bool set_fact(uint32_t fact);                           // whether it was set before
-    void emit_fact(uint32_t fact, Level& into);             // what a fact of a direct label says
-    void list_facts(const Locals& labels, Level& into);
+    bool set_test(uint32_t test);                           // whether it was set before
+    void emit_test(uint32_t test, Level& into);             // what a test of a direct label says
+    void list_tests(const Locals& labels, Level& into);
     void raise(uint32_t gauge, uint64_t height);
     void raise(const Level& level);
     void note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height);
@@ -107,9 +107,9 @@ private:
     std::vector<Level> levels_;                             // by depth; 0 is the document
     std::vector<uint32_t> open_;
     uint32_t next_text_ = 0;
-    AcceptBits child_bits_, descend_bits_, fact_bits_;
-    Words child_list_, descend_list_, fact_list_;
-    bool has_facts_ = false;                                // set, and not listed yet
+    AcceptBits child_bits_, descend_bits_, test_bits_;
+    Words child_list_, descend_list_, test_list_;
+    bool has_tests_ = false;                                // set, and not listed yet
     std::vector<uint64_t> heights_;                         // by gauge; 0 but for those in raised_
     std::vector<uint32_t> raised_;
     std::vector<uint32_t> contexts_;                        // still to be applied

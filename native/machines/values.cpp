@@ -6,13 +6,14 @@
 namespace treecast {
 
 namespace {
+// A table of its own, not IdSlots: it is saved as it is, and each slot has half of the hash beside the number.
 constexpr uint64_t empty_place = ~0ull;
 }
 
 void Values::build(const std::vector<Condition>& conditions) {
     Digest digest;
     for (const Condition& c : conditions) {
-        digest.add_number(uint64_t(c.label) << 3 | static_cast<int>(c.fact));
+        digest.add_number(uint64_t(c.label) << 3 | static_cast<int>(c.test));
         digest.add_number(c.value.size());
         digest.add(c.value);
     }
@@ -27,43 +28,43 @@ void Values::build(const std::vector<Condition>& conditions) {
         bytes_.append(c.value.data(), c.value.size());
         ends_.push(static_cast<uint32_t>(bytes_.size()));
         labels_.push(c.label);
-        facts_.push(c.fact);
+        tests_.push(c.test);
         if (groups_.empty() || groups_.back().label != c.label) groups_.push({.label = c.label});
         Group& group = groups_.back();
-        int kind = static_cast<int>(c.fact);
-        if (!group.has(c.fact)) group.begin[kind] = i;
+        int kind = static_cast<int>(c.test);
+        if (!group.has(c.test)) group.begin[kind] = i;
         group.end[kind] = i + 1;
-        if (c.fact == Fact::equal_text || c.fact == Fact::equal_number || c.fact == Fact::starts_with) add_text(i);
-        if (c.fact == Fact::equal_text) group.text_bytes_max = std::max(group.text_bytes_max, static_cast<uint32_t>(c.value.size()));
+        if (c.test == ValueTest::equal_text || c.test == ValueTest::equal_number || c.test == ValueTest::starts_with) add_text(i);
+        if (c.test == ValueTest::equal_text) group.text_bytes_max = std::max(group.text_bytes_max, static_cast<uint32_t>(c.value.size()));
     }
     for (Group& group : groups_) {
         std::vector<uint32_t> sizes;
         for (uint32_t i = group.begin[7]; i < group.end[7]; ++i) sizes.push_back(ends_[i + 1] - ends_[i]);
-        static_assert(static_cast<int>(Fact::starts_with) == 7);
+        static_assert(static_cast<int>(ValueTest::starts_with) == 7);
         std::sort(sizes.begin(), sizes.end());
         sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
         group.prefixes = static_cast<uint32_t>(prefix_sizes_.size());
         prefix_sizes_.append(sizes.data(), sizes.size());
         group.prefixes_end = static_cast<uint32_t>(prefix_sizes_.size());
-        if (group.has(Fact::contains)) build_automaton(group);
+        if (group.has(ValueTest::contains)) build_automaton(group);
     }
 }
 
-void Values::add_text(uint32_t fact) {
+void Values::add_text(uint32_t test) {
     size_t mask = table_.size() - 1;
-    uint64_t hash = hash_bytes(text(fact), uint64_t(labels_[fact]) << 3 | static_cast<int>(facts_[fact]), seeds_);
+    uint64_t hash = hash_bytes(text(test), uint64_t(labels_[test]) << 3 | static_cast<int>(tests_[test]), seeds_);
     size_t at = hash & mask;
     while (table_[at] != empty_place) at = (at + 1) & mask;
-    table_[at] = hash >> 32 << 32 | fact;
+    table_[at] = hash >> 32 << 32 | test;
 }
 
-uint32_t Values::find(uint32_t label, Fact fact, std::string_view value) const {
+uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) const {
     size_t mask = table_.size() - 1;
-    uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(fact), seeds_);
+    uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(test), seeds_);
     for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
         if ((table_[at] ^ hash) >> 32) continue;       // most values are nobody's: one look at the table tells
         uint32_t i = static_cast<uint32_t>(table_[at]);
-        if (labels_[i] == label && facts_[i] == fact && text(i) == value) return i;
+        if (labels_[i] == label && tests_[i] == test && text(i) == value) return i;
     }
     return none;
 }
@@ -77,14 +78,15 @@ void Values::build_automaton(Group& group) {
         return static_cast<uint32_t>(states_.size() - 1);
     };
     if (states_.empty()) add_state(0);
+    // State 0 stands for none, so every group begins behind it.
     uint32_t root = group.automaton = add_state(0);
     states_[root].fallback = root;
     struct Run { uint32_t state, begin, end; };             // the texts that begin with what leads to the state
-    const int kind = static_cast<int>(Fact::contains);
+    const int kind = static_cast<int>(ValueTest::contains);
     auto end_texts = [&](Run run, uint32_t depth) {         // those that end at the state; the others are left
         for (; run.begin < run.end && text(run.begin).size() == depth; ++run.begin) {
-            also_[run.begin] = states_[run.state].fact;
-            states_[run.state].fact = run.begin;
+            also_[run.begin] = states_[run.state].test;
+            states_[run.state].test = run.begin;
         }
         return run;
     };
@@ -103,9 +105,10 @@ void Values::build_automaton(Group& group) {
                 uint32_t fallback = run.state == root ? root : follow(root, states_[run.state].fallback, byte);
                 const State& shorter = states_[fallback];
                 states_[next].fallback = fallback;
-                states_[next].shorter = shorter.fact != none ? fallback : shorter.shorter;
+                states_[next].shorter = shorter.test != none ? fallback : shorter.shorter;
             }
             // Most bytes are looked up at a root.
+            // PERF: a table for the root, as far as there is room for such; other states list their children (bench/values.py).
             bool often = run.state == root && tables_.size() < 256 * root_tables_max;
             if (often || states_[run.state].children > children_listed_max) add_table(states_[run.state]);
         }
@@ -125,11 +128,11 @@ uint32_t Values::group_of(uint32_t label) const {
 Values::Need Values::need(uint32_t number) const {
     const Group& group = groups_[number - 1];
     uint32_t prefix = group.prefixes < group.prefixes_end ? prefix_sizes_[group.prefixes_end - 1] : 0;
-    return {std::max(group.text_bytes_max, prefix), group.has(Fact::equal_number), group.automaton != 0};
+    return {std::max(group.text_bytes_max, prefix), group.has(ValueTest::equal_number), group.automaton != 0};
 }
 
 uint64_t Values::bytes() const {
-    return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + facts_.bytes() + table_.bytes() +
+    return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + tests_.bytes() + table_.bytes() +
            states_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
 }
 

@@ -1,6 +1,6 @@
-// Facts about values, looked up: which of many conditions on a string hold, at a cost that follows those that do.
+// Tests about values, looked up: which of many conditions on a string hold, at a cost that follows those that do.
 //
-// Facts are grouped by the label of what has the value (an element, an attribute, a text). Equality is one look-up in a hash
+// Tests are grouped by the label of what has the value (an element, an attribute, a text). Equality is one look-up in a hash
 // table, as a string and as a number; prefixes are one look-up for each length that occurs; substrings are found together by
 // one automaton for the label (Aho and Corasick). Order is read from gauges instead (gauges.hpp).
 #pragma once
@@ -24,30 +24,30 @@ class Values {
 public:
     struct Condition {
         uint32_t label;
-        Fact fact;
+        ValueTest test;
         std::string_view value;
     };
-    // Takes conditions sorted by label, fact and value, none of order; condition i is fact i.
+    // Takes conditions sorted by label, test and value, none of order; condition i is test i.
     void build(const std::vector<Condition>& conditions);
     uint32_t group_of(uint32_t label) const;         // the number of the conditions on this label, from 1; 0: there are none
-    // How much of a value must be known for the facts of a group: what is longer than `bytes_max` may be cut there,
+    // How much of a value must be known for the tests of a group: what is longer than `bytes_max` may be cut there,
     // unless `whole`, and with `numbers` only if what is left cannot be a number.
     struct Need {
         uint64_t bytes_max = 0;
         bool numbers = false, whole = false;
     };
     Need need(uint32_t group) const;
-    // The fact of a group that says the value equals a text, or a number; none if there is no such. What is longer than any text
+    // The test of a group that says the value equals a text, or a number; none if there is no such. What is longer than any text
     // of the group may be cut behind that.
     uint32_t equal_text(uint32_t group, std::string_view value) const { return find_text(groups_[group - 1], value); }
     uint32_t equal_number(uint32_t group, double number) const { return find_number(groups_[group - 1], number); }
-    // Calls one(fact) for the facts of a group that hold for the value; some more than once. It answers
-    // whether it was called with that fact for this value before.
+    // Calls one(test) for the tests of a group that hold for the value; some more than once. It answers
+    // whether it was called with that test for this value before.
     template <class One>
     void collect(uint32_t group, std::string_view value, One&& one) const {
         const Group& found = groups_[group - 1];
         collect_texts(found, value, one);
-        collect_number(found, found.has(Fact::equal_number) ? to_number(value) : std::nan(""), one);
+        collect_number(found, found.has(ValueTest::equal_number) ? to_number(value) : std::nan(""), one);
         if (found.automaton) collect_substrings(found, value, one);
     }
     // The same for values that are not at hand as a whole: what is compared with texts may be cut behind bytes_max; the number;
@@ -61,12 +61,12 @@ public:
         collect_substrings(groups_[group - 1], value, one);
     }
 
-    // The automaton of a group, for those who run it themselves: its root, 0 where there is none, and the facts that it finds.
+    // The automaton of a group, for those who run it themselves: its root, 0 where there is none, and the tests that it finds.
     size_t groups() const { return groups_.size(); }
     bool has_automata() const { return !states_.empty(); }
     uint32_t automaton(uint32_t group) const { return groups_[group - 1].automaton; }
-    std::pair<uint32_t, uint32_t> substring_facts(uint32_t group) const {
-        constexpr int kind = static_cast<int>(Fact::contains);
+    std::pair<uint32_t, uint32_t> substring_tests(uint32_t group) const {
+        constexpr int kind = static_cast<int>(ValueTest::contains);
         return {groups_[group - 1].begin[kind], groups_[group - 1].end[kind]};
     }
     uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const {
@@ -78,16 +78,16 @@ public:
     }
     uint32_t edge(uint32_t from, unsigned char byte) const { return child(states_[from], byte); }     // 0: none
     uint32_t fallback(uint32_t state) const { return states_[state].fallback; }
-    uint32_t fact_of(uint32_t state) const { return states_[state].fact; }
+    uint32_t test_of(uint32_t state) const { return states_[state].test; }
     uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
-    std::string_view text(uint32_t fact) const { return {bytes_.data() + ends_[fact], ends_[fact + 1] - ends_[fact]}; }
+    std::string_view text(uint32_t test) const { return {bytes_.data() + ends_[test], ends_[test + 1] - ends_[test]}; }
     template <class One>
-    void each_fact(uint32_t fact, One&& one) const {        // those with the same text
-        for (; fact != none; fact = also_[fact]) one(fact);
+    void each_test(uint32_t test, One&& one) const {        // those with the same text
+        for (; test != none; test = also_[test]) one(test);
     }
     template <class Visit>
     void parts(Visit&& visit) {
-        visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(facts_), visit(table_);
+        visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(tests_), visit(table_);
         visit(states_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
     }
     uint64_t bytes() const;
@@ -95,23 +95,23 @@ public:
 private:
     struct Group {
         uint32_t label = 0;
-        uint32_t begin[8] = {}, end[8] = {};        // facts by kind
+        uint32_t begin[8] = {}, end[8] = {};        // tests by kind
         uint32_t prefixes = 0, prefixes_end = 0;    // in prefix_sizes_
         uint32_t automaton = 0;                     // the first of its states; 0: none
         uint32_t text_bytes_max = 0;                // of the strings compared with
-        bool has(Fact fact) const { return end[static_cast<int>(fact)] != 0; }
+        bool has(ValueTest test) const { return end[static_cast<int>(test)] != 0; }
     };
     struct State {                                  // of an automaton
-        uint32_t fact = none;                       // the first of those that end here; the others by also_
+        uint32_t test = none;                       // the first of those that end here; the others by also_
         uint32_t fallback = 0;                      // the longest proper suffix that is a state
-        uint32_t shorter = 0;                       // the longest proper suffix that ends a fact; 0: none
+        uint32_t shorter = 0;                       // the longest proper suffix that ends a test; 0: none
         uint32_t first = 0, children = 0;           // its children are neighbours, by the byte that leads to each
         uint32_t table = none;                      // of its children by byte, if they are many
     };
     static constexpr uint32_t children_listed_max = 8, root_tables_max = 4096;
 
-    uint32_t find(uint32_t label, Fact fact, std::string_view value) const;
-    void add_text(uint32_t fact);
+    uint32_t find(uint32_t label, ValueTest test, std::string_view value) const;
+    void add_text(uint32_t test);
     void add_table(State& state);
     uint32_t child(const State& state, unsigned char byte) const {   // 0: none
         if (state.table != none) return tables_[state.table * 256 + byte];
@@ -122,15 +122,15 @@ private:
     void build_automaton(Group& group);
 
     uint32_t find_text(const Group& group, std::string_view value) const {
-        if (!group.has(Fact::equal_text) || value.size() > group.text_bytes_max) return none;
-        return find(group.label, Fact::equal_text, value);
+        if (!group.has(ValueTest::equal_text) || value.size() > group.text_bytes_max) return none;
+        return find(group.label, ValueTest::equal_text, value);
     }
     template <class One>
     void collect_texts(const Group& group, std::string_view value, One&& one) const {
         if (uint32_t i = find_text(group, value); i != none) one(i);
         for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p) {
             if (prefix_sizes_[p] > value.size()) continue;
-            if (uint32_t i = find(group.label, Fact::starts_with, value.substr(0, prefix_sizes_[p])); i != none) one(i);
+            if (uint32_t i = find(group.label, ValueTest::starts_with, value.substr(0, prefix_sizes_[p])); i != none) one(i);
         }
     }
     template <class One>
@@ -138,18 +138,18 @@ private:
         if (uint32_t i = find_number(group, number); i != none) one(i);
     }
     uint32_t find_number(const Group& group, double number) const {
-        if (std::isnan(number) || !group.has(Fact::equal_number)) return none;
+        if (std::isnan(number) || !group.has(ValueTest::equal_number)) return none;
         double key = number == 0 ? 0 : number;
-        return find(group.label, Fact::equal_number, {reinterpret_cast<const char*>(&key), sizeof key});
+        return find(group.label, ValueTest::equal_number, {reinterpret_cast<const char*>(&key), sizeof key});
     }
     template <class One>
     void collect_substrings(const Group& group, std::string_view value, One&& one) const {
         uint32_t state = group.automaton;
         for (unsigned char byte : value) {
             state = follow(group.automaton, state, byte);
-            for (uint32_t at = states_[state].fact != none ? state : states_[state].shorter; at; at = states_[at].shorter) {
+            for (uint32_t at = states_[state].test != none ? state : states_[state].shorter; at; at = states_[at].shorter) {
                 bool known = false;
-                for (uint32_t fact = states_[at].fact; fact != none; fact = also_[fact]) known = one(fact);
+                for (uint32_t test = states_[at].test; test != none; test = also_[test]) known = one(test);
                 if (known) break;                   // then so are all that end it: what a value costs does not grow with its hits
             }
         }
@@ -159,13 +159,13 @@ private:
     Array<uint32_t> prefix_sizes_;
     Array<char> bytes_;                             // the values, one after the other
     Array<uint32_t> ends_;
-    Array<uint32_t> labels_;                        // by fact
-    Array<Fact> facts_;
-    Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the fact; none: empty
+    Array<uint32_t> labels_;                        // by test
+    Array<ValueTest> tests_;
+    Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the test; none: empty
     Array<State> states_;                           // of all automata; 0 is none
     Array<unsigned char> arrivals_;                 // by state: the byte that leads to it
     Array<uint32_t> tables_;                        // 256 states each
-    Array<uint32_t> also_;                          // by fact: another one with the same text
+    Array<uint32_t> also_;                          // by test: another one with the same text
     HashSeeds seeds_{};                             // of table_: they follow from the conditions, see seeded_hash.hpp
 };
 

@@ -1,6 +1,7 @@
 // How subscriptions are to be read and delivered. Many have the same settings, so an index keeps each once, under a number.
 #pragma once
 
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "document/document.hpp"
 #include "query/query.hpp"

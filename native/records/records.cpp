@@ -41,6 +41,7 @@ RecordSplitter RecordSplitter::planning(RecordOptions options, uint64_t part_byt
     return splitter;
 }
 
+// Only keeps the bytes; scan() does the work, as far as the caller has room for rows.
 void RecordSplitter::feed(std::string_view bytes) {
     if (done_) return;
     try {
@@ -52,11 +53,14 @@ void RecordSplitter::feed(std::string_view bytes) {
 
 void RecordSplitter::finish() { finished_ = true; }
 
+// Whether there may be more rows without more input. One step is one piece of markup; a step that finds its piece incomplete
+// changes nothing and is tried again when more bytes are there.
 bool RecordSplitter::scan(size_t rows_bytes) {
     try {
         while (!done_ && rows_.bytes() < rows_bytes) {
             if (input_.opened() && step()) continue;
             if (finished_) {
+                // A file of a few bytes was never opened, as its encoding was not certain yet: now it is.
                 bool late = !input_.opened();
                 input_.finish();
                 if (late) continue;
@@ -75,6 +79,7 @@ bool RecordSplitter::scan(size_t rows_bytes) {
 
 // Forgets the text that is no longer needed.
 void RecordSplitter::release() {
+    // A record over its limit is not kept any longer; it is followed to its end, and refused there.
     if (in_record() && !dropped_ && at_ - record_ > options_.record_bytes_max) dropped_ = true;
     bool token_needed = place_ == Place::tag_name || place_ == Place::end_tag ||
                         ((place_ == Place::tag || place_ == Place::quoted) && !in_record());
@@ -87,6 +92,7 @@ void RecordSplitter::release() {
     if (in_record() && !dropped_) record_ -= keep;
 }
 
+// A mistake outside the records ends the file: nobody can say where the next record would begin.
 void RecordSplitter::refuse_file(Failure failure) {
     done_ = true;
     if (part_bytes_) return;               // the run that reads will find it again
@@ -101,6 +107,7 @@ void RecordSplitter::fail(const char* code, size_t index, std::string message, s
     throw failure;
 }
 
+// The input is over. That is right only behind the root element and outside of all markup.
 void RecordSplitter::ended() {
     done_ = true;
     if (root_seen_ && outside_root() && place_ == Place::text && at_ == input_.text().size()) return;
@@ -112,6 +119,7 @@ void RecordSplitter::ended() {
     throw Failure(Family::document, "TC209", message, input_.bytes_given());
 }
 
+// The places are the states of a scanner that may stop at any byte and go on with the next piece.
 bool RecordSplitter::step() {
     switch (place_) {
     case Place::text: return step_text();
@@ -129,6 +137,7 @@ bool RecordSplitter::step() {
     return false;
 }
 
+// Text up to the next markup. Inside the root element it does not matter what it says: whoever reads the record checks it.
 bool RecordSplitter::step_text() {
     std::string_view text = input_.text();
     const char* from = text.data() + at_;
@@ -138,6 +147,7 @@ bool RecordSplitter::step_text() {
         for (size_t i = at_; i < stop; ++i)
             if (!is_space(text[i])) fail("TC201", i, root_seen_ ? after_root : "expected '<'");
     token_ = at_ = stop;
+    // The byte after '<' says what it is.
     if (stop + 1 >= text.size()) return false;
     switch (text[stop + 1]) {
     case '/':
@@ -185,6 +195,7 @@ bool RecordSplitter::step_declaration() {
     fail("TC201", token_, "expected a comment, CDATA or an element");
 }
 
+// Within a record a wrong comment is the record's affair; outside nobody else would notice it.
 bool RecordSplitter::step_comment() {
     std::string_view text = input_.text();
     for (;;) {
@@ -218,6 +229,7 @@ bool RecordSplitter::step_until(std::string_view end, Place next) {
     std::string_view text = input_.text();
     size_t found = text.find(end, at_);
     if (found == std::string_view::npos) {
+        // The end may be half here: the last bytes are looked at again.
         at_ = std::max(at_, text.size() - std::min(text.size(), end.size() - 1));
         return false;
     }
@@ -265,6 +277,7 @@ bool RecordSplitter::step_subset() {
         return true;
     }
     if (awaits("<!--") || awaits("<?")) return false;
+    // Only comments and instructions pass: declarations of a DTD are refused, as everywhere.
     throw brings_dtd(input_.offset_of(at_));
 }
 
@@ -286,6 +299,7 @@ bool RecordSplitter::step_tag_name() {
     return true;
 }
 
+// The rest of a start tag. Quotes have to be followed, as '>' may stand in a value; nothing else of an attribute matters.
 bool RecordSplitter::step_tag() {
     std::string_view text = input_.text();
     const char *at = text.data() + at_, *end = text.data() + text.size();
@@ -323,6 +337,7 @@ bool RecordSplitter::step_quoted() {
 bool RecordSplitter::step_end_tag() {
     std::string_view text = input_.text(), open = top();
     size_t name = token_ + 2;
+    // Nearly all end tags are exactly this, without white space.
     if (text.size() - name > open.size() && text[name + open.size()] == '>' &&
         std::memcmp(text.data() + name, open.data(), open.size()) == 0) {
         close_element(name + open.size() + 1);

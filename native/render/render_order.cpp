@@ -6,6 +6,8 @@
 // each item, however many keys there are, and equal long strings are compared once for each pair of items, not of tuples.
 #include "render/render_build.hpp"
 
+#include "base/id_slots.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>

@@ -7,6 +7,7 @@
 // PERF: a document meets many plans, each a few times, so what counts is how much memory a plan touches (bench/rendering.py).
 #pragma once
 
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "query/settings.hpp"
 #include "query/transformation.hpp"

@@ -169,7 +169,9 @@ def restructure(document: bytes, *lists: str, namespaces: Sequence[tuple[str, st
 def restructure_counting(
     document: bytes, *lists: str, namespaces: Sequence[tuple[str, str]] = (), **settings: Any
 ) -> tuple[list[Any], int]:
-    payloads, applied = _native.restructure(document, [text.encode() for text in lists], list(namespaces), **settings)
+    payloads, applied = _native.testing.restructure(
+        document, [text.encode() for text in lists], list(namespaces), **settings
+    )
     return payloads, applied
 
 

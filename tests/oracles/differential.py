@@ -283,7 +283,7 @@ class Setting:
         """What treecast says: for each document the numbers of its queries."""
         limit = CACHES[self.cache]
         cache_bytes_max = CACHE_BYTES_MAX if limit is None else limit
-        _native.simd_force(self.simd)
+        _native.testing.simd_force(self.simd)
         try:
             index = Index(engine=self.engine, cache_bytes_max=cache_bytes_max)
             WAYS[self.way](index, queries, Random(self.seed), documents)
@@ -291,7 +291,7 @@ class Setting:
             assert len(index) == len(queries)
             return [{int(name[1:]) for name in names} for names in CALLS[self.call](index, documents)]
         finally:
-            _native.simd_force(-1)
+            _native.testing.simd_force(-1)
 
 
 def compare(queries: Sequence[Query], documents: Sequence[bytes], settings: Iterable[Setting]) -> int:

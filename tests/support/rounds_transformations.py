@@ -71,7 +71,7 @@ def round_transformations(
     """What was found: `pairs`, and how many of them were bound, refused, undecided."""
     drawn, material = draw_round(seed, queries, documents, related=related)
     index = filled(Random(seed), drawn)
-    alone = _native.TextRenderer(share=False)
+    alone = _native.testing.TextRenderer(share=False)
     tally: Counter[str] = Counter()
     for document, verdicts in zip(material, saxon().results(drawn, material), strict=True):
         made = delivered(index, len(drawn), document)
@@ -110,7 +110,9 @@ def delivered(index: Index, queries: int, document: bytes) -> list[Made | None]:
     return [found.get(f"q{number}") for number in range(queries)]
 
 
-def rendered_alone(renderer: _native.TextRenderer, drawn: Sequence[Drawn], document: bytes) -> list[Made | None]:
+def rendered_alone(
+    renderer: _native.testing.TextRenderer, drawn: Sequence[Drawn], document: bytes
+) -> list[Made | None]:
     """The same by the renderer itself, which knows as well as the matcher what is bound."""
     found: list[Made | None] = []
     for made in renderer.render(document, [query.text for query in drawn], list(drawn[0].namespaces.items())):

@@ -23,12 +23,10 @@ from __future__ import annotations
 
 from treecast import _native
 
-_OURS = ("auto", "lazydfa")
-
 
 def names(*, variants: bool = False) -> list[str]:
     """The names of the engines, in the order to try them; `variants` adds other forms of them."""
-    return [*_OURS, *(name for name in _native.published_names() if variants or "-" not in name)]
+    return [name for name in _native.engine_names() if variants or "-" not in name]
 
 
 def check(name: str) -> str:
@@ -37,8 +35,3 @@ def check(name: str) -> str:
     if name not in known:
         raise ValueError(f"no engine is called {name!r}; there are: {', '.join(known)}")
     return name
-
-
-def published(name: str) -> str:
-    """The name for the native index: that of an engine of the papers, or "" for one of ours."""
-    return "" if name in _OURS else name

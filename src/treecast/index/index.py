@@ -87,9 +87,7 @@ class Index:
         self._limits = limits or Limits()
         self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
         _check_seed(seed)
-        self._native = _native.Index(
-            self._limits.native(), native_entities(entities), cache_bytes_max, engines.published(engine), seed
-        )
+        self._native = _native.Index(self._limits.native(), native_entities(entities), cache_bytes_max, engine, seed)
         self._default_settings = self._settings(None, False, "document")
         self.revision = 0
         """Another number after each change: while it stays, so do the subscriptions."""

@@ -1,4 +1,4 @@
-#include "index/snapshot.hpp"
+#include "base/snapshot.hpp"
 
 #include "base/failure.hpp"
 #include "base/interrupt.hpp"

@@ -35,6 +35,7 @@ public:
     template <class T>
     void operator()(Array<T>& array) {
         sections_.emplace_back(reinterpret_cast<const char*>(array.data()), array.size() * sizeof(T));
+        memory_.push_back(array.share());
     }
     template <class T>
         requires std::is_trivially_copyable_v<T>
@@ -45,6 +46,7 @@ public:
 
 private:
     std::vector<std::string_view> sections_;
+    std::vector<std::shared_ptr<const void>> memory_;     // of the sections: an array may be gone before it is written
     std::string values_;
 };
 

@@ -1,0 +1,54 @@
+#include "engines/engine.hpp"
+
+#include "engines/hybrid.hpp"
+#include "engines/lazydfa.hpp"
+#include "engines/published.hpp"
+#include "engines/xfilter.hpp"
+#include "engines/xtrie.hpp"
+#include "engines/yfilter.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace treecast {
+
+namespace {
+
+struct Member {
+    std::string_view name;
+    std::unique_ptr<Engine> (*make)(const HashSeeds& seeds);
+};
+
+std::unique_ptr<Engine> make_lazydfa(const HashSeeds& seeds) { return std::make_unique<LazyDfaEngine>(seeds); }
+
+template <std::unique_ptr<PublishedFilter> (*make)()>
+std::unique_ptr<Engine> make_published(const HashSeeds&) {
+    return std::make_unique<PublishedEngine>(make);
+}
+
+constexpr Member family[] = {
+    {"auto", make_lazydfa},
+    {"lazydfa", make_lazydfa},
+    {"xfilter", make_published<make_xfilter>},
+    {"hybrid", make_published<make_hybrid>},
+    {"yfilter", make_published<make_yfilter>},
+    {"yfilter-inline", make_published<make_yfilter_inline>},
+    {"xtrie", make_published<make_xtrie>},
+    {"xtrie-single-path", make_published<make_xtrie_single_path>},
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_engine(std::string_view name, const HashSeeds& seeds) {
+    for (const Member& member : family)
+        if (member.name == name) return member.make(seeds);
+    throw std::invalid_argument("no engine is called " + std::string(name));
+}
+
+std::vector<std::string_view> engine_names() {
+    std::vector<std::string_view> names;
+    for (const Member& member : family) names.push_back(member.name);
+    return names;
+}
+
+}  // namespace treecast

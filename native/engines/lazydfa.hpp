@@ -1,0 +1,217 @@
+// Our own engine: the shared machines, for plain paths and for tree patterns, and how they change while others match.
+//
+// Theory of operation. The query of a subscription is one or more *paths*: plain ones, or tree patterns where it has predicates.
+// Equal paths are stored once, and a path has a chain of the subscriptions that ask for it. Paths live in one of several
+// places, as in a log-structured merge tree:
+//   - the Delta: a handful of plain ones, added in a microsecond;
+//   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` times larger than what was added after
+//     it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt O(log n) times in its life.
+// A subscription whose patterns say less than its query (pattern.hpp) is flagged: the query itself is evaluated where they hold.
+// Adding a subscription to a known path, or removing one, changes no machine: it changes the path's chain, and marks the
+// path's accept id as *dirty*, so that its chain is walked when it matches. All other accept ids lead straight to one slot.
+//
+// Readers work beside a writer, without a lock: a View has an immutable list of places plus buffers that only grow. A change
+// does first everything that can fail where no reader looks: rows behind the ends that Views know, machines that nobody has yet.
+// What is left for commit() is stores into memory that is there.
+#pragma once
+
+#include "base/array.hpp"
+#include "base/seeded_hash.hpp"
+#include "engines/engine.hpp"
+#include "machines/delta.hpp"
+#include "machines/label.hpp"
+#include "machines/machine.hpp"
+#include "machines/tree_machine.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+// A link of a path's chain: a slot, or with the high bit set an entry of `Extra` (subscriptions with several paths).
+constexpr uint32_t extra_bit = 0x80000000u;
+struct Extra {
+    uint32_t slot, next;
+};
+
+// Where paths live: a machine of either kind, with what its accept ids stand for.
+struct Place {
+    std::shared_ptr<const Machine> machine;
+    std::shared_ptr<const TreeMachine> tree;
+    uint32_t accepts() const { return machine ? machine->accepts() : tree->accepts(); }
+    uint32_t states() const { return machine ? machine->states() : tree->entries(); }
+    uint64_t serial() const { return machine ? machine->serial() : tree->serial(); }
+    Array<uint32_t> path_of, slot_of;                 // by accept id; slot_of only where not dirty
+    Array<uint64_t> dirty;                            // by word of accept ids; changed and read atomically
+    uint64_t dirty_in(uint32_t word) const {
+        return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(dirty[word])).load(std::memory_order_relaxed);
+    }
+    void mark(uint32_t accept) {
+        std::atomic_ref<uint64_t>(dirty[accept >> 6]).fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+    }
+    uint64_t bytes() const;
+};
+
+constexpr size_t places_max = 16;                     // the first half for plain paths, the second for patterns
+using Places = std::array<std::shared_ptr<Place>, places_max>;
+
+// What a View holds of it.
+class LazyDfaState final : public EngineState {
+public:
+    std::shared_ptr<const LabelTable> labels;
+    Places places;
+    std::shared_ptr<const Delta> delta;
+    std::shared_ptr<uint32_t[]> heads, next;
+    std::shared_ptr<Extra[]> extras;
+    std::shared_ptr<uint8_t[]> needs_recheck;         // by slot: its patterns say less than its query
+
+    // Calls f(slot, several) for every live subscription of a path; `several`: it has other paths too, or needs a recheck.
+    template <class F>
+    void subscribers(const View& view, uint32_t path, F&& f) const {
+        uint32_t link = std::atomic_ref<uint32_t>(heads[path]).load(std::memory_order_acquire);
+        while (link != none) {
+            bool several = link & extra_bit;
+            uint32_t slot = several ? extras[link & ~extra_bit].slot : link;
+            uint32_t after = several ? extras[link & ~extra_bit].next : next[link];
+            if (slot < view.slots && view.is_alive(slot)) f(slot, several);
+            link = after;
+        }
+    }
+};
+
+class LazyDfaEngine final : public Engine {
+public:
+    explicit LazyDfaEngine(const HashSeeds& seeds) : seeds_(seeds), paths_(std::make_unique<Paths>(seeds)) {}
+
+    std::unique_ptr<EngineRun> make_run(uint32_t work_per_item_max) const override;
+    void begin(const Subscriptions& rows) override;
+    void add(uint32_t slot, const Query& query, bool ordered) override;
+    void remove(uint32_t slot) override { removed_slot_ = slot; }
+    void prepare(const Subscriptions& rows) override;
+    void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) override;
+    void commit(const Subscriptions& rows, bool alone) noexcept override;
+    void rollback(const Subscriptions& rows) noexcept override;
+    std::shared_ptr<EngineState> make_state() const override { return std::make_shared<LazyDfaState>(); }
+    void fill(EngineState& state) const noexcept override;
+    EngineStats stats() const override;
+    void add_to(Digest& digest) const override;
+    void save(SnapshotWriter& writer, const StoreParts& store) const override;
+    bool load(SnapshotReader& reader, const StoreParts& store, uint32_t slots) override;
+
+private:
+    static constexpr uint8_t pending = 0xFD, in_delta = 0xFE, nowhere = 0xFF;
+    static constexpr uint32_t several_bit = 0x80000000u;
+    static constexpr size_t merge_ratio = 4, delta_paths_max = 256;
+    static constexpr uint32_t links_walked_max = 32;
+
+    // Everything that is replaced at once when slots are renumbered.
+    struct Paths {
+        std::shared_ptr<LabelTable> labels = std::make_shared<LabelTable>();
+        // by slot
+        Array<uint32_t> next;
+        Array<uint8_t> needs_recheck;
+        Array<uint32_t> slot_paths;                             // a path, or several_bit | index into lists
+        Array<uint32_t> lists;                                  // a count, and so many paths
+        Array<Extra> extras;
+        // by path
+        Array<char> path_bytes;                                 // keys: see path_key.hpp
+        Array<uint64_t> path_ends;
+        Array<uint32_t> heads;
+        Array<uint32_t> accept_of;
+        Array<uint8_t> place_of;
+        Array<uint32_t> path_table;                             // for probe()
+        Places places;
+        std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
+        HashSeeds seeds;                                        // of path_table
+        struct Chain { uint32_t dead, sweep_at; };              // links to the dead that a long chain has, and may have
+        NumberMap<uint32_t, Chain> chains;                      // by path
+
+        explicit Paths(const HashSeeds& seeds_) : seeds(seeds_) { path_ends.push(0); }
+        uint32_t slots() const { return static_cast<uint32_t>(slot_paths.size()); }
+        std::span<const uint32_t> of_slot(uint32_t slot) const;
+        std::string_view key(uint32_t path) const {
+            return {path_bytes.data() + path_ends[path], path_ends[path + 1] - path_ends[path]};
+        }
+        uint64_t hash(uint32_t path) const { return hash_bytes(key(path), 0, seeds); }
+        Array<uint32_t> lay_out_table(const HashSeeds& with) const;
+    };
+    struct NewQueries {                    // what add() was given, until prepare() makes rows of it
+        std::string bytes;                 // the keys of all paths, one after the other
+        std::vector<size_t> path_ends;     // in `bytes`
+        std::vector<size_t> item_ends;     // in `path_ends`
+        std::vector<uint8_t> needs_recheck;       // by item
+        size_t size() const { return item_ends.size(); }
+        std::string_view key(size_t p) const {
+            size_t begin = p ? path_ends[p - 1] : 0;
+            return {bytes.data() + begin, path_ends[p] - begin};
+        }
+        void end_path() { path_ends.push_back(bytes.size()); }
+        void end_item(bool recheck) {
+            item_ends.push_back(path_ends.size());
+            needs_recheck.push_back(recheck);
+        }
+    };
+    struct Mark {                          // the ends of the rows, to go back to
+        Mark() = default;
+        explicit Mark(const Paths& paths);
+        uint32_t labels = 0, slots = 0, paths = 0;
+        size_t lists = 0, path_bytes = 0;
+    };
+    struct Placing {                       // where paths are to live
+        struct NewPlace {
+            std::shared_ptr<Place> place;
+            uint8_t home;
+            std::vector<uint32_t> paths, accept_of;
+        };
+        Places places;
+        std::vector<NewPlace> built;
+        std::shared_ptr<const Delta> delta;              // null: nothing is to move
+        std::vector<uint32_t> delta_paths, homeless;
+    };
+    struct Change {                        // rows that have been added, and are not in force yet
+        std::vector<uint32_t> paths, fresh;
+        std::vector<size_t> path_ends;     // by item, in `paths`
+        std::vector<uint32_t> wanted;      // `paths` sorted, once somebody asked
+        uint32_t first_slot = 0;
+        Placing placing;
+    };
+
+    // lazydfa.cpp
+    void reseed(Paths& paths) const;
+    static void reserve_links(Paths& paths, const NewQueries& queries);
+    static void list_paths(Paths& paths, uint32_t slot, std::span<const uint32_t> numbers);
+    void add_rows(Paths& paths, const Subscriptions& rows, const NewQueries& queries, Change& change);
+    static void link(Paths& paths, uint32_t slot, std::span<const uint32_t> numbers) noexcept;
+    static void unlink(Paths& paths, const Subscriptions& rows, uint32_t path, uint32_t slot, bool alone) noexcept;
+    void end_change() noexcept;
+    // lazydfa_places.cpp
+    static uint32_t add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh);
+    static void forget_path(Paths& paths, uint32_t path) noexcept;
+    static void mark_dirty(Paths& paths, uint32_t path) noexcept;
+    static bool is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path);
+    static bool will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change);
+    void place(const Paths& paths, const Subscriptions& rows, Change& change) const;
+    void build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const;
+    static void settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept;
+    // lazydfa_saved.cpp
+    template <class Visit>
+    static void visit_parts(Paths& paths, Array<char>& labels, Array<uint32_t>& delta, Array<uint32_t>& path_table, const StoreParts& store,
+                            Visit& visit);
+
+    const HashSeeds seeds_;                  // of every table that something is added to
+    std::unique_ptr<Paths> paths_;
+    // of the change under way
+    Mark mark_;
+    NewQueries queries_;
+    Change change_;
+    uint32_t removed_slot_ = none;
+    std::unique_ptr<Paths> next_paths_;      // renumbered or loaded: takes the place of paths_ with commit()
+};
+
+}  // namespace treecast

@@ -1,0 +1,191 @@
+// Where paths live: the delta, the machines, and how one becomes the other.
+#include "engines/lazydfa.hpp"
+
+#include "base/id_slots.hpp"
+#include "base/seeded_hash.hpp"
+#include "machines/path_key.hpp"
+
+#include <algorithm>
+
+namespace treecast {
+
+uint64_t Place::bytes() const {
+    return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
+}
+
+// The number of a path; new ones, and known ones that live nowhere at present, are added to `fresh`.
+uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh) {
+    size_t count = paths.place_of.size();
+    if (4 * (count + 1) > 3 * paths.path_table.size()) {
+        size_t size = 64;
+        while (2 * size < 3 * (count + 1)) size *= 2;
+        paths.path_table.assign(size, none);
+        for (uint32_t p = 0; p < count; ++p) paths.path_table[probe_vacancy(paths.path_table, paths.hash(p))] = p;
+    }
+    size_t at = probe(paths.path_table, hash_bytes(key, 0, paths.seeds), [&](uint32_t path) { return paths.key(path) == key; });
+    if (uint32_t known = paths.path_table[at]; known != none) {
+        if (paths.place_of[known] == nowhere) {
+            fresh.push_back(known);
+            paths.place_of[known] = pending;
+        }
+        return known;
+    }
+    uint32_t path = static_cast<uint32_t>(count);
+    paths.path_bytes.append(key.data(), key.size());
+    paths.path_ends.push(paths.path_bytes.size());
+    paths.heads.push(none);
+    paths.accept_of.push(none);
+    paths.place_of.push(pending);
+    paths.path_table[at] = path;
+    fresh.push_back(path);
+    return path;
+}
+
+// Takes the path that was added last out of the table again.
+void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
+    paths.path_table[probe(paths.path_table, paths.hash(path), [&](uint32_t other) { return other == path; })] = none;
+}
+
+void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
+    uint8_t place = paths.place_of[path];
+    if (place >= places_max) return;
+    paths.places[place]->mark(paths.accept_of[path]);
+}
+
+bool LazyDfaEngine::is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path) {
+    for (uint32_t link = paths.heads[path]; link != none;) {
+        bool extra = link & extra_bit;
+        uint32_t slot = extra ? paths.extras[link & ~extra_bit].slot : link;
+        if (rows.deaths[slot] == 0) return true;
+        link = extra ? paths.extras[link & ~extra_bit].next : paths.next[link];
+    }
+    return false;
+}
+
+// Whether somebody asks for the path, or will once the change is in force.
+bool LazyDfaEngine::will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change) {
+    if (is_wanted(paths, rows, path)) return true;
+    if (change.wanted.empty()) {
+        change.wanted = change.paths;
+        std::sort(change.wanted.begin(), change.wanted.end());
+    }
+    return std::binary_search(change.wanted.begin(), change.wanted.end(), path);
+}
+
+// Finds a home for new paths: the delta while there is room, otherwise a machine. They move there in settle().
+void LazyDfaEngine::place(const Paths& paths, const Subscriptions& rows, Change& change) const {
+    Placing& placing = change.placing;
+    placing.places = paths.places;
+    placing.delta = paths.delta;
+    std::vector<uint32_t> fresh, trees;
+    for (uint32_t path : change.fresh) (is_tree(paths.key(path)) ? trees : fresh).push_back(path);
+    if (!trees.empty()) build(paths, rows, std::move(trees), true, change);
+    if (fresh.empty()) return;
+    std::vector<uint32_t> labels;
+    auto fill = [&](Delta& delta) {           // as many as fit
+        size_t done = 0;
+        for (; done < fresh.size(); ++done) {
+            labels.clear();
+            plain_labels(paths.key(fresh[done]), labels);
+            if (!delta.add(fresh[done], labels, *paths.labels)) break;
+        }
+        placing.delta_paths.assign(fresh.begin(), fresh.begin() + done);
+        fresh.erase(fresh.begin(), fresh.begin() + done);
+    };
+    if (fresh.size() <= delta_paths_max) {
+        auto copy = std::make_shared<Delta>(*paths.delta);    // readers may be in the old one
+        fill(*copy);
+        placing.delta = copy;
+        if (fresh.empty()) return;
+        placing.delta_paths.clear();
+    }
+    for (uint32_t path : placing.delta->paths()) (will_be_wanted(paths, rows, path, change) ? fresh : placing.homeless).push_back(path);
+    auto renewed = std::make_shared<Delta>();
+    if (fresh.size() <= delta_paths_max / 4) fill(*renewed);      // it was full of paths that nobody wants any more
+    placing.delta = std::move(renewed);
+    if (!fresh.empty()) build(paths, rows, std::move(fresh), false, change);
+}
+
+namespace {
+
+std::shared_ptr<const Machine> build_machine(std::span<const std::string_view> keys, const LabelTable& table,
+                                             std::vector<uint32_t>& accept_of) {
+    std::vector<uint32_t> labels;
+    std::vector<size_t> ends;
+    for (std::string_view key : keys) {
+        plain_labels(key, labels);
+        ends.push_back(labels.size());
+    }
+    std::vector<Labels> paths;
+    paths.reserve(keys.size());
+    for (size_t i = 0, begin = 0; i < keys.size(); begin = ends[i++]) paths.emplace_back(labels.data() + begin, ends[i] - begin);
+    return std::make_shared<Machine>(paths, table, accept_of);
+}
+
+std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> keys, const LabelTable& table,
+                                              std::vector<uint32_t>& accept_of, const HashSeeds& seeds) {
+    std::vector<std::string_view> patterns;
+    patterns.reserve(keys.size());
+    for (std::string_view key : keys) patterns.push_back(key.substr(1));
+    return std::make_shared<TreeMachine>(patterns, table, accept_of, seeds);
+}
+
+}  // namespace
+
+// Builds a machine of these paths, and of all machines of its kind that are not much larger than what is merged already.
+void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
+    Placing& placing = change.placing;
+    uint8_t begin = trees ? places_max / 2 : 0, end = begin + places_max / 2;
+    for (;;) {
+        uint8_t smallest = nowhere, vacant = nowhere;
+        for (uint8_t p = begin; p < end; ++p) {
+            if (!placing.places[p])
+                vacant = p;
+            else if (smallest == nowhere || placing.places[p]->accepts() < placing.places[smallest]->accepts())
+                smallest = p;
+        }
+        if (smallest == nowhere) break;
+        if (vacant != nowhere && placing.places[smallest]->accepts() > merge_ratio * numbers.size()) break;
+        for (uint32_t path : placing.places[smallest]->path_of)
+            (will_be_wanted(paths, rows, path, change) ? numbers : placing.homeless).push_back(path);
+        placing.places[smallest] = nullptr;
+    }
+    uint8_t home = begin;
+    while (placing.places[home]) ++home;
+    std::vector<std::string_view> keys;
+    keys.reserve(numbers.size());
+    for (uint32_t path : numbers) keys.push_back(paths.key(path));
+    auto place = std::make_shared<Place>();
+    std::vector<uint32_t> accept_of;
+    if (trees)
+        place->tree = build_tree(keys, *paths.labels, accept_of, seeds_);
+    else
+        place->machine = build_machine(keys, *paths.labels, accept_of);
+    place->path_of.assign(numbers.size(), none);
+    place->slot_of.assign(numbers.size(), none);
+    place->dirty.assign((numbers.size() + 63) / 64, 0);
+    placing.built.push_back({place, home, std::move(numbers), std::move(accept_of)});
+    placing.places[home] = std::move(place);
+}
+
+// Brings paths to their new homes, after those who ask for them have been linked.
+void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept {
+    for (uint32_t path : placing.homeless) paths.place_of[path] = nowhere;
+    for (uint32_t path : placing.delta_paths) paths.place_of[path] = in_delta;
+    for (const Placing::NewPlace& built : placing.built)
+        for (size_t i = 0; i < built.paths.size(); ++i) {
+            uint32_t path = built.paths[i], accept = built.accept_of[i], head = paths.heads[path];
+            built.place->path_of[accept] = path;
+            paths.accept_of[path] = accept;
+            paths.place_of[path] = built.home;
+            bool plain = head != none && !(head & extra_bit) && rows.deaths[head] == 0 && paths.next[head] == none;
+            if (plain)
+                built.place->slot_of[accept] = head;
+            else
+                built.place->mark(accept);
+        }
+    paths.places = std::move(placing.places);
+    paths.delta = std::move(placing.delta);
+}
+
+}  // namespace treecast

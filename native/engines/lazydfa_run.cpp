@@ -1,0 +1,173 @@
+#include "engines/lazydfa_run.hpp"
+
+#include "query/transformation.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace treecast {
+
+namespace {
+
+const LazyDfaState& state_of(const View& view) { return static_cast<const LazyDfaState&>(*view.engine_state); }
+
+}  // namespace
+
+std::unique_ptr<EngineRun> LazyDfaEngine::make_run(uint32_t work_per_item_max) const {
+    return std::make_unique<LazyDfaRun>(work_per_item_max);
+}
+
+// Looked up once per name, not once per element: documents repeat their names.
+const NameLabels& LazyDfaRun::labels(uint32_t name) {
+    if (name >= name_labels_.size()) name_labels_.resize(name + 1 + name / 2);
+    NameLabels& labels = name_labels_[name];
+    if (labels.resolved_at != table_changes_) {
+        labels = table_->resolve(names_->uri(name), names_->local(name));
+        labels.resolved_at = table_changes_;
+    }
+    return labels;
+}
+
+uint64_t LazyDfaRun::cache_bytes() const {
+    uint64_t total = 0;
+    for (const PlaceRun& run : runs_)
+        if (run.lazy) total += run.lazy->bytes();
+    return total;
+}
+
+uint64_t LazyDfaRun::looked_at() const {
+    uint64_t total = 0;
+    for (const PlaceRun& run : runs_)
+        if (run.tree) total += run.tree->looked_at();
+    return total;
+}
+
+// Makes ready for a View: caches of machines that are gone are dropped, the others share the memory by their size.
+void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
+    const LazyDfaState& state = state_of(view);
+    if (table_ != state.labels) {
+        table_ = state.labels;
+        name_labels_.clear();
+    }
+    table_changes_ = table_->changes();
+    uint64_t states = 0, machines = 0;
+    for (PlaceRun& run : runs_) run.used = false;
+    for (const auto& place : state.places) {
+        if (!place) continue;
+        run_of(place).used = true;
+        if (!place->machine) continue;
+        states += place->states();
+        ++machines;
+    }
+    std::erase_if(runs_, [](const PlaceRun& c) { return !c.used; });
+    for (PlaceRun& c : runs_) {
+        if (!c.lazy) continue;
+        // Half by size and half alike: a small machine needs some room too, as it may be the one that most documents go through.
+        double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
+        c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max * share));
+    }
+}
+
+// A machine never changes, and its serial is never used again: what was learnt of it holds for as long as the View has it.
+LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<Place>& place) {
+    for (PlaceRun& c : runs_)
+        if (c.serial == place->serial() && (c.lazy != nullptr) == (place->machine != nullptr)) return c;
+    PlaceRun& c = runs_.emplace_back();
+    c.serial = place->serial();
+    if (place->machine)
+        c.lazy = std::make_unique<Lazy>(place->machine);
+    else
+        c.tree = std::make_unique<TreeRun>(place->tree);
+    c.bits.resize(place->accepts());
+    return c;
+}
+
+// Which elements have text: only asked where some path ends in text().
+void LazyDfaRun::find_texts(const LazyDfaState& state, const Document& document) {
+    bool wanted = state.delta->has_text();
+    for (const auto& place : state.places) wanted |= place && place->machine && place->machine->has_text();
+    if (!wanted) return;
+    has_text_.assign(document.elements(), 0);
+    for (size_t t = 0; t < document.text_parent.size(); ++t) has_text_[document.text_parent[t]] = 1;
+}
+
+void LazyDfaRun::match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
+                       std::vector<Undecided>& undecided) {
+    const LazyDfaState& state = state_of(view);
+    is_rendering_ = to_render;
+    undecided_ = &undecided;
+    if (names_ != document.names || names_generation_ != document.names->generation()) {
+        names_ = document.names;
+        names_generation_ = names_->generation();
+        name_labels_.clear();
+        for (PlaceRun& c : runs_) c.lazy ? c.lazy->forget_names() : c.tree->forget_names();
+    }
+    find_texts(state, document);
+    evaluated_document_ = nullptr;
+    for (const auto& place : state.places) {
+        if (!place) continue;
+        PlaceRun& c = run_of(place);
+        if (c.lazy)
+            c.lazy->run(document, has_text_, *this, c.bits);
+        else
+            c.tree->run(document, *this, c.bits);
+        emit(view, document, *place, c.bits, out);
+    }
+    state.delta->run(document, has_text_, *this, delta_run_);
+    for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
+    // Only the words that were set are cleared: a million slots would take longer than a small document.
+    for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
+    seen_slots_.clear();
+}
+
+// Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
+void LazyDfaRun::emit(const View& view, const Document& document, const Place& place, AcceptBits& bits, Output<int32_t>& out) {
+    const uint32_t* slot_of = place.slot_of.data();
+    bits.drain([&](uint32_t word, uint64_t mask) {
+        uint64_t dirty = mask & place.dirty_in(word);
+        const uint32_t* slots = slot_of + size_t(word) * 64;
+        int32_t* room = out.room(64);
+        int32_t* at = room;
+        for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) *at++ = static_cast<int32_t>(slots[std::countr_zero(rest)]);
+        out.added(at - room);
+        for (; dirty; dirty &= dirty - 1)
+            emit_path(view, document, place.path_of[size_t(word) * 64 + std::countr_zero(dirty)], out);
+    });
+}
+
+// A subscription with several paths may be met by more than one of them; it is given out once.
+void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
+    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
+        if (several) {
+            if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
+            uint64_t bit = 1ull << (slot & 63);
+            if (seen_[slot >> 6] & bit) return;
+            seen_[slot >> 6] |= bit;
+            seen_slots_.push_back(slot);
+            // Whoever builds its payload evaluates it anyway.
+            bool is_decided = is_rendering_ && is_transformation(view.text(slot));
+            if (state_of(view).needs_recheck[slot] && !is_decided && !recheck(view, document, slot)) return;
+        }
+        *out.room(1) = static_cast<int32_t>(slot);
+        out.added(1);
+    });
+}
+
+// Evaluates the query itself, where its patterns say less than it does.
+bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t slot) {
+    if (evaluated_document_ != &document) {
+        evaluated_document_ = &document;
+        evaluator_.begin(document);
+    }
+    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
+    parse_matching(view.text(slot), settings.bindings, settings.ordered, query_);
+    evaluator_.allow(work_max(document, work_per_item_max_));
+    try {
+        return evaluator_.satisfies(query_, settings.ordered);
+    } catch (const OutOfWork& failure) {
+        undecided_->push_back({slot, failure});
+        return is_rendering_;
+    }
+}
+
+}  // namespace treecast

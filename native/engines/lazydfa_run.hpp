@@ -1,0 +1,61 @@
+// One document after another through the machines of a View: what one thread needs for that, kept in between.
+#pragma once
+
+#include "base/accept_bits.hpp"
+#include "engines/lazydfa.hpp"
+#include "evaluate/evaluate.hpp"
+#include "machines/delta.hpp"
+#include "machines/lazy.hpp"
+#include "machines/tree_run.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace treecast {
+
+class LazyDfaRun final : public EngineRun, private NameResolver {
+public:
+    explicit LazyDfaRun(uint32_t work_per_item_max) : work_per_item_max_(work_per_item_max) {}
+    void adopt(const View& view, uint64_t cache_bytes_max) override;
+    void match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
+               std::vector<Undecided>& undecided) override;
+    uint64_t cache_bytes() const override;
+    uint64_t looked_at() const override;
+
+private:
+    struct PlaceRun {
+        uint64_t serial;
+        std::unique_ptr<Lazy> lazy;          // for a Machine
+        std::unique_ptr<TreeRun> tree;       // for a TreeMachine
+        AcceptBits bits;
+        bool used;
+    };
+    const NameLabels& labels(uint32_t name) override;
+    PlaceRun& run_of(const std::shared_ptr<Place>& place);
+    void find_texts(const LazyDfaState& state, const Document& document);
+    void emit(const View& view, const Document& document, const Place& place, AcceptBits& bits, Output<int32_t>& out);
+    void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
+    bool recheck(const View& view, const Document& document, uint32_t slot);
+
+    const uint32_t work_per_item_max_;
+    std::vector<PlaceRun> runs_;
+    Delta::Run delta_run_;
+    // names of the reader, resolved against the labels of the View
+    std::shared_ptr<const LabelTable> table_;
+    uint32_t table_changes_ = 0;
+    const NameTable* names_ = nullptr;
+    uint64_t names_generation_ = 0;
+    std::vector<NameLabels> name_labels_;
+    std::vector<uint8_t> has_text_;             // by element: it has a text node child
+    std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
+    std::vector<uint32_t> seen_slots_;
+    Evaluator evaluator_;                       // decides what patterns cannot say
+    const Document* evaluated_document_ = nullptr;     // the one it was told of
+    Query query_;
+    // of the match under way
+    std::vector<Undecided>* undecided_ = nullptr;
+    bool is_rendering_ = false;
+};
+
+}  // namespace treecast
