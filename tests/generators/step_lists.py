@@ -204,7 +204,7 @@ def declared(document: str) -> bytes:
 
 
 def check_bindings(source: bytes, payload: bytes, steps: StepList, case: str) -> None:
-    """Every element that can be told by its number still sees the prefixes that it saw in the document."""
+    """Every element that its number identifies still sees the prefixes that it saw in the document."""
     before = {element.get("i"): element for element in etree.fromstring(source, PARSER).iter(etree.Element)}
     default_may_change = any(step.word == "rename" and ":" not in step.name for step in steps.steps)
     for element in etree.fromstring(b"<w>" + payload + b"</w>", PARSER).iter(etree.Element):

@@ -176,7 +176,7 @@ def seen_by_treecast(document: Document) -> Seen:
 
 
 def starts_by_expat(data: bytes) -> list[int]:
-    """The byte index of each start tag. Where expat does not know the name of the encoding it is told another."""
+    """The byte index of each start tag. If expat does not know the encoding name, it gets another one."""
     known = (
         None
         if b"utf16" not in data.replace(b"\0", b"").replace(b"_", b"")

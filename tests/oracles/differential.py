@@ -24,7 +24,7 @@ from treecast import Index, QueryError, _native
 from treecast.index import CACHE_BYTES_MAX
 from treecast.model import Subscription
 
-# libxml2 stops at depth 256 unless it is told that the document may be huge.
+# libxml2 stops at depth 256 unless the option for huge documents is set.
 PARSER = etree.XMLParser(huge_tree=True, resolve_entities=True, no_network=True)
 
 

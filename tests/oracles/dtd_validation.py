@@ -11,7 +11,7 @@ from lxml import etree
 
 from treecast.workload import Schema
 
-# libxml2 refuses more than 256 levels unless told.
+# libxml2 refuses more than 256 levels by default.
 HUGE = etree.XMLParser(huge_tree=True)
 
 
