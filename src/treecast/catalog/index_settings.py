@@ -1,4 +1,10 @@
-"""What an index is made with, of subscriptions that come as a DataFrame or a table: one value instead of four."""
+"""What an index is made with, of subscriptions that come as a table: one value instead of four.
+
+    >>> IndexSettings(namespaces={"x": "urn:x"}).index()
+    <Index of 0 subscriptions>
+
+`text` tells whether a saved index was made with the same settings.
+"""
 
 from __future__ import annotations
 

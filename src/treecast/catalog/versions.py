@@ -141,7 +141,7 @@ class Versions:
         return {batch: (version, content) for batch, version, content in rows}
 
     def close(self) -> None:
-        """Let go of the index and the records. py4j keeps what Spark has called for ever, and this with it."""
+        """Let go of the index and the records; a scheduler that called this object may keep it for ever."""
         with self._lock:
             self._live, self._saved, self._supplier = None, None, lambda: None
             self._database.close()

@@ -49,9 +49,8 @@ def generate_documents(
     _check_partitions(partitions)
     settings = settings or DocumentSettings()
     schemas = _list(schema)
-    documents_in_one_process(
-        schemas, count, settings, seed=seed, weights=weights
-    )  # raises for settings that make no sense
+    # Raises for settings that make no sense.
+    documents_in_one_process(schemas, count, settings, seed=seed, weights=weights)
     numbers = spark.range(0, count, 1, partitions)
     return map_population(numbers, "draw_documents", (schemas, settings, seed, weights), DOCUMENTS_TYPE)
 
@@ -81,15 +80,15 @@ def generate_queries(
         pass  # raises for settings that make no sense, and where no path of the schemas serves
     blocks = -(-count // BLOCK)
 
-    def drawn(blocks: int) -> DataFrame:
+    def draw(blocks: int) -> DataFrame:
         numbers = spark.range(0, blocks, 1, None if partitions is None else min(partitions, max(1, blocks)))
         return map_population(numbers, "draw_queries", (schemas, settings, seed, weights), QUERIES_TYPE)
 
     if settings.distinct and count:
-        blocks, end = _enough(drawn, count, blocks, ", ".join(one.name for one in schemas))
-        rows = _firsts(drawn(blocks)).where(f"number <= {end}")
+        blocks, end = _enough(draw, count, blocks, ", ".join(one.name for one in schemas))
+        rows = _firsts(draw(blocks)).where(f"number <= {end}")
     else:
-        rows = drawn(blocks).where(f"number < {count}")
+        rows = draw(blocks).where(f"number < {count}")
     return _subscriptions(rows, _namespaces(schemas))
 
 
@@ -99,23 +98,23 @@ def _firsts(drawn: DataFrame) -> DataFrame:
     return drawn.groupBy("query").agg(functions.min("number").alias("number"))
 
 
-def _enough(drawn: Callable[[int], DataFrame], count: int, blocks: int, name: str) -> tuple[int, int]:
+def _enough(draw: Callable[[int], DataFrame], count: int, blocks: int, name: str) -> tuple[int, int]:
     """How many blocks have `count` distinct queries, and the number of the last one of these.
 
     Later blocks never change what is first in earlier ones, so the answer does not depend on how it is found.
     """
     blocks_max = STALE_BLOCKS + blocks * DRAWS_PER_QUERY_MAX
-    found = 0
+    distinct = 0
     while True:
-        numbers = _firsts(drawn(blocks)).select("number").toArrow().column("number")
+        numbers = _firsts(draw(blocks)).select("number").toArrow().column("number")
         if len(numbers) >= count:
             end = int(numbers.combine_chunks().sort()[count - 1].as_py())
             return end // BLOCK + 1, end
-        if len(numbers) == found or blocks >= blocks_max:
+        if len(numbers) == distinct or blocks >= blocks_max:
             raise exhausted(name, len(numbers), count)
-        found = len(numbers)
-        wanted = blocks * min(4.0, 1.1 * count / found)
-        blocks = min(blocks_max, max(blocks + STALE_BLOCKS, int(wanted)))
+        distinct = len(numbers)
+        growth = min(4.0, 1.1 * count / distinct)
+        blocks = min(blocks_max, max(blocks + STALE_BLOCKS, int(blocks * growth)))
 
 
 def _subscriptions(rows: DataFrame, namespaces: Mapping[str, str]) -> DataFrame:
@@ -130,12 +129,12 @@ def _subscriptions(rows: DataFrame, namespaces: Mapping[str, str]) -> DataFrame:
 
 def _namespaces(schemas: Sequence[Schema]) -> dict[str, str]:
     """What the prefixes of the queries stand for; a ValueError where two schemas do not agree."""
-    found: dict[str, str] = {}
+    uris: dict[str, str] = {}
     for schema in schemas:
         for prefix, uri in schema.namespaces.items():
-            if found.setdefault(prefix, uri) != uri:
-                raise ValueError(f"the prefix {prefix} stands for {found[prefix]} and, in {schema.name}, for {uri}")
-    return found
+            if uris.setdefault(prefix, uri) != uri:
+                raise ValueError(f"the prefix {prefix} stands for {uris[prefix]} and, in {schema.name}, for {uri}")
+    return uris
 
 
 def _check_partitions(partitions: int | None) -> None:

@@ -28,7 +28,7 @@ class Meter:
     def __init__(self, spark: SparkSession, observation: str) -> None:
         self._tracker = spark.sparkContext.statusTracker()
         self._query = RunningQuery(spark, observation)
-        self._query_errors = (*jvm_errors(), OSError, ValueError)
+        self._query_errors: tuple[type[BaseException], ...] = (*jvm_errors(), OSError, ValueError)
         self._counted_at = 0.0
         self._documents, self._rows = 0, 0
 
