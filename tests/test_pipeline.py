@@ -449,7 +449,7 @@ def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) ->
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("treecast.spark.job.job.started", fail)
+    monkeypatch.setattr("treecast.spark.job.job.open_session", fail)
     pipeline = Pipeline(Source((str(output),)), Subscriptions(("s.csv",)), Sinks(str(output)))
     with pytest.raises(PipelineError, match="TC736 no space is left"):
         run_verb.execute(pipeline, Index(), Console(io.StringIO()), quiet=True)
@@ -465,13 +465,13 @@ def test_a_full_disk_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def refuse(descriptor: int) -> None:
         calls.append(descriptor)
-        if len(calls) > 1:
+        if len(calls) > 2:  # run.json and its directory, when the job begins
             raise full
         fsync(descriptor)
 
     monkeypatch.setattr("os.fsync", refuse)
     told = executed(tmp_path, monkeypatch, full)
-    assert (told["state"], told["code"], len(calls)) == ("failed", "TC736", 2)
+    assert (told["state"], told["code"], len(calls)) == ("failed", "TC736", 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "spark.log"]
 
 
