@@ -107,11 +107,8 @@ def add_threads(
         f"{together.wall / documents * 1e6:.1f}",
         "µs/doc",
         lxml=f"loop {alone.wall / documents * 1e6:.1f}",
-        cpu=f"{together.cpu / alone.cpu:.2f}x",
         wall=f"{together.wall / alone.wall:.2f}x",
         matches=f"{deliveries:.0f}",
-        bar="",
-        met=None,
     )
 
 

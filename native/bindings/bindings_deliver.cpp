@@ -71,16 +71,18 @@ std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents,
     return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.views(), options); }));
 }
 
-// The same by several threads, in pieces; what they hold counts, not what they deliver. `bytes_max` 0: all documents.
-nb::list render_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t bytes_max, int64_t first,
-                     const RenderLimits& limits) {
+// The same by several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document). What they hold
+// counts, not what they deliver. `bytes_max` 0: all documents.
+nb::tuple render_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t bytes_max, int64_t first,
+                      const RenderLimits& limits) {
     Buffers buffers(documents);
     DeliveryOptions options{.report = report, .bytes_max = bytes_max ? bytes_max : ~0ull, .limits = limits,
                             .count = DeliveryOptions::Count::held, .threads = threads};
-    nb::list pieces;
-    for (DeliveryBatch& piece : render([&] { return index.render_many(buffers.views(), options); }, first))
-        pieces.append(std::make_unique<DeliveryBatch>(std::move(piece)));
-    return pieces;
+    RenderedPieces rendered = render([&] { return index.render_many(buffers.views(), options); }, first);
+    nb::list pieces, runs;
+    for (DeliveryBatch& piece : rendered.pieces) pieces.append(std::make_unique<DeliveryBatch>(std::move(piece)));
+    for (const RenderedPieces::Run& run : rendered.runs) runs.append(nb::make_tuple(run.piece, run.begin, run.end));
+    return nb::make_tuple(rendered.documents, pieces, runs);
 }
 
 template <class T>
@@ -133,7 +135,8 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
             return nb::bytes(self.views()[document].data(), self.views()[document].size());
         }, nb::arg("document"));
     nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see treecast.index.rendering.")
-        .def_ro("first", &DeliveryBatch::first, "the number of its first document, of those that were given")
+        .def_prop_ro("numbers", [](const DeliveryBatch& b) { return place_of(b.numbers.data(), b.numbers.size()); },
+                     "int64, by document: its number, of those that were given")
         .def_ro("documents", &DeliveryBatch::documents)
         .def_prop_ro("deliveries", [](const DeliveryBatch& b) { return b.slots.size(); })
         .def_prop_ro("ends", [](const DeliveryBatch& b) { return place_of(b.ends.data(), b.ends.size()); }, "int32, by document")
@@ -171,8 +174,9 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
     m.def("render_many", &render_many, nb::arg("index"), nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("bytes_max"),
           nb::arg("first"), nb::arg("limits"),
           nb::sig("def render_many(index: Index, documents: Sequence, threads: int, report: bool, bytes_max: int, first: int, "
-                  "limits: RenderLimits) -> list[DeliveryBatch]"),
-          "The deliveries of the first documents of a batch, by document, in pieces: see Index.render_many.");
+                  "limits: RenderLimits) -> tuple[int, list[DeliveryBatch], list[tuple[int, int, int]]]"),
+          "The deliveries of the first documents of a batch, in pieces: how many documents, the pieces, and (piece, begin, end) of the "
+          "deliveries of neighbouring documents, by document: see Index.render_many.");
 }
 
 }  // namespace treecast

@@ -57,8 +57,8 @@ struct BatchOptions {
 // What subscribers get of some documents. Equal payloads of one document are there once.
 struct DeliveryBatch {
     std::shared_ptr<const View> view;
-    size_t first = 0;                      // the number of its first document, of those that were given
     size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
+    std::vector<int64_t> numbers;          // by document: its number, of those that were given
     std::vector<int32_t> ends{0};          // deliveries up to each document
     std::vector<int32_t> slots;            // by delivery, in the order of addition within a document
     std::vector<int64_t> payloads;         // by delivery: the number of its payload; -1 - n where refusals[n] says why there is none
@@ -70,6 +70,17 @@ struct DeliveryBatch {
     std::vector<std::string> refusal_texts;    // the first subscription that each is about
     std::vector<Rejected> rejected;        // by their numbers of those that were given
     std::vector<int64_t> nanoseconds;      // spent on each document
+};
+
+// What several threads made of a batch: a thread has few pieces, each with documents from all over the batch.
+struct RenderedPieces {
+    struct Run {                           // neighbouring documents, one after the other in a piece
+        size_t first;                      // the number of the first of them
+        size_t piece, begin, end;          // deliveries of that piece
+    };
+    size_t documents = 0;                  // done: those up to this number
+    std::vector<DeliveryBatch> pieces;
+    std::vector<Run> runs;                 // by document; a piece may have more than they say
 };
 
 struct DeliveryOptions {
@@ -99,8 +110,8 @@ public:
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
     // As many of the documents as fit, in one piece, by this thread.
     DeliveryBatch render_part(std::span<const std::string_view> documents, const DeliveryOptions& options);
-    // The same by several threads, in pieces, by document.
-    std::vector<DeliveryBatch> render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
+    // The same by several threads.
+    RenderedPieces render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
     void drop_caches();

@@ -95,6 +95,7 @@ void render_document(Matcher& matcher, std::string_view document, size_t number,
     bytes += options.count == DeliveryOptions::Count::held ? held : delivered;
     batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
     batch.nanoseconds.push_back(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+    batch.numbers.push_back(static_cast<int64_t>(number));
     ++batch.documents;
 }
 
@@ -109,22 +110,21 @@ public:
 
     struct Run {
         size_t first, end;
-        size_t bytes;                   // what it is likely to take
     };
     // The next run; an empty one: there is nothing left to begin.
     Run next() {
         std::lock_guard lock(mutex_);
         size_t first = next_;
-        if (first == documents_ || first >= end_.load() || !has_room()) return {first, first, 0};
+        if (first == documents_ || first >= end_.load() || !has_room()) return {first, first};
         size_t left = documents_ - first;
         size_t count = std::clamp<size_t>(threads_ == 1 ? left : left / (threads_ * runs_per_thread), 1, documents_max);
-        uint64_t each = done_ ? bytes_ / done_ + 1 : 0;
         if (bytes_max_ != ~0ull) {
+            uint64_t each = done_ ? bytes_ / done_ + 1 : 0;         // 0: nothing is known yet
             uint64_t room = (bytes_max_ - bytes_.load()) / (threads_ * runs_per_thread);
             count = each ? std::clamp<size_t>(room / each, 1, count) : 1;
         }
         next_ = first + count;
-        return {first, next_, std::min<uint64_t>(each * count, room_bytes_max)};
+        return {first, next_};
     }
     void add(uint64_t bytes) {
         bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -137,6 +137,7 @@ public:
         while (document < end && !end_.compare_exchange_weak(end, document)) {}
     }
     size_t end() const { return end_.load(std::memory_order_relaxed); }
+    size_t begun() const { return next_; }      // once all threads are done
 
 private:
     static constexpr size_t documents_max = 256, runs_per_thread = 4;
@@ -148,16 +149,53 @@ private:
     std::atomic<size_t> end_{~size_t(0)};
 };
 
-// A piece of an answer is begun anew from here on, so that none grows beyond what its numbers hold.
-constexpr size_t piece_bytes_max = 256u << 20, piece_deliveries_max = 1u << 24;
-
-DeliveryBatch begin_piece(const std::shared_ptr<const View>& view, size_t first, size_t bytes) {
+DeliveryBatch begin_piece(const std::shared_ptr<const View>& view, size_t bytes) {
     DeliveryBatch piece;
     piece.view = view;
-    piece.first = first;
     piece.bytes.room(bytes);
     return piece;
 }
+
+// What one thread has made. It writes one run behind the other, because memory that was never touched costs more than rendering
+// does, and begins another piece before the numbers of one become too large for it. PERF: bench/rendering.py, render_many
+class ThreadPieces {
+public:
+    void begin(const std::shared_ptr<const View>& view, size_t first, size_t bytes) {
+        if (pieces_.empty()) pieces_.push_back(begin_piece(view, bytes));
+        runs_.push_back({first, pieces_.size() - 1, piece().slots.size(), piece().slots.size()});
+    }
+    // The piece for the document with this number, the next of its run.
+    DeliveryBatch& for_document(size_t number) {
+        if (piece().bytes.size() > piece_bytes_max || piece().slots.size() > piece_deliveries_max) {
+            pieces_.push_back(begin_piece(piece().view, 0));
+            runs_.push_back({number, pieces_.size() - 1, 0, 0});
+        }
+        return piece();
+    }
+    void end_document() { runs_.back().end = piece().slots.size(); }
+    // Moves all into `out`, without what is of documents from `end` on.
+    void move_to(RenderedPieces& out, size_t end) {
+        for (RenderedPieces::Run run : runs_) {
+            run.piece += out.pieces.size();
+            if (run.first < end && run.begin < run.end) out.runs.push_back(run);
+        }
+        for (DeliveryBatch& piece : pieces_) {
+            std::erase_if(piece.rejected, [end](const Rejected& rejected) { return rejected.document >= end; });
+            out.pieces.push_back(std::move(piece));
+        }
+    }
+    size_t bytes() const {
+        size_t bytes = 0;
+        for (const DeliveryBatch& piece : pieces_) bytes += piece.bytes.size();
+        return bytes;
+    }
+
+private:
+    static constexpr size_t piece_bytes_max = 256u << 20, piece_deliveries_max = 1u << 24;
+    DeliveryBatch& piece() { return pieces_.back(); }
+    std::vector<DeliveryBatch> pieces_;
+    std::vector<RenderedPieces::Run> runs_;
+};
 
 }  // namespace
 
@@ -165,7 +203,7 @@ DeliveryBatch Index::render_part(std::span<const std::string_view> documents, co
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
     auto reading = store_.read();
-    DeliveryBatch batch = begin_piece(store_.view(), 0, std::min(payload_bytes_.load(), room_bytes_max));
+    DeliveryBatch batch = begin_piece(store_.view(), std::min(payload_bytes_.load(), room_bytes_max));
     Lease matcher(*this);
     matcher->adopt(*batch.view);
     std::vector<uint64_t> scratch;
@@ -183,47 +221,54 @@ DeliveryBatch Index::render_part(std::span<const std::string_view> documents, co
     return batch;
 }
 
-std::vector<DeliveryBatch> Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
+RenderedPieces Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
     auto reading = store_.read();      // for all threads
     std::shared_ptr<const View> view = store_.view();
     size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));
+    size_t room = std::min(payload_bytes_.load() / threads, room_bytes_max);
     Runs runs(documents.size(), threads, options.bytes_max);
-    std::vector<std::vector<DeliveryBatch>> made(threads);
+    std::vector<ThreadPieces> made(threads);
     auto work = [&](size_t thread) {
         Lease matcher(*this);
         matcher->adopt(*view);
         std::vector<uint64_t> scratch;
         for (Runs::Run run = runs.next(); run.first < run.end; run = runs.next()) {
-            made[thread].push_back(begin_piece(view, run.first, run.bytes));
+            made[thread].begin(view, run.first, room);
             for (size_t d = run.first; d < run.end && d < runs.end(); ++d) {
                 Interrupt::check(1000);
-                DeliveryBatch* piece = &made[thread].back();
                 if (d > run.first && !runs.has_room()) {
                     runs.end_before(d);
                     break;
                 }
-                if (piece->bytes.size() > piece_bytes_max || piece->slots.size() > piece_deliveries_max)
-                    piece = &made[thread].emplace_back(begin_piece(view, d, 0));
+                DeliveryBatch& piece = made[thread].for_document(d);
                 uint64_t bytes = 0;
-                render_document(*matcher, documents[d], d, options, *piece, scratch, bytes);
+                render_document(*matcher, documents[d], d, options, piece, scratch, bytes);
+                made[thread].end_document();
                 runs.add(bytes);
-                if (!options.report && !piece->rejected.empty()) runs.end_before(d + 1);
+                if (!options.report && !piece.rejected.empty()) runs.end_before(d + 1);
             }
         }
         matcher.keep();
     };
     run_in_threads(threads, work, [&] { runs.end_before(0); });
-    std::vector<DeliveryBatch> pieces;
-    for (std::vector<DeliveryBatch>& some : made)
-        for (DeliveryBatch& piece : some)
-            if (piece.first < runs.end() && piece.documents) pieces.push_back(std::move(piece));
-    std::sort(pieces.begin(), pieces.end(), [](const DeliveryBatch& a, const DeliveryBatch& b) { return a.first < b.first; });
-    if (!options.report)
-        for (const DeliveryBatch& piece : pieces)
-            if (!piece.rejected.empty()) throw BatchFailure{piece.rejected[0]};
-    return pieces;
+    RenderedPieces rendered;
+    rendered.documents = std::min(runs.end(), runs.begun());
+    size_t bytes = 0;
+    for (ThreadPieces& pieces : made) {
+        bytes += pieces.bytes();
+        pieces.move_to(rendered, rendered.documents);
+    }
+    payload_bytes_ = std::max(bytes, payload_bytes_.load() / 2);
+    std::sort(rendered.runs.begin(), rendered.runs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (!options.report) {
+        const Rejected* first = nullptr;
+        for (const DeliveryBatch& piece : rendered.pieces)
+            if (!piece.rejected.empty() && (!first || piece.rejected[0].document < first->document)) first = &piece.rejected[0];
+        if (first) throw BatchFailure{*first};
+    }
+    return rendered;
 }
 
 }  // namespace treecast

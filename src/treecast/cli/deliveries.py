@@ -131,10 +131,11 @@ class ParquetWriter:
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None:
         documents = [text_of(name) for name in names]
-        sizes = pc.binary_length(deliveries.payloads).to_pylist()
+        numbers = pa.array(deliveries.numbers, pa.int64())
+        sizes = pc.binary_length(deliveries.payloads).take(numbers).to_pylist()
         begin = 0
-        for row, number in enumerate(deliveries.numbers):
-            self._bytes += sizes[number]
+        for row, size in enumerate(sizes):
+            self._bytes += size
             self._rows += 1
             if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
                 self._keep(documents, deliveries, begin, row + 1)

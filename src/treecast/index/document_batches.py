@@ -19,7 +19,7 @@ THREADS_MAX = 1024
 def is_report(on_error: str) -> bool:
     """Whether bad documents are to be reported, rather than raised."""
     if on_error not in ("raise", "report"):
-        raise ValueError(f'on_error must be "raise" or "report", not {on_error!r}')
+        raise ValueError(f'on_error must be "raise" or "report", got {on_error!r}')
     return on_error == "report"
 
 

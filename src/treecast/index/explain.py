@@ -1,6 +1,6 @@
 """Why a query matches a document, or how near it came.
 
-Use it to look into one answer; it judges one query on one document at a time and is no way to match. `Index.explain`
+Use it to look into one answer; it decides one query on one document at a time and is no way to match. `Index.explain`
 does the same for a subscription.
 
     >>> from treecast.index.explain import explain
@@ -142,9 +142,9 @@ class Explanation:
             for condition in step.conditions:
                 yield from _condition_lines(condition, " " * (width + 4))
         if self.miss and self.miss.kind != "condition":
-            yield f"  {self.miss.text:{width}}  {self._stopped()}"
+            yield f"  {self.miss.text:{width}}  {self._stop_reason()}"
 
-    def _stopped(self) -> str:
+    def _stop_reason(self) -> str:
         assert self.miss
         other = self.miss.other
         if self.miss.kind == "namespace" and other:
@@ -228,18 +228,18 @@ def _reason(condition: Condition) -> str:
         return f"{condition.places[0].path} comes so far, but {part.text} is false: {part.reason}"
     if condition.kind == "exists":
         return condition.places[0].path
-    return ", ".join(f"{place.path} is {_quoted(place.value)}" for place in condition.places)
+    return ", ".join(f"{place.path} is {_quote(place.value)}" for place in condition.places)
 
 
 def _namespaces(other: Place, wanted: str) -> str:
-    found = f"{other.path}, line {other.line}, is in {_named(other.namespace)}"
-    return f"only the namespace differs: {found}, the query wants {_named(wanted)}"
+    where = f"{other.path}, line {other.line}, is in {_namespace_text(other.namespace)}"
+    return f"only the namespace differs: {where}, the query wants {_namespace_text(wanted)}"
 
 
-def _named(namespace: str) -> str:
+def _namespace_text(namespace: str) -> str:
     return f'"{namespace}"' if namespace else "none"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     shown = printable(value)
     return f'"{shown[:VALUE_CHARS_MAX]}…"' if len(shown) > VALUE_CHARS_MAX else f'"{shown}"'

@@ -82,7 +82,7 @@ class Index:
     ) -> None:
         self.engine = engines.check(engine)
         if cache_bytes_max < 0:
-            raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
+            raise ValueError(f"cache_bytes_max must be 0 or more, got {cache_bytes_max}")
         self._namespaces = dict(namespaces or {})
         self._limits = limits or Limits()
         self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
@@ -128,7 +128,7 @@ class Index:
         message, position.
         """
         if on_refused not in ("raise", "report"):
-            raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
+            raise ValueError(f'on_refused must be "raise" or "report", got {on_refused!r}')
         table = None if type(subscriptions) is list else table_of(subscriptions)
         given = from_items(subscriptions) if table is None else table
         if on_refused == "report":
@@ -136,8 +136,8 @@ class Index:
         try:
             refused = self._add_all(given, LISTED_MAX)
         except QueryError:  # rows that cannot be read: an index of its own finds out what else is wrong
-            found = Index(engine=self.engine, namespaces=self._namespaces).add_many(given, on_refused="report")
-            raise refused_in(found) from None
+            report = Index(engine=self.engine, namespaces=self._namespaces).add_many(given, on_refused="report")
+            raise refused_in(report) from None
         if refused is not None:
             raise all_refused(*refused)
         return None
@@ -203,8 +203,9 @@ class Index:
             (list(bound.items()), ordered, "elements" if whole else "document") for bound, ordered, whole in settings
         ]
         columns = zip(*rows, strict=True) if rows else ([], [], [])
-        taken = [pa.array(column, kind).take(codes) for column, kind in zip(columns, kinds, strict=True)]
-        return pa.table([pa.array(ids, pa.string()), pa.array(queries, pa.string()), *taken], names=list(FIELDS))
+        settings_columns = [pa.array(column, kind).take(codes) for column, kind in zip(columns, kinds, strict=True)]
+        texts = [pa.array(ids, pa.string()), pa.array(queries, pa.string())]
+        return pa.table([*texts, *settings_columns], names=list(FIELDS))
 
     def part(self, subscriptions: Subscriptions, *, engine: str | None = None) -> Index:
         """An index of these subscriptions that takes the same documents: for those who divide one into several.
@@ -233,10 +234,10 @@ class Index:
         """
         if document is None:
             raise TypeError("a document is bytes, not None")
-        found: Any = self._native.match(document)
-        if type(found) is list:
-            return found
-        ids, undecided = found
+        answer: Any = self._native.match(document)
+        if type(answer) is list:
+            return answer
+        ids, undecided = answer
         warn_of(undecided)
         return ids  # type: ignore[no-any-return]
 
@@ -314,8 +315,8 @@ class Index:
         """
         if document is None:
             raise TypeError("a document is bytes, not None")
-        found = _native.render_one(self._native, document, self._render_limits(), True)
-        return [Delivery(*delivery) for delivery in found]
+        deliveries = _native.render_one(self._native, document, self._render_limits(), True)
+        return [Delivery(*delivery) for delivery in deliveries]
 
     @overload
     def render_many(
@@ -400,12 +401,12 @@ class Index:
 
         A DocumentLimitError (TC340) says that finding out takes more work than `Limits.work_per_item_max` allows.
         """
-        found = self[id]
+        subscription = self[id]
         return explain(
             document,
-            found.query,
-            namespaces=found.namespaces,
-            ordered=found.ordered,
+            subscription.query,
+            namespaces=subscription.namespaces,
+            ordered=subscription.ordered,
             limits=self._limits,
             entities=self._entities,
         )
@@ -478,7 +479,7 @@ class Index:
 
     def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> _native.Settings:
         if deliver not in ("document", "elements"):
-            raise ValueError(f'deliver must be "document" or "elements", not {deliver!r}')
+            raise ValueError(f'deliver must be "document" or "elements", got {deliver!r}')
         bindings = {**self._namespaces, **(namespaces or {})}
         return _native.Settings(bindings, bool(ordered), deliver == "elements")
 

@@ -47,8 +47,8 @@ def render_many(
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.render_many`."""
     sequence = as_sequence(documents, "render_many", "render")
-    pieces = _native.render_many(index, sequence, threads, report, 0, 0, limits)
-    table = _table(pieces, 0)
+    _, pieces, runs = _native.render_many(index, sequence, threads, report, 0, 0, limits)
+    table = _table(pieces, runs, 0)
     return (table, error_table(_rejected(pieces))) if report else table
 
 
@@ -68,10 +68,9 @@ def render_batches(
         waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
         if not waiting:
             return
-        pieces = _native.render_many(index, waiting, threads, report, payload_bytes_max, first, limits)
-        table = _table(pieces, first)
+        done, pieces, runs = _native.render_many(index, waiting, threads, report, payload_bytes_max, first, limits)
+        table = _table(pieces, runs, first)
         yield (table, error_table(_rejected(pieces), (), first)) if report else table
-        done = sum(piece.documents for piece in pieces)
         first += done
         del waiting[:done]
 
@@ -111,8 +110,11 @@ def delivery_schema() -> pa.Schema:
     )
 
 
-def _table(pieces: Sequence[_native.DeliveryBatch], first: int) -> pa.Table:
-    """One chunk for each piece; `first` is the number of the first document."""
+def _table(pieces: Sequence[_native.DeliveryBatch], runs: Sequence[tuple[int, int, int]], first: int) -> pa.Table:
+    """One chunk for each run of deliveries, which says where it lies; `first` is the number of the first document.
+
+    A thread writes all its runs into one piece: most of the cost of small pieces would be memory touched first.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -120,15 +122,17 @@ def _table(pieces: Sequence[_native.DeliveryBatch], first: int) -> pa.Table:
     for piece in pieces:
         slots = _column(piece, pa.int32(), piece.deliveries, piece.slots)
         ends = _column(piece, pa.int32(), piece.documents + 1, piece.ends)
-        numbers = pc.list_parent_indices(pa.ListArray.from_arrays(ends, slots))
+        numbers = _column(piece, pa.int64(), piece.documents, piece.numbers)
+        parents = pc.list_parent_indices(pa.ListArray.from_arrays(ends, slots))
         ids = _column(piece, pa.string(), piece.subscriptions, piece.subscription_ends, piece.subscription_ids)
         columns = [
-            pc.add(numbers, first + piece.first),
+            pc.add(numbers.take(parents), first),
             pa.DictionaryArray.from_arrays(slots, ids, safe=False),
             *_payload_columns(piece),
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, schema=delivery_schema()))
-    return pa.Table.from_batches(batches, schema=delivery_schema())
+    chunks = [batches[piece].slice(begin, end - begin) for piece, begin, end in runs]
+    return pa.Table.from_batches(chunks, schema=delivery_schema())
 
 
 def _payload_columns(batch: _native.DeliveryBatch) -> list[pa.Array]:
@@ -163,4 +167,4 @@ def _column(batch: _native.DeliveryBatch, kind: pa.DataType, length: int, *place
 
 
 def _rejected(pieces: Sequence[_native.DeliveryBatch]) -> list[tuple[int, DocumentError]]:
-    return [rejected for piece in pieces for rejected in piece.rejected]
+    return sorted((rejected for piece in pieces for rejected in piece.rejected), key=lambda one: one[0])

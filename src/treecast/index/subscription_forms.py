@@ -233,19 +233,19 @@ class Columns:
 def from_arrow(table: pa.Table | pa.RecordBatch) -> Columns:
     """The columns of a table as native code takes them, without a look at single rows.
 
-    A population has few distinct settings, so these are told apart by Arrow and only each distinct one is read.
+    A population has few distinct settings, so Arrow finds the distinct ones, and only those are read.
     Raises a QueryError where a row cannot be read (`unfit_rows` lists them), or a column holds something else.
     """
     ids, queries = _texts(table, "id"), _texts(table, "query")
-    codes, distinct = _told_apart(table)
+    codes, distinct = _distinct_settings(table)
     return Columns(ids, queries, codes, [_settings(*values) for values in distinct])
 
 
 def unfit_rows(table: pa.Table | pa.RecordBatch, check: Check = lambda *settings: None) -> dict[int, QueryError]:
     """The rows without an id or a query, and those whose settings cannot be read, each with what is wrong.
 
-    `check` raises a QueryError for settings that can be read and still cannot be. Raises one where a column as a whole
-    is missing or holds something else.
+    `check` raises a QueryError for settings that can be read and are still invalid. Raises one where a column as a
+    whole is missing or holds something else.
     """
     import pyarrow.compute as pc
 
@@ -254,7 +254,7 @@ def unfit_rows(table: pa.Table | pa.RecordBatch, check: Check = lambda *settings
         pc.indices_nonzero(pc.or_(*lacking)).to_pylist(),
         _bad("the subscription has no id or no query", "give it both"),
     )
-    codes, distinct = _told_apart(table)
+    codes, distinct = _distinct_settings(table)
     wrong: dict[int, QueryError] = {}
     for code, values in enumerate(distinct):
         try:
@@ -277,7 +277,7 @@ def _unfit_items(items: Sequence[tuple[str, str] | Subscription], check: Check) 
     return unfit
 
 
-def _told_apart(table: pa.Table | pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[Any, Any, Any]]]:
+def _distinct_settings(table: pa.Table | pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[Any, Any, Any]]]:
     """For every row the number of its settings, and the different settings; None where the table has no settings."""
     extra = [field for field in FIELDS[2:] if field in table.schema.names]
     if not extra or not table.num_rows:

@@ -71,13 +71,13 @@ def violations(
 
     `matches` are, for each document, the ids of the subscriptions that it matches.
     """
-    found = []
+    broken = []
     for number, (route, ids) in enumerate(zip(placement.route(documents), matches, strict=True)):
         for id in ids:
             meetings = len(set(route or ()) & set(placement.holders(id)))
             if meetings != 1:
-                found.append((number, id, meetings))
-    return found
+                broken.append((number, id, meetings))
+    return broken
 
 
 def moves(
@@ -96,5 +96,5 @@ def check_shards(shards: int, most: int = SHARDS_MAX) -> int:
     if not isinstance(shards, int) or isinstance(shards, bool):
         raise TypeError(f"shards must be an integer, not {shards!r}")
     if not 1 <= shards <= most:
-        raise ValueError(f"shards must be from 1 to {most}, not {shards}")
+        raise ValueError(f"shards must be 1-{most}, got {shards}")
     return shards
