@@ -160,7 +160,7 @@ def test_format_by_suffix(path: str, form: str) -> None:
     assert infer_format(path) == form
 
 
-@pytest.mark.parametrize("path", ["a.xml", "csv", "-"])
+@pytest.mark.parametrize("path", ["a.xml", "-"])
 def test_a_format_that_cannot_be_inferred(path: str) -> None:
     with pytest.raises(QueryError, match="TC194 cannot infer the format of"):
         infer_format(path)
