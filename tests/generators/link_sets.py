@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from treecast._native import TextRenderer
-
+from treecast._native.testing import TextRenderer
 from treecast.errors import TreecastError
 from treecast.links import Demand, Early, Link, Nothing
 from treecast.model import Subscription
