@@ -32,13 +32,15 @@ uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
 // Takes the parts of an index in order, then writes the file beside its place, syncs it and renames it.
 class SnapshotWriter {
 public:
+    // No gaps between members: what is in them would differ from process to process.
     template <class T>
+        requires std::has_unique_object_representations_v<T>
     void operator()(Array<T>& array) {
         sections_.emplace_back(reinterpret_cast<const char*>(array.data()), array.size() * sizeof(T));
         memory_.push_back(array.share());
     }
     template <class T>
-        requires std::is_trivially_copyable_v<T>
+        requires std::has_unique_object_representations_v<T>
     void operator()(T& value) {
         values_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }

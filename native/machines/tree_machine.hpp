@@ -41,6 +41,7 @@ public:
         uint32_t id;                    // a bit of the space, or one of bounds_
         uint8_t space;
         bool negated;
+        uint16_t unused = 0;            // where the compiler would leave a gap, which is saved with the rest
     };
     static constexpr uint32_t context_bit = 0x80000000u;
     struct Candidate {                  // an entry whose pivot holds, or with context_bit a context to enter

@@ -158,14 +158,12 @@ def subscription_objects() -> dict[str, Any]:
 
     index = Index()
     index.add_many(ROWS)
-    numbered = [{**row, "id": int(row["id"]) if row["id"] == "7" else row["id"]} for row in ROWS]
     return {
         "table": table(),
         "batch": table().combine_chunks().to_batches()[0],
         "pandas": pd.DataFrame(ROWS, index=["a", "b", "c", "d"]).rename(columns={"query": "Query"}),
         "stream": ArrowStream(),
         "dicts": ROWS,
-        "numbers": numbered,
         "subscriptions": [Subscription(**row) for row in ROWS],
         "index": index,
     }

@@ -39,7 +39,7 @@ FORMS = "pairs, mappings, Subscriptions, an Arrow table, or a DataFrame of panda
 def table_of(source: Any) -> pa.Table | None:
     """The columns of a table that make subscriptions, under their own names; None where the source is no table.
 
-    Names of columns may be in any case, and other columns are left out. Ids may be integers: they become their digits.
+    Names of columns may be in any case, and other columns are left out.
     Raises QueryError (TC144) where a column is missing or there twice, PipelineError (TC703) for a DataFrame of Spark.
     """
     import pyarrow as pa
@@ -97,8 +97,6 @@ def _subscription_columns(table: pa.Table | pa.RecordBatch) -> pa.Table:
         if name not in columns:
             hint = f"it needs the columns id and query, both strings; it has {_listed(table.schema.names)}"
             raise _bad(f"the table has no column {name!r}", hint)
-    if pa.types.is_integer(columns["id"].type):
-        columns["id"] = columns["id"].cast(pa.string())
     if "namespaces" in columns:
         columns["namespaces"] = _with_maps(columns["namespaces"])
     return pa.table({name: columns[name] for name in FIELDS if name in columns})
@@ -158,16 +156,11 @@ def _item(item: Any) -> tuple[str, str] | Subscription:
         if item.get("id") is None or item.get("query") is None:
             raise _bad("a subscription needs an id and a query", 'for example {"id": "q1", "query": "/a/b"}')
         settings = _settings(*map(item.get, FIELDS[2:]))
-        return Subscription(_id_of(item["id"]), item["query"], *settings)
+        return Subscription(item["id"], item["query"], *settings)
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return (item[0], item[1])
     hint = 'write ("q1", "/a/b"); of a dict of queries by id, give its items()'
     raise _bad(f"a subscription is an (id, query) pair, a mapping or a Subscription, not {type(item).__name__}", hint)
-
-
-def _id_of(value: Any) -> Any:
-    """Ids may be integers, in every form that has names for its fields."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def namespaces_of(value: Any) -> dict[str, str]:

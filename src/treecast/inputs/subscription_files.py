@@ -8,7 +8,7 @@
     lines    one query a line, its id the number of the line; empty lines and lines that begin with # are counted
              and passed over
 
-Other columns are ignored and named in a note. Ids may be integers: they become their digits. For everything else that
+Other columns are ignored and named in a note. Integer ids in a file become their digits. For everything else that
 holds subscriptions, and to find out which format a file has, use `treecast.inputs.subscriptions`.
 
 Codes: TC190 a file that cannot be read, TC191 a file that is not what its format says.
@@ -185,7 +185,7 @@ def _read_parquet(path: str, note: Note) -> Any:
     try:
         names, read_columns = _open_parquet(path)
         _check_columns(path, [name.lower() for name in names], note)
-        table = table_of(read_columns([name for name in names if name.lower() in COLUMNS]))
+        table = table_of(_with_text_ids(read_columns([name for name in names if name.lower() in COLUMNS])))
         assert table is not None
         for name in ("id", "query"):
             if pc.any(pc.is_null(table[name])).as_py():
@@ -198,6 +198,16 @@ def _read_parquet(path: str, note: Note) -> Any:
             table = table.set_column(table.column_names.index("namespaces"), "namespaces", column)
     except pa.ArrowException as error:
         raise _broken(path, str(error).split("\n", 1)[0], "write it anew, or choose another format") from None
+    return table
+
+
+def _with_text_ids(table: Any) -> Any:
+    """Integer ids as their digits: files made by other programs have them."""
+    import pyarrow as pa
+
+    for number, field in enumerate(table.schema):
+        if field.name.lower() == "id" and pa.types.is_integer(field.type):
+            table = table.set_column(number, field.name, table.column(number).cast(pa.string()))
     return table
 
 
