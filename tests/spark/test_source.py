@@ -9,14 +9,13 @@ import lzma
 import os
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import StructType
+from support.input_files import tar_of, zip_of
 
 from treecast import Index, PipelineError
 from treecast.inputs.inflate import inflating
@@ -60,24 +59,6 @@ def write(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
-
-
-def tar_of(members: dict[str, bytes]) -> bytes:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        for name, content in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            archive.addfile(about, io.BytesIO(content))
-    return data.getvalue()
-
-
-def zip_of(members: dict[str, bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return data.getvalue()
 
 
 def record_file(count: int) -> bytes:
