@@ -1,5 +1,6 @@
 #include "document/string_values.hpp"
 
+#include "document/characters.hpp"
 #include "document/number.hpp"
 
 #include <algorithm>
@@ -12,8 +13,6 @@ namespace {
 
 constexpr uint64_t table_bytes_max = 64u << 20;     // of all tables of next occurrences
 constexpr size_t plain_bytes_max = 1024;            // what is searched without preparation
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 }  // namespace
 
