@@ -212,7 +212,7 @@ def test_missing_data_directory_is_bad_input(tmp_path: Path, capsys: pytest.Capt
         (["nitf", "--documents", "0"], "nothing to measure"),
         (["nitf", "--documents", "many"], "is not a number"),
         (["nitf", "--bytes", "0"], "at least 1"),
-        (["nitf", "--budget", "0"], "no number of seconds"),
+        (["nitf", "--budget", "0"], "not a number of seconds"),
         (["nitf", "nitf"], "same name"),
         (["nitf", "--queries", "a.csv", "--queries", "b.csv"], "one file"),
         (["."], "is a directory of documents; give the queries with --queries FILE"),

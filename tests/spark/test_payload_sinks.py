@@ -106,9 +106,9 @@ def test_parquet_by_subscriber(spark: SparkSession, deliveries: DataFrame, tmp_p
 
 
 def test_what_cannot_be_written_is_said(spark: SparkSession, deliveries: DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="TC719 the column file, which tells documents apart, is not there"):
+    with pytest.raises(PipelineError, match="TC719 the column file, part of the key of a document, is not there"):
         write_payloads(deliveries.drop("file"), tmp_path, 1)
-    with pytest.raises(PipelineError, match="TC719 the column payload, which tells documents apart, is of binary"):
+    with pytest.raises(PipelineError, match="TC719 the column payload, part of the key of a document, is of binary"):
         write_payloads(deliveries, tmp_path, 1, key=("payload",))
     with pytest.raises(PipelineError, match="TC719 the deliveries have no payloads"):
         write_payloads(deliveries.drop("payload"), tmp_path, 1, key=("file",))

@@ -45,7 +45,7 @@ class Changes:
 
 
 def nothing(*, rows: bool = False) -> pa.Table:
-    """No subscriptions: as somebody would give them, or as a state."""
+    """No subscriptions: as a user would give them, or as a state."""
     import pyarrow as pa
 
     kinds = dict.fromkeys(FIELDS, pa.large_string()) | {"ordered": pa.bool_(), "refused": pa.bool_()}

@@ -3,7 +3,7 @@
     with translate_sqlite_errors(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
         database.execute(…)
 
-Use it round every call; a mistake of ours (a wrong statement, a closed connection) stays what it is.
+Use it around every call; a mistake of ours (a wrong statement, a closed connection) stays what it is.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Versions:
         return {batch: (version, content) for batch, version, content in rows}
 
     def close(self) -> None:
-        """Let go of the index and the records; a scheduler that called this object may keep it for ever."""
+        """Let go of the index and the records; a scheduler that called this object may keep it forever."""
         with self._lock:
             self._live, self._saved, self._supplier = None, None, lambda: None
             self._database.close()
@@ -183,7 +183,7 @@ class Versions:
         return PipelineError(
             f"the records of versions in {self._directory} are damaged: {reason}",
             code="TC753",
-            hint="restore the checkpoint from a copy, or begin anew with another checkpoint directory",
+            hint="restore the checkpoint from a copy, or start again with another checkpoint directory",
         )
 
     def _check_records(self) -> None:
@@ -218,7 +218,7 @@ class Versions:
         return PipelineError(
             f"{what}, which is gone from {self._directory}, or damaged",
             code="TC752",
-            hint="restore it, or begin anew with another checkpoint directory",
+            hint="restore it, or start again with another checkpoint directory",
         )
 
     def _is_intact(self, version: Version) -> bool:
@@ -274,7 +274,7 @@ class Versions:
         return last
 
     def _of_index(self, index: Index, last: Version | None) -> Version:
-        """Saving it tells whether it has changed, unless it has not since it was saved."""
+        """Saving it shows whether it has changed, unless it has not since it was saved."""
         now = (index, index.revision)
         if last is None or self._saved != now or not self._is_intact(last):
             last, self._saved = self._save(index, None, 0, last), now

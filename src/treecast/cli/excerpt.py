@@ -27,7 +27,7 @@ DIM, RESET = "\x1b[2m", "\x1b[0m"
 
 @dataclass(frozen=True)
 class Mark:
-    """A range of characters; lines and columns count from 1, the end is behind the last."""
+    """A range of characters; lines and columns count from 1, the end is after the last."""
 
     line: int
     column: int
@@ -42,7 +42,7 @@ class Mark:
 
 
 def excerpt(source: str, marks: Sequence[Mark], context: int, *, colour: bool) -> Iterator[str]:
-    """The marked lines, `context` lines round each, and a gap where lines are left out."""
+    """The marked lines, `context` lines around each, and a gap where lines are left out."""
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -89,7 +89,7 @@ def _line(
 
 
 def _windows(size: int, ranges: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
-    """The parts of a line that are shown: all of it, or where it is long a part round the start of each range."""
+    """The parts of a line that are shown: all of it, or of a long one a part around the start of each range."""
     if size <= WIDTH_CHARS_MAX:
         return [(0, size)]
     windows: list[tuple[int, int]] = []

@@ -60,7 +60,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--namespace", metavar="P=URI", action="append", default=[], help=bind)
     option("--ordered", action="store_true", help="branches must come in the order of the query")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
-    option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines round each mark; else %(default)s")
+    option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines around a mark; else %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.set_defaults(run=lambda options: run(parser, options))
 

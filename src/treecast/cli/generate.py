@@ -66,7 +66,7 @@ def _add(kinds: argparse._SubParsersAction[Any], name: str, **texts: Any) -> arg
     several = functools.partial(parser.add_argument, action="append", default=[])
     several("--dtd", metavar="DTD", help="news, records or a path; repeatable (default news)")
     several("--dtd-directory", metavar="DIR", help="where else parts of the DTD lie; repeatable")
-    parser.add_argument("--root", metavar="NAME", help="the root element, where the DTD does not tell")
+    parser.add_argument("--root", metavar="NAME", help="the root element, if the DTD does not say")
     parser.add_argument("--shares", metavar="N,N", type=_numbers, help="of several DTDs (default: even)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="equal seeds draw the same (default 0)")
     return parser
@@ -296,7 +296,7 @@ def _say_done(console: Console, options: argparse.Namespace, count: int, size: s
         console.say(f"{count:,} {noun}{size} in {time.monotonic() - begin:.1f} s")
 
 
-# What stands behind options.
+# Types of options.
 
 
 def _count(text: str) -> int:
@@ -309,7 +309,7 @@ def _size(text: str) -> int:
     factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     digits, factor = (text[:-1], factors[text[-1].upper()]) if text[-1:].upper() in factors else (text, 1)
     if not digits.isascii() or not digits.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write a number such as 5000, 5K or 2M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write a number such as 5000, 5K or 2M")
     return int(digits) * factor
 
 

@@ -48,7 +48,7 @@ class Place:
     """Its string value, cut after 200 bytes."""
     namespace: str
     tag_line: int
-    """Where the start tag ends, or the attribute or text: the column behind it."""
+    """Where the start tag ends, or the attribute or text: the column after it."""
     tag_column: int
 
 

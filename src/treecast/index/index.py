@@ -11,7 +11,7 @@ subscriptions as they were when it began.
     ['sport', 'all']
 
 Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
-with arrays instead of lists. `render` and `render_many` likewise give payloads beside the ids.
+with arrays instead of lists. `render` and `render_many` also give payloads, in the same forms.
 
 This file holds the class and how its subscriptions change. `matching.py` and `rendering.py` turn native answers into
 Arrow tables, `saving.py` has the settings of a saved index.
@@ -135,7 +135,7 @@ class Index:
             return add_reporting(given, self._add_all, self._settings)
         try:
             refused = self._add_all(given, LISTED_MAX)
-        except QueryError:  # rows that cannot be read: an index of its own finds out what else is wrong
+        except QueryError:  # rows that cannot be read: a separate index finds out what else is wrong
             report = Index(engine=self.engine, namespaces=self._namespaces).add_many(given, on_refused="report")
             raise refused_in(report) from None
         if refused is not None:
@@ -397,7 +397,7 @@ class Index:
         return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
 
     def explain(self, document: Bytes, id: str) -> Explanation:
-        """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id.
+        """Why a subscription matches the document, or how near it came. Raises a KeyError for an unknown id.
 
         A DocumentLimitError (TC340) says that finding out takes more work than `Limits.work_per_item_max` allows.
         """
@@ -414,7 +414,7 @@ class Index:
     # -- saved
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the caches to a file: beside its place first, synced, then renamed.
+        """Write everything but the caches to a file: first under a temporary name, synced, then renamed.
 
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
         file share its memory. The same subscriptions, added by the same calls in the same order, give the same bytes in
@@ -423,7 +423,7 @@ class Index:
         settings = SavedSettings(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
         try:
             self._native.save(file_name(path), settings.to_bytes())
-        except OSError as error:  # it names the file beside
+        except OSError as error:  # it names the temporary file
             error.filename = str(path)
             raise
 

@@ -363,7 +363,7 @@ def _texts(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
 
 
 def add_reporting(given: Any, add: Add, check: Check) -> pa.Table:
-    """Add the good ones by `add`, which takes all or none, and tell of the others in a table."""
+    """Add the good ones by `add`, which takes all or none, and list the others in a table."""
     import pyarrow as pa
 
     refused: list[dict[str, Any]] = []
@@ -377,7 +377,7 @@ def add_reporting(given: Any, add: Add, check: Check) -> pa.Table:
         lacking = {row["row"] for row in refused}
         kept = [row for row in kept if row not in lacking]
     while True:
-        # The second round adds what the first found good; a third only if somebody else added an id meanwhile.
+        # The second round adds what the first found good; a third only if another thread added an id meanwhile.
         part = given if len(kept) == count else _rows(given, kept)
         answer = add(part, len(kept))
         if answer is None:
@@ -425,7 +425,7 @@ def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]
         text += f"\n{name}: {message}"
     first = refused[0][2]
     error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint, refused=listed)
-    error.hint = hint or first.hint  # that of a single one stands in the text already
+    error.hint = hint or first.hint  # that of a single one is in the text already
     error.position = getattr(first, "position", 0)
     return error
 

@@ -1,6 +1,6 @@
 """The steps of a list that starts somewhere (`from F …`) as steps on the whole document, so that they can come early.
 
-Theory of operation. The list takes each element that F selects out as a tree of its own; `/x/y` and `//y` in a step
+Theory of operation. The list takes out each element that F selects as a separate tree; `/x/y` and `//y` in a step
 start at that tree. On the document the same elements are F/self::x/y, and F//y with F/self::y. Doing the step there
 and taking the trees out afterwards gives the same, if
 

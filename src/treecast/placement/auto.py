@@ -81,7 +81,7 @@ def choose(
         return _made(
             RootTag(shards, documents=documents, namespaces=namespaces),
             given,
-            f"root-tag: {short}; {why}, so the first tag of a document tells where it goes",
+            f"root-tag: {short}; {why}, so the first tag of a document says where it goes",
         )
     paired = sum(bool(found.pairs(row)) for row in range(len(found))) / max(1, len(found))
     if paired >= COVERED_MIN:
@@ -90,7 +90,7 @@ def choose(
         if pep.uncovered <= 1 - COVERED_MIN:
             things = ", ".join(pattern.path for pattern in pep.patterns[:3]) + (", …" if len(pep.patterns) > 3 else "")
             why = f"{1 - pep.uncovered:.0%} of the subscriptions compare {things} with a value"
-            return Choice(pep, f"pep: {short}; {why}, so documents are told apart by their values")
+            return Choice(pep, f"pep: {short}; {why}, so their values say where documents go")
     return _by_names(given, shards, short, documents, lambda: Hierarchical(shards, documents=documents, **settings))  # type: ignore[arg-type]
 
 
@@ -108,7 +108,7 @@ def _by_names(
         return Choice(placement, f"hierarchical: {short}; {why}")
     why = f"filters above them would still send a document to {fan_out:.1f} of {shards} shards"
     return _made(
-        FilterSharing(shards), given, f"filter-sharing: {short}; {why}, so they would cost more than they spare"
+        FilterSharing(shards), given, f"filter-sharing: {short}; {why}, so they would cost more than they save"
     )
 
 

@@ -5,7 +5,7 @@
     [['a', 'b'], ['c', 'd']]
 
 Two names belong together if they meet more often than `meeting_max` of the documents that have the rarer one. Names
-that most documents have tell nothing apart, and are left out. Where the schema is known, its owner can do better:
+that most documents have divide nothing, and are left out. Where the schema is known, its owner can do better:
 placements take such sets as they are given.
 
 Source: XTrie, "Clustering XPath expressions".

@@ -1,7 +1,7 @@
 """Coarse covering filters above, exact ones at the leaves (X6): XTrie's hierarchy of routers.
 
-Theory of operation. Subscriptions are divided step by step, so that each part can be told by a few coarse filters and
-most documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
+Theory of operation. Subscriptions are divided step by step, so that a few coarse filters describe each part and most
+documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
 schema or found in a sample of documents, root by root; then by the rarest name that a query needs. A division is made
 as long as a part is worth more than one shard, where what it is worth is the number of its subscriptions times the
 share of the documents that come there; light parts share a shard. What no name divides any further is shared out by the
@@ -104,7 +104,7 @@ class Hierarchical(HeldByGroup):
         self._top: _Part | None = None
 
     def _note_sets(self, root: str, sets: Sequence[Collection[str]], seen: Sequence[frozenset[str]]) -> None:
-        if len(sets) < 2:  # one set tells nothing apart
+        if len(sets) < 2:  # one set divides nothing
             sets = ()
         self._set_of[root] = {}
         for number, names in enumerate(sets):

@@ -14,8 +14,8 @@ pattern and value in use, the query `path[target = value]`, which covers all que
 repeats, or is written in another way ("1", "1.0"), is no problem.
 
 As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions more uneven
-than they were or the patterns cover less (`unbalanced`), `rebalance` chooses anew and tells what has to move. Where
-more queries have come than the patterns were chosen for, what was reached then no longer excuses anything.
+than they were or the patterns cover less (`unbalanced`), `rebalance` chooses again and says what has to move. If
+there are more queries than the patterns were chosen for, the quality reached then is no longer the measure.
 
 Source: ONYX, section 4.4. We differ: partitions are matched by values asked for, not by whole buckets, so fewer match;
 patterns come from the queries themselves, not from accepting states.
@@ -89,8 +89,8 @@ class _Cut:
 class Pep(HeldByGroup):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
-    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document; of others a sample of `documents`
-    tells. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
+    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document; for others a sample of `documents`
+    decides. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
 
     That takes three steps, which work on counts: `choose`, `cut` and `place`. Who counts a population elsewhere, as
     `treecast.spark.population` does, calls them with what was counted.
@@ -182,7 +182,7 @@ class Pep(HeldByGroup):
         return uneven or self.uncovered > reached.uncovered + _UNCOVERED_MAX
 
     def rebalance(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
-        """Choose patterns and buckets anew for all subscriptions; the answer is who moves: id -> (from, to)."""
+        """Choose patterns and buckets again for all subscriptions; the answer is who moves: id -> (from, to)."""
         found = survey(subscriptions, self._namespaces)
         Members().check_new(found.ids)  # raises before anything changes
         before = {id: self.holders(id)[0] for id in self._members}
@@ -196,7 +196,7 @@ class Pep(HeldByGroup):
     def choose(self, signatures: Mapping[frozenset[str], int]) -> tuple[str, ...]:
         """Choose the patterns; the answer is as `Pair.pattern` writes them.
 
-        `signatures` tell for each set of patterns that a query has how many queries have just these.
+        `signatures` count, for each set of patterns, the queries that have exactly these.
         """
         counted = Counter({signature: count for signature, count in signatures.items() if signature})
         coverage: Counter[str] = Counter()
@@ -223,7 +223,7 @@ class Pep(HeldByGroup):
         return sum(counts) / max(1, sum(count > 0 for count in counts)) or 1.0
 
     def cut(self, asked: Mapping[Pair, int]) -> None:
-        """Cut the values of each pattern into buckets; `asked` tells how many queries go by each pair."""
+        """Cut the values of each pattern into buckets; `asked` is the number of queries that go by each pair."""
         values: dict[str, Counter[Value]] = {pattern: Counter() for pattern in self._cuts}
         for pair, count in asked.items():
             values[pair.pattern][_value(pair.literal)] += count

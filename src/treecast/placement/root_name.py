@@ -3,8 +3,8 @@ r"""The name of a document's root element, read from its beginning: the rest is 
     >>> root_name(b'<?xml version="1.0"?><!-- news --><n:news xmlns:n="urn:n"><head>')
     'news'
 
-It is the local name, without its namespace: two roots of one local name are told apart by the queries. None stands for
-a beginning that no well-formed document has; whether the rest is well-formed is for others to find out.
+It is the local name, without its namespace: the queries distinguish two roots of one local name. None stands for a
+beginning that no well-formed document has; whether the rest is well-formed is not checked here.
 
 Source: XTrie, "Hierarchical Strategy".
 """

@@ -1,13 +1,13 @@
-"""Root tags first, documents shared behind (X7): XTrie's combination of the hierarchical and the data-sharing strategy.
+"""Root tags first, then shared documents (X7): XTrie's combination of the hierarchical and the data-sharing strategy.
 
 Theory of operation. A query that starts with `/name` matches documents with that root only. So the names divide queries
 into clusters, and a document belongs to one of them; which one is read from its first tag, without parsing the rest. A
-cluster has as many shards as its share of the load is worth, all of which hold the same; a document goes to one of
+cluster has as many shards as its share of the load is worth, and all of them hold the same; a document goes to one of
 them. Light clusters share a shard. Queries without a root of their own (`//…`, `/*…`, unions of different roots) form a
 cluster that every document visits as well. So a document goes to one shard, or to two where there are such queries.
 
 Source: XTrie, "Hierarchical Strategy", last paragraph. We differ: clusters go by the local name, so that namespaces
-need not be resolved; queries without a root are catered for; a root that was unknown is given to the lightest shard.
+need not be resolved; queries without a root have a cluster; a new root goes to the lightest shard.
 """
 
 from __future__ import annotations

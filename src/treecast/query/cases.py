@@ -65,7 +65,7 @@ class Budget:
             raise OutOfStepsError
 
 
-STEPS_MAX = 1_000_000  # of a case that nobody gave a budget
+STEPS_MAX = 1_000_000  # of a case without a budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Entry:
     tests: tuple[Test, ...] = ()  # its string value passes them
     origins: tuple[tuple[int, Step], ...] = ()  # the step selects it from that entry, positions and all
     denied: tuple[Condition, ...] = ()  # they are false of it
-    granted: tuple[Condition, ...] = ()  # true of it, beyond what the rest tells
+    granted: tuple[Condition, ...] = ()  # true of it, beyond what the rest says
 
 
 Alternative: TypeAlias = Callable[["Case"], None]

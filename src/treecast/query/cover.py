@@ -15,7 +15,7 @@ homomorphism of Miklau and Suciu (Containment and Equivalence for a Fragment of 
 the length of a gap where the covering query has wildcards to fill it. All alternatives have to be covered; a case that
 no document fits is covered by anything. `not(x)` holds where assuming x as well leaves no document.
 
-The answer True is always right. False may mean that nobody knows: docs/guide/covering.md says when. No more than
+The answer True is always right. False may mean that it is unknown: docs/guide/covering.md says when. No more than
 CASES_MAX cases are looked at, and all of them together may take a number of steps that is linear in the two queries: an
 entry looked at, copied or tested is about one step. What is not settled by then is not known.
 """
@@ -168,7 +168,7 @@ class _CaseEvaluator:
         return any(entry.kind != "attribute" and implies(entry.tests, test) for entry in inner)
 
     def _first_passes(self, at: int, path: Path, test: Test) -> bool:
-        """Whether the first thing that the path selects passes the test; of several, nobody knows the first."""
+        """Whether the first thing that the path selects passes the test; of several, it is unknown which comes first."""
         if not test[1]:
             return True
         known = (

@@ -24,7 +24,7 @@ class Function:
     before: bool
     """Whether the value may have more before the literal."""
     after: bool
-    """Whether the value may have more behind the literal."""
+    """Whether the value may have more after the literal."""
 
     def holds(self, value: str, literal: str) -> bool:
         """Whether it holds of the value."""

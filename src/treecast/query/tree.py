@@ -90,7 +90,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the first thing that the path selects, and of a text. Each function has a class of its own."""
+    """A function of the first thing that the path selects, and of a text. Each function has its own class."""
 
     path: Path
     text: str

@@ -1,9 +1,9 @@
-"""A placement on Spark: the subscriptions divided into shards, each an index of its own, and documents sent to them.
+"""A placement on Spark: the subscriptions divided into shards, one index each, and documents sent to them.
 
-The plan: an Arrow function tells for each document the shards that must see it; Spark explodes that, brings the rows of
-a shard together in one task, and a second function matches them with the index of that shard. The document crosses a
-shuffle, once per shard that must see it, with all the columns beside it: that pays where the whole index is too large
-for a worker, and only there (docs/guide/placements.md).
+The plan: an Arrow function gives for each document the shards that must see it. Spark explodes that and brings the rows
+of a shard together in one task. A second function matches them with the index of that shard. The document crosses a
+shuffle, once per shard that must see it, with all its other columns. That pays only where the whole index is too large
+for a worker (docs/guide/placements.md).
 
 The first shard of a document is its *reporter*: where the document turns out to be bad, that row alone says so. A
 document that no shard wants is read by the router, or, if that does not read whole documents, by one of the shards: no
@@ -43,7 +43,7 @@ MAKERS: dict[str, Callable[[int], Placement]] = {
 }
 NAMES = (*MAKERS, "auto")
 SHARDS_MAX = 1024
-GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then it is made anew
+GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then a new one is made
 LAYOUT_SIZE_MIN = 1_000  # fewer are not worth it
 
 
@@ -75,7 +75,7 @@ class SparkPlacement:
     """A placement as it is asked for, and what of it is on the executors. It follows a set that changes.
 
     The second set and those after it are compared with the one before: what is new, changed or gone is added to the
-    placement and removed from it, and only shards that this concerns are made anew.
+    placement and removed from it, and only the shards that this concerns are built again.
     """
 
     def __init__(self, placement: str | Placement, shards: int | None, cache_bytes_max: int) -> None:
@@ -143,7 +143,7 @@ class SparkPlacement:
         return ShardTickets(placement.shards, router.to_bytes(), router_ticket, tuple(tickets))
 
     def close(self) -> None:
-        """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""
+        """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called forever."""
         self._placement, self._rows = None, None
 
     def _choose(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
@@ -204,7 +204,7 @@ class SparkPlacement:
         if not isinstance(router, ByFilters):
             return router, None
         if self._filters is None or self._filters[0] != router.filters:
-            # Made anew: which documents are accepted is a setting of the index.
+            # A new index: which documents are accepted is one of its settings.
             filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
             self._filters = dict(router.filters), self._ship_index(session, filters, asker)
         return router.unbound(), self._filters[1]

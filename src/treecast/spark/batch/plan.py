@@ -90,7 +90,8 @@ def account_rows(
     """For jobs that keep accounts: without `document` and `error`, with `answer` and `first`.
 
     `answer` is a struct as the form has it; bad documents never raise. Where subscriptions are divided, a document has
-    a row for each shard that must see it, at least one, and `first` is true in one of them, which alone tells an error.
+    a row for each shard that must see it, at least one, and `first` is true in one of them: only that one reports an
+    error.
     """
     from pyspark.sql import functions
 

@@ -115,7 +115,7 @@ def aggregate(
     """At most `filters_max` expressions that together cover all subscriptions, with size and precision.
 
     As `treecast.placement.aggregate`, over a DataFrame. `documents` is a sample: a DataFrame with a column `document`,
-    of which at most 256 are taken, by a hash of their content, or a sequence. `covering` tells the filter of each path
+    of which at most 256 are taken, by a hash of their content, or a sequence. `covering` has the filter of each path
     that the tasks reduced their subscriptions to. Runs at once; ids are not looked at.
     """
     from pyspark.sql import functions

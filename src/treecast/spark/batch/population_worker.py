@@ -186,7 +186,7 @@ def _refusal_rows(refused: list[dict[str, Any]]) -> Refused:
 
 
 def _with_row_ids(table: pa.Table) -> pa.Table:
-    """With row numbers for ids: others may be there twice, and nobody asks for them."""
+    """With row numbers for ids: the real ones may repeat, and are not needed."""
     import pyarrow as pa
 
     numbers = pa.array([str(row) for row in range(table.num_rows)], pa.string())

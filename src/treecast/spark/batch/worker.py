@@ -97,7 +97,7 @@ def _route(
         for row in missing_documents(documents, errors):
             routes[row] = None
         for row, shards in enumerate(routes):
-            # One that nobody wants is read by any shard, if nobody has read it yet or it has to be accounted for.
+            # A document that no shard wants goes to any shard, if it was not read yet or accounts are kept.
             if shards is None or (not shards and (form.has_accounts or not router.reads)):
                 routes[row] = (spread(views[row], count),)
         yield pa.array(routes, pa.list_(pa.int32()))
@@ -150,7 +150,7 @@ def _load(ticket: Ticket) -> Index:
     source = Path(SparkFiles.get(ticket.file))
     shared = _shared_directory()
     if shared is not None:
-        with suppress(OSError, SnapshotError):  # a full disk, a file that somebody cut: then the executor's own will do
+        with suppress(OSError, SnapshotError):  # a full disk, a file that was cut: then the executor's own will do
             place = shared / ticket.file
             if not place.exists() or place.stat().st_size != ticket.bytes:
                 _promote(source, place)

@@ -3,7 +3,7 @@
     meter = Meter(spark, observation_name)
     progress = meter.read(progress_before, seconds)
 
-The observed sums are those of the tasks that have ended. Of tasks under way Spark's own metrics tell, with the
+The observed sums are those of the tasks that have ended. For running tasks there are Spark's own metrics, with the
 executors' heartbeats: rows out of matching are documents, rows out of the explosion are matches.
 """
 
@@ -23,7 +23,7 @@ MATCHING, EXPLOSION = "ArrowEvalPython", "Generate"  # what Spark calls these op
 
 
 class Meter:
-    """Reads how far the query is whose rows are observed under this name."""
+    """Reads the progress of the query that observes its rows under this name."""
 
     def __init__(self, spark: SparkSession, observation: str) -> None:
         self._tracker = spark.sparkContext.statusTracker()

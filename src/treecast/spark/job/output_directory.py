@@ -50,7 +50,7 @@ def _check_holds_nothing_of_the_job(place: Path, pipeline: Pipeline) -> None:
     paths = [pipeline.sinks.output, *pipeline.source.path, *pipeline.subscriptions.path]
     for path in [Path(path).resolve() for path in paths if not is_elsewhere(path)]:
         if path.is_relative_to(place.resolve()):
-            hint = "name a directory of its own: what is in it is replaced"
+            hint = "name a separate directory: its contents are replaced"
             raise PipelineError(f"sinks.matches: {place} holds {path}", code="TC736", hint=hint)
 
 

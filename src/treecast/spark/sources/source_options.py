@@ -1,4 +1,4 @@
-"""The options of the data source, checked: a wrong one is told in one sentence, before anything is read."""
+"""The options of the data source, checked: a wrong one is reported in one sentence, before anything is read."""
 
 from __future__ import annotations
 
