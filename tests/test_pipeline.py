@@ -1,4 +1,4 @@
-"""A pipeline.toml: what it means, and what is said of one that is wrong. Nothing here starts Spark."""
+"""A pipeline.toml: what it means, and the messages for an invalid one. Nothing here starts Spark."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_everything(tmp_path: Path) -> None:
 
 
 def test_the_description_names_what_is_set(tmp_path: Path) -> None:
-    told = dict(read(tmp_path, FULL).describe())
-    assert told["source.entities"] == "uuml=ü"
-    assert told["source.stream"] == "available-now"
-    assert told["limits.document_bytes_max"] == "2,097,152"
-    assert (told["sinks.render"], told["limits.payload_bytes_max"]) == ("true", "1,048,576")
-    assert told["spark.executor.memory"] == "4g"
+    settings = dict(read(tmp_path, FULL).describe())
+    assert settings["source.entities"] == "uuml=ü"
+    assert settings["source.stream"] == "available-now"
+    assert settings["limits.document_bytes_max"] == "2,097,152"
+    assert (settings["sinks.render"], settings["limits.payload_bytes_max"]) == ("true", "1,048,576")
+    assert settings["spark.executor.memory"] == "4g"
     assert "source.record" not in dict(read(tmp_path, SHORTEST).describe())
 
 
@@ -272,8 +272,8 @@ def dry_run(job: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[
     before = listing(job.parent)
     status = main(["run", str(job), "--dry-run", *more])
     assert listing(job.parent) == before
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -457,8 +457,8 @@ def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) ->
     pipeline = Pipeline(Source((str(output),)), Subscriptions(("s.csv",)), Sinks(str(output)))
     with pytest.raises(PipelineError, match="TC736 no space is left"):
         run_verb.execute(pipeline, Index(), Console(io.StringIO()), quiet=True)
-    told: dict[str, str] = json.loads((output / "run.json").read_text())
-    return told
+    report: dict[str, str] = json.loads((output / "run.json").read_text())
+    return report
 
 
 def test_a_full_disk_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,8 +474,8 @@ def test_a_full_disk_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         fsync(descriptor)
 
     monkeypatch.setattr("os.fsync", refuse)
-    told = executed(tmp_path, monkeypatch, full)
-    assert (told["state"], told["code"], len(calls)) == ("failed", "TC736", 3)
+    report = executed(tmp_path, monkeypatch, full)
+    assert (report["state"], report["code"], len(calls)) == ("failed", "TC736", 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "spark.log"]
 
 
@@ -500,7 +500,7 @@ def test_the_stack_goes_to_the_log(tmp_path: Path) -> None:
     log.write_text("before\n")
     failure.write_stack(RuntimeError("boom"), log)
     assert log.read_text() == "before\nRuntimeError: boom\n"
-    failure.write_stack(RuntimeError("boom"), tmp_path)  # a directory: nothing to be done, and nothing raised
+    failure.write_stack(RuntimeError("boom"), tmp_path)  # a directory: nothing is written, and nothing raised
 
 
 def test_progress_line() -> None:
@@ -510,8 +510,8 @@ def test_progress_line() -> None:
     assert progress_line(Progress(), Progress()) == "0 documents 0/s  0 matches 0/s  0 refused  0 s"
 
 
-def told(terminal: bool, *steps: Progress) -> str:
-    """What is said of a job that takes these steps."""
+def printed_progress(terminal: bool, *steps: Progress) -> str:
+    """What is printed for a job with these steps."""
     stream = io.StringIO()
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
     progress = RunProgress(Console(stream))
@@ -522,16 +522,16 @@ def told(terminal: bool, *steps: Progress) -> str:
 
 
 def test_a_short_job_says_nothing_in_a_pipe() -> None:
-    assert told(False, Progress(0.5, 10), Progress(1.9, 20), Progress(1.9, 20, stage="counting")) == ""
+    assert printed_progress(False, Progress(0.5, 10), Progress(1.9, 20), Progress(1.9, 20, stage="counting")) == ""
 
 
 def test_a_long_job_says_something_now_and_then() -> None:
     steps = [Progress(second / 4, second) for second in range(50)]
-    said = told(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
-    assert [line.split("  ")[-1] for line in said] == ["2 s", "7 s", "12 s", "treecast: counting …"]
-    assert said[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
+    lines = printed_progress(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["2 s", "7 s", "12 s", "treecast: counting …"]
+    assert lines[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
 
 
 def test_a_terminal_shows_each_stage() -> None:
-    said = told(True, Progress(3.0, 7, stage="counting"))
-    assert said == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"
+    text = printed_progress(True, Progress(3.0, 7, stage="counting"))
+    assert text == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"

@@ -332,14 +332,14 @@ class Versions:
 
         if rows is None:
             self._live = None  # what was live is a table of before
-        beside = durable.unused_path(self._directory)
-        index.save(beside)
-        content = _content_of(beside)
+        temporary = durable.unused_path(self._directory)
+        index.save(temporary)
+        content = _content_of(temporary)
         if rows is None and last is not None and last.content == content:
             if self._is_intact(last):
-                beside.unlink()
+                temporary.unlink()
             else:
-                durable.rename(beside, last.path)
+                durable.rename(temporary, last.path)
             return last
         number = 1 if last is None else last.number + 1
         name = f"{number:08d}-{content[:16]}"
@@ -352,7 +352,7 @@ class Versions:
             ):
                 writer.write_table(rows)
         version = self._version(number, content, name, len(index), refused)
-        durable.rename(beside, version.path)
+        durable.rename(temporary, version.path)
         self._intact.add(version.path)
         with self._transaction():
             self._database.execute(

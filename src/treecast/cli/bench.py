@@ -128,25 +128,25 @@ def _check_numbers(parser: argparse.ArgumentParser, options: argparse.Namespace)
         parser.error("two workloads would write to files of the same name: measure them one after the other")
 
 
-def _engines(parser: argparse.ArgumentParser, given: Sequence[str]) -> list[str]:
+def _engines(parser: argparse.ArgumentParser, names: Sequence[str]) -> list[str]:
     from treecast import engines
 
-    if list(given) == ["all"]:
+    if list(names) == ["all"]:
         return engines.names(variants=True)
-    for name in given:
+    for name in names:
         try:
             engines.check(name)
         except ValueError as error:
             parser.error(str(error))
-    return list(given)
+    return list(names)
 
 
 def _peers(parser: argparse.ArgumentParser, options: argparse.Namespace, console: Console) -> list[str]:
     from treecast.errors import PipelineError
     from treecast.measure.peers import check_peer
 
-    given = ["lxml"] if options.peers is None else [] if options.peers == ["none"] else list(options.peers)
-    for name in given:
+    names = ["lxml"] if options.peers is None else [] if options.peers == ["none"] else list(options.peers)
+    for name in names:
         try:
             check_peer(name)
         except ValueError as error:
@@ -156,7 +156,7 @@ def _peers(parser: argparse.ArgumentParser, options: argparse.Namespace, console
                 raise
             _say(options, console, f"without a peer: {str(error).splitlines()[0]}")
             return []
-    return given
+    return names
 
 
 def _target(parser: argparse.ArgumentParser, options: argparse.Namespace, name: str) -> Any:
@@ -181,28 +181,28 @@ def _inputs(options: argparse.Namespace, target: Any, notes: list[str]) -> tuple
 
     count = options.documents or (DOCUMENTS_QUICK if options.quick else DOCUMENTS)
     file = _query_file(options)
-    given = None if file is None else queries_of_file(file, notes.append)
+    from_file = None if file is None else queries_of_file(file, notes.append)
     if isinstance(target, Path):
         documents = read_documents(target, count, notes.append)
         title = target.name
-        drawn = Inputs(["/*"], documents)
+        inputs = Inputs(["/*"], documents)
     else:
         notes += target.notes
-        wanted = 1 if given else max(_sizes(options))
-        drawn = target.inputs(wanted, count, options.bytes, options.seed, notes.append)
+        wanted = 1 if from_file else max(_sizes(options))
+        inputs = target.inputs(wanted, count, options.bytes, options.seed, notes.append)
         title = target.name
-    notes.append(f"documents: {len(drawn.documents):,} of {drawn.document_bytes:,.0f} bytes on average")
-    if given is None:
-        return drawn, title
-    queries, namespaces = given
-    return Inputs(queries, drawn.documents, {**drawn.namespaces, **namespaces}), title
+    notes.append(f"documents: {len(inputs.documents):,} of {inputs.document_bytes:,.0f} bytes on average")
+    if from_file is None:
+        return inputs, title
+    queries, namespaces = from_file
+    return Inputs(queries, inputs.documents, {**inputs.namespaces, **namespaces}), title
 
 
 def _plan(options: argparse.Namespace, title: str, inputs: Inputs, engines: list[str], peers: list[str]) -> Plan:
     from treecast.measure.suite import Plan
 
-    given = [size for text in options.queries for size in _numbers(text) or []]
-    sizes = [len(inputs.queries)] if _query_file(options) and not given else _sizes(options)
+    numbers = [size for text in options.queries for size in _numbers(text) or []]
+    sizes = [len(inputs.queries)] if _query_file(options) and not numbers else _sizes(options)
     sizes = sorted({min(size, len(inputs.queries)) for size in sizes})
     return Plan(title, inputs, sizes, engines, peers, _effort(options))
 

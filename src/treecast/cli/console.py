@@ -51,11 +51,11 @@ class _TerminalFile(io.BufferedIOBase):
         return True
 
     def write(self, data: ReadableBuffer) -> int:
-        given = bytes(data)
-        lines = given.decode("utf-8", "backslashreplace").split("\n")
+        piece = bytes(data)
+        lines = piece.decode("utf-8", "backslashreplace").split("\n")
         shown = "\n".join("\t".join(map(self._escape, line.split("\t"))) for line in lines)
         self._file.write(shown.encode("utf-8", "backslashreplace"))
-        return len(given)
+        return len(piece)
 
     def flush(self) -> None:
         self._file.flush()

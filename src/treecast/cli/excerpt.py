@@ -61,12 +61,12 @@ def excerpt(source: str, marks: Sequence[Mark], context: int, *, colour: bool) -
 
 def _ranges(line: str, marks: Sequence[Mark]) -> list[tuple[int, int, str]]:
     """(begin, end, kind) of the marks that begin on this line, from 0; what goes on below ends with the line."""
-    found: dict[tuple[int, int], str] = {}
+    kinds: dict[tuple[int, int], str] = {}
     for mark in marks:
         end = mark.end_column - 1 if mark.end_line == mark.line else len(line)
-        found[(mark.column - 1, max(end, mark.column))] = mark.kind
+        kinds[(mark.column - 1, max(end, mark.column))] = mark.kind
     # An attribute comes after the tag that it is in, and is drawn over it.
-    return sorted((begin, end, kind) for (begin, end), kind in found.items())
+    return sorted((begin, end, kind) for (begin, end), kind in kinds.items())
 
 
 def _line(

@@ -176,7 +176,7 @@ def run_documents(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     console, begin = _console(options, "documents"), time.monotonic()
     schemas = _schemas(parser, options, console)
     names = ("depth_max", "repeats_max", "recursion_max", "optional", "attributes", "skew")
-    given = _given(options, names)
+    given = _values_set(options, names)
     if "bytes" in options:
         given["bytes_target"] = options.bytes or None
     try:
@@ -210,7 +210,9 @@ def run_queries(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     )  # fmt: skip
     note = _note(options, console)
     try:
-        settings = QuerySettings(**_given(options, names), distinct=not options.duplicates, values=_values_of(options))
+        settings = QuerySettings(
+            **_values_set(options, names), distinct=not options.duplicates, values=_values_of(options)
+        )
         queries = generate_queries(
             schemas, options.count, settings, seed=options.seed, weights=options.shares, note=note
         )
@@ -224,7 +226,7 @@ def run_queries(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     return 0
 
 
-def _given(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+def _values_set(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names if name in options}
 
 

@@ -135,9 +135,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
         parser.error("standard input can be read once: give - once")
     check_formats(parser, options.subscriptions, options.subscriptions_format)
     options.namespaces = namespaces_of(parser, options.namespace)
-    given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
+    limits = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
     try:
-        options.limits = Limits(**given) if given else None  # a saved index has its own
+        options.limits = Limits(**limits) if limits else None  # a saved index has its own
         options.rule = record_rule(options)
     except ValueError as error:
         parser.error(str(error))

@@ -123,9 +123,7 @@ class _Reader:
             hint = f"it belongs to {elsewhere[0] if elsewhere[0].startswith('the') else f'[{elsewhere[0]}]'}"
         else:
             hint = f"the known ones are {', '.join(known)}"
-        return self._error(
-            table, key, "unknown key" if table else "unknown key or table", hint, "TC731"
-        )
+        return self._error(table, key, "unknown key" if table else "unknown key or table", hint, "TC731")
 
     def _error(self, table: str, key: str, problem: str, hint: str, code: str = "TC732") -> PipelineError:
         place = " ".join(part for part in (f"[{table}]" if table else "", key) if part)

@@ -130,23 +130,23 @@ class Index:
         if on_refused not in ("raise", "report"):
             raise ValueError(f'on_refused must be "raise" or "report", got {on_refused!r}')
         table = None if type(subscriptions) is list else table_of(subscriptions)
-        given = from_items(subscriptions) if table is None else table
+        rows = from_items(subscriptions) if table is None else table
         if on_refused == "report":
-            return add_reporting(given, self._add_all, self._settings)
+            return add_reporting(rows, self._add_all, self._settings)
         try:
-            refused = self._add_all(given, LISTED_MAX)
+            refused = self._add_all(rows, LISTED_MAX)
         except QueryError:  # rows that cannot be read: a separate index finds out what else is wrong
-            report = Index(engine=self.engine, namespaces=self._namespaces).add_many(given, on_refused="report")
+            report = Index(engine=self.engine, namespaces=self._namespaces).add_many(rows, on_refused="report")
             raise refused_in(report) from None
         if refused is not None:
             raise all_refused(*refused)
         return None
 
-    def _add_all(self, given: Any, listed_max: int) -> tuple[int, list[tuple[int, str, QueryError]]] | None:
+    def _add_all(self, rows: Any, listed_max: int) -> tuple[int, list[tuple[int, str, QueryError]]] | None:
         """None when all were added; otherwise none was: how many are refused, and the first of them."""
         answer: Any
-        if hasattr(given, "schema"):
-            columns = from_arrow(given)
+        if hasattr(rows, "schema"):
+            columns = from_arrow(rows)
             settings = [self._settings(*each) for each in columns.settings] or [self._default_settings]
             numbers = columns.numbers()
             answer = self._native.add_arrow(
@@ -158,8 +158,8 @@ class Index:
                 listed_max,
             )
         else:
-            pairs = [pair_of(item) for item in given]
-            answer = self._native.add_pairs(pairs, [self._settings_of(item) for item in given], listed_max)
+            pairs = [pair_of(item) for item in rows]
+            answer = self._native.add_pairs(pairs, [self._settings_of(item) for item in rows], listed_max)
         self.revision += 1
         return answer  # type: ignore[no-any-return]
 

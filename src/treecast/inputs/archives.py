@@ -267,8 +267,8 @@ class _TarSource:
 
     def headers_begin(self, archive: tarfile.TarFile) -> None:
         """Count from here on. Headers for the whole archive stay with it, and count as well."""
-        kept = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
-        if kept > TAR_HEADER_BYTES_MAX:
+        header_bytes = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
+        if header_bytes > TAR_HEADER_BYTES_MAX:
             raise _too_long_headers()
         self._left = TAR_HEADER_BYTES_MAX
 

@@ -8,20 +8,20 @@ between records is dropped. Memory is bounded by the largest record, or by `reco
 
     >>> import io
     >>> file = io.BytesIO(b'<list xmlns:x="urn:x"><x:item>1</x:item><!-- <item/> --><item>2</item></list>')
-    >>> for found in records(file):
-    ...     print(found.ordinal, found.offset, found.document)
+    >>> for record in records(file):
+    ...     print(record.ordinal, record.offset, record.document)
     0 22 b'<x:item xmlns:x="urn:x">1</x:item>'
     1 56 b'<item xmlns:x="urn:x">2</item>'
 
 A file that is cut off or broken gives the records before that place, and then what is wrong:
 
-    >>> for found in records(io.BytesIO(b"<list><item>1</item><item>2</i")):
-    ...     print(found.document or found.error)
+    >>> for record in records(io.BytesIO(b"<list><item>1</item><item>2</i")):
+    ...     print(record.document or record.error)
     b'<item>1</item>'
     TC209 the file ends inside the record that starts at byte 20
 
 `split` gives the same as Arrow batches; `plan` cuts a file into parts that `split` reads independently of each other.
-For documents in files of their own, none of this is needed.
+Documents in separate files need none of this.
 """
 
 from __future__ import annotations

@@ -78,10 +78,10 @@ def _check_untouched(conditions: tuple[Condition, ...], change: Change) -> None:
     if read is None or (change.kind == "unwrap" and read.elements):
         raise UnsharedError("starts from elements by conditions that its steps may change")
     known = {"element": read.elements, "attribute": read.attributes, "text": frozenset()}
-    given = [(change.name.uri, change.name.local)] if change.name else []
+    new_names = [(change.name.uri, change.name.local)] if change.name else []
     for path in change.paths:
         last = path.steps[-1]
-        if any(may_be(name, other) for name in ((last.uri, last.local), *given) for other in known[last.kind]):
+        if any(may_be(name, other) for name in ((last.uri, last.local), *new_names) for other in known[last.kind]):
             raise UnsharedError("starts from elements by conditions that its steps may change")
 
 

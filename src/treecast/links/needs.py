@@ -182,10 +182,10 @@ def _alternatives(required: frozenset[Condition]) -> Iterator[frozenset[Conditio
 
 def needs_of_shape(shape: Shape) -> tuple[Need, ...]:
     """Of a FLWR query: what its outermost `for`s bind. Raises UnsharedError where it uses more than that."""
-    found = tuple(_collect(shape))
-    if not found:
+    needs = tuple(_collect(shape))
+    if not needs:
         raise UnsharedError("has no for clause")
-    return found
+    return needs
 
 
 def _collect(shape: Shape) -> Iterator[Need]:
@@ -234,5 +234,5 @@ def _needs_of_bindings(flwr: Flwr) -> Iterator[Need]:
             raise UnsharedError("binds the document itself")
         if any(inside.variable is not None for path in each.paths for inside in paths_in(path.steps)):
             raise UnsharedError("has a for clause that depends on another one")
-        given = (unbind(condition, each.variable) for condition in where)
-        yield from needs_of_paths(each.paths, tuple(part for part in given if part is not None), steady)
+        conditions = (unbind(condition, each.variable) for condition in where)
+        yield from needs_of_paths(each.paths, tuple(part for part in conditions if part is not None), steady)

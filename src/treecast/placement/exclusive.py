@@ -27,14 +27,14 @@ def name_sets(
     documents: Iterable[Bytes], *, limits: Limits | None = None, entities: EntityTexts = None
 ) -> list[frozenset[str]]:
     """The local names of the elements of each document; bad documents are left out."""
-    found = []
+    sets = []
     for document in documents:
         try:
             names = read(document, limits=limits, entities=entities).names
         except DocumentError:
             continue
-        found.append(frozenset(local for _, local in names))
-    return found
+        sets.append(frozenset(local for _, local in names))
+    return sets
 
 
 def exclusive_sets(

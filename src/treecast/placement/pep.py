@@ -89,8 +89,8 @@ class _Cut:
 class Pep(HeldByGroup):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
-    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document; for others a sample of `documents`
-    decides. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
+    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document. For others a sample of
+    `documents` decides. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
 
     That takes three steps, which work on counts: `choose`, `cut` and `place`. Who counts a population elsewhere, as
     `treecast.spark.population` does, calls them with what was counted.

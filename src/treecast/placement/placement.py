@@ -85,7 +85,7 @@ def moves(
 ) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
     """Who moves from one placement to another of the same subscriptions: id -> (holders before, holders after).
 
-    The layout follows the first subscriptions that a placement was given. For a new layout, add today's to a new placement.
+    The layout follows the first subscriptions that a placement was given. For a new layout, make a new placement.
     """
     both = ((id, before.holders(id), after.holders(id)) for id in ids)
     return {id: (old, new) for id, old, new in both if old != new}

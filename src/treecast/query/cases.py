@@ -242,20 +242,20 @@ class Case:
         at, into = self.find(at), self.find(into)
         if at == into:
             return
-        gone = self.entries[at]
-        self.narrow(into, gone.kind, gone.uri, gone.local)
+        old = self.entries[at]
+        self.narrow(into, old.kind, old.uri, old.local)
         into = self.find(into)
-        kept = self.entries[into]
-        self.budget.spend(1 + len(kept.tests) // 8)  # tuples are copied fast
+        target = self.entries[into]
+        self.budget.spend(1 + len(target.tests) // 8)  # tuples are copied fast
         self.entries[into] = replace(
-            kept,
-            tests=kept.tests + gone.tests,
-            origins=kept.origins + gone.origins,
-            denied=kept.denied + gone.denied,
-            granted=kept.granted + gone.granted,
+            target,
+            tests=target.tests + old.tests,
+            origins=target.origins + old.origins,
+            denied=target.denied + old.denied,
+            granted=target.granted + old.granted,
         )
         self.merged[at] = into
-        if gone.kind != "element":
+        if old.kind != "element":
             return
         self.budget.spend(len(self.entries))
         for below in self.live():

@@ -168,7 +168,7 @@ class _CaseEvaluator:
         return any(entry.kind != "attribute" and implies(entry.tests, test) for entry in inner)
 
     def _first_passes(self, at: int, path: Path, test: Test) -> bool:
-        """Whether the first thing that the path selects passes the test; of several, it is unknown which comes first."""
+        """Whether the first thing that the path selects passes the test; of several, the first is unknown."""
         if not test[1]:
             return True
         known = (
@@ -211,15 +211,15 @@ class _CaseEvaluator:
 
     def _below(self, contexts: set[int]) -> set[int]:
         """Everything below one of them; what is below several is looked at once."""
-        found: set[int] = set()
+        below: set[int] = set()
         pending = list(contexts)
         while pending:
             for at in self.hanging[pending.pop()]:
-                if at not in found:
-                    found.add(at)
+                if at not in below:
+                    below.add(at)
                     pending.append(at)
-        self.budget.spend(len(found))
-        return found
+        self.budget.spend(len(below))
+        return below
 
     def _counted(self, step: Step, contexts: set[int]) -> Iterator[int]:
         """What a step with positions selects: known where the case has the same step, as far as it counts."""

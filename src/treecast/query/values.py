@@ -40,8 +40,8 @@ _COMPARE: dict[str, Callable[[object, object], bool]] = {
 
 def number(text: str) -> float:
     """XPath's number(): digits with an optional sign and point, white space round them; anything else is NaN."""
-    found = _NUMBER.fullmatch(text)
-    return float(found[1]) if found else math.nan
+    match = _NUMBER.fullmatch(text)
+    return float(match[1]) if match else math.nan
 
 
 def passes(text: str, test: Test) -> bool:

@@ -215,12 +215,12 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
             code="TC703",
             hint="it has to be binary or string",
         )
-    taken = next((other for other in fields if other.lower() in answers), None)
-    if taken is not None:
+    clash = next((other for other in fields if other.lower() in answers), None)
+    if clash is not None:
         raise PipelineError(
-            f"the documents have a column {taken} already, which is what the answer is called",
+            f"the documents have a column {clash} already, which is what the answer is called",
             code="TC703",
-            hint=f'rename it: documents.withColumnRenamed("{taken}", "…")',
+            hint=f'rename it: documents.withColumnRenamed("{clash}", "…")',
         )
     return name
 
@@ -255,8 +255,8 @@ def index_of(
             raise ValueError(f"{', '.join(vars(settings))} are settings of the Index: give them to it")
         if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
             load_saved(subscriptions)  # says why it cannot be read
-        given: Index | str | Path = subscriptions
-        return given
+        source: Index | str | Path = subscriptions
+        return source
     table = read_subscriptions(subscriptions)
     index = settings.index()
     if on_refused == "raise":

@@ -93,12 +93,12 @@ def reduce(
             for place in [place for place, document in open_documents.items() if index.match(document)]:
                 wanted |= 1 << place
                 del open_documents[place]
-    kept = sorted(set(shortened(sorted(paths)).values()))
+    covers = sorted(set(shortened(sorted(paths)).values()))
     bits = wanted.to_bytes((len(documents) + 7) // 8, "little")
     totals = {"cover": None, "expressions": expressions, "wanted": bits, "count": count, "refused": listed}
     kinds = [pa.string(), pa.int64(), pa.binary(), pa.int64(), _refused_type()]
     schema = pa.schema(list(zip(totals, kinds, strict=True)))
-    yield pa.RecordBatch.from_pylist([totals, *({"cover": path} for path in kept)], schema=schema)
+    yield pa.RecordBatch.from_pylist([totals, *({"cover": path} for path in covers)], schema=schema)
 
 
 def draw_documents(
@@ -143,13 +143,13 @@ def draw_queries(
     for batch in batches:
         for block in batch.column(0).to_pylist():
             own_seed = int.from_bytes(sha256(f"{seed}/{block}".encode()).digest()[:8], "little")
-            drawn = generate_queries(schemas, BLOCK, repeating, seed=own_seed, weights=weights)
+            stream = generate_queries(schemas, BLOCK, repeating, seed=own_seed, weights=weights)
             firsts: dict[str, int] = {}
-            queries = list(islice(drawn, BLOCK))
+            queries = list(islice(stream, BLOCK))
             for place, query in enumerate(queries):
                 firsts.setdefault(query, place)
-            kept = [(place, query) for query, place in firsts.items()] if settings.distinct else enumerate(queries)
-            rows = [(block * BLOCK + place, query) for place, query in kept]
+            numbered = [(place, query) for query, place in firsts.items()] if settings.distinct else enumerate(queries)
+            rows = [(block * BLOCK + place, query) for place, query in numbered]
             columns = [pa.array([n for n, _ in rows], pa.int64()), pa.array([q for _, q in rows], pa.string())]
             yield pa.RecordBatch.from_arrays(columns, names=["number", "query"])
 

@@ -66,9 +66,9 @@ def withdraw(session: SparkSession, source: Path) -> None:
         _drop(session, _saved_files.pop(key).name, key)
 
 
-def give_back(session: SparkSession, asker: object, kept: Collection[str] = ()) -> None:
-    """Take back what was shipped for this asker, but for the files in `kept`, on the same terms."""
-    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in kept]:
+def give_back(session: SparkSession, asker: object, in_use: Collection[str] = ()) -> None:
+    """Take back what was shipped for this asker, except for the files `in_use`, on the same terms."""
+    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in in_use]:
         _drop(session, name, asker)
 
 

@@ -177,17 +177,17 @@ def _shared_directory() -> Path | None:
 
 
 def _promote(source: Path, place: Path) -> None:
-    beside = durable.unused_path(place.parent)
+    temporary = durable.unused_path(place.parent)
     try:
         try:
-            os.link(source, beside)
+            os.link(source, temporary)
         except OSError:  # another file system
-            shutil.copyfile(source, beside)
-        os.utime(beside)
-        beside.replace(place)  # not synced: what a loss of power leaves of it is found out by its checksum
+            shutil.copyfile(source, temporary)
+        os.utime(temporary)
+        temporary.replace(place)  # not synced: if a loss of power damages it, its checksum shows that
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     # Files in use stay mapped when their names go.
-    kept = sorted(place.parent.glob("*.tcx"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in [path for path in kept if path != place][FILES_MAX - 1 :]:
+    files = sorted(place.parent.glob("*.tcx"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in [path for path in files if path != place][FILES_MAX - 1 :]:
         path.unlink(missing_ok=True)

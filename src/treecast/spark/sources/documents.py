@@ -68,7 +68,7 @@ def documents(
             check_exists(one, may_be_empty=stream)
         several = [local_path(one) for one in several]  # Spark's processes may run in another directory
         log = None if log is None else local_path(os.fspath(log))
-    given = {
+    options = {
         "paths": several,
         "record": record,
         "entities": entities,
@@ -82,7 +82,7 @@ def documents(
     }
     if not stream and (max_files_per_batch is not None or log is not None):
         raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
-    strings = to_strings(given)
+    strings = to_strings(options)
     Options.parse(strings)
     from treecast.spark.sources.source import FORMAT, DocumentSource
 

@@ -266,18 +266,18 @@ def when_changed(
 
     Files that change while they are read raise: what was read may be half of one state and half of another.
     """
-    seen: list[object] = []
+    last_read: list[object] = []
 
     def supply() -> pa.Table | Index | None:
         before = [_state(path) for path in paths]
-        if seen == before:
+        if last_read == before:
             return None
         subscriptions = read()
         if [_state(path) for path in paths] != before:
             raise PipelineError(
                 f"{paths[0]} was changed while it was read", code="TC754", hint="replace it by renaming"
             )
-        seen[:] = before
+        last_read[:] = before
         return subscriptions
 
     return supply
