@@ -206,7 +206,7 @@ def test_missing_data_directory_is_bad_input(tmp_path: Path, capsys: pytest.Capt
         ([], "NAME"),
         (["no-such"], "no workload and no file is called 'no-such'"),
         (["nitf", "--engines", "fast"], "no engine is called 'fast'"),
-        (["nitf", "--engines", "auto,,"], "no list of names"),
+        (["nitf", "--engines", "auto,,"], "not a list of names"),
         (["nitf", "--peers", "grep"], "no peer is called 'grep'"),
         (["nitf", "--queries", "0"], "nothing to measure"),
         (["nitf", "--documents", "0"], "nothing to measure"),

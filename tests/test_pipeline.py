@@ -175,7 +175,7 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
         (
             "[sinks]\noutput = 'hdfs://x/y'",
             "TC732",
-            "job.toml: sinks.output: 'hdfs://x/y' is no directory of this machine",
+            "job.toml: sinks.output: 'hdfs://x/y' is not a directory of this machine",
         ),
         ("[sinks]\nmatches = ''\noverwrite = true", "TC732", "job.toml: [sinks] matches: it is empty"),
         (
@@ -218,7 +218,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, change: str, code: str, expected:
         ("path = 'd'\nentities = 'latin'", "TC732", "source.entities: 'latin' is not known\n  hint: write \"html\""),
         ("path = 'd'\nentities = {a = 1}", "TC732", "[source] entities: expected a table of strings, got a table"),
         ("path = 'd'\ntrigger = 'available-now'", "TC732", "source.trigger: only a stream has one"),
-        ("path = 'd'\nstream = true\ntrigger = 'now'", "TC732", "source.trigger: 'now' is no trigger"),
+        ("path = 'd'\nstream = true\ntrigger = 'now'", "TC732", "source.trigger: 'now' is not a trigger"),
     ],
 )
 def test_what_is_wrong_with_a_source(tmp_path: Path, source: str, code: str, expected: str) -> None:
@@ -308,7 +308,7 @@ def test_all_problems_at_once(job: Path, capsys: pytest.CaptureFixture[str], mon
     for expected in (
         "treecast: TC701 Spark needs Java",
         f"treecast: TC710 there is no file or directory {job.parent}/docs",
-        f"treecast: TC736 {job.parent}/results is no directory",
+        f"treecast: TC736 {job.parent}/results is not a directory",
         "treecast: TC140 nothing was added: 2 subscriptions were refused",
     ):
         assert expected in err, err

@@ -114,7 +114,7 @@ def test_what_cannot_be_written_is_said(spark: SparkSession, deliveries: DataFra
         write_payloads(deliveries, tmp_path, 1, key=("payload",))
     with pytest.raises(PipelineError, match="TC719 the deliveries have no payloads"):
         write_payloads(deliveries.drop("payload"), tmp_path, 1, key=("file",))
-    with pytest.raises(PipelineError, match="TC719 hdfs://x/y is no directory of this machine"):
+    with pytest.raises(PipelineError, match="TC719 hdfs://x/y is not a directory of this machine"):
         write_payloads(deliveries, "hdfs://x/y", 1, key=("file",))
     with pytest.raises(PipelineError, match="TC708"):
         write_payloads(deliveries.withColumnRenamed("n", "error"), tmp_path, 1, key=("file",))

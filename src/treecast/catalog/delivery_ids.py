@@ -1,7 +1,7 @@
 """Ids of deliveries: the same delivery always has the same id, in any process.
 
 A delivery is identified by its subscription, by its document's key (for example file, offset and ordinal), and in a
-stream by the stream and the batch. An id is a SHA-256 of these, so no one can construct a delivery with a given id.
+stream by the stream and the batch. An id is a SHA-256 of these, so no one can make two deliveries with the same id.
 
     >>> file_id("sport", ["a.xml", 0])
     '8d058ce966d79b5eb588479847cdfa351b473ceb'

@@ -64,8 +64,8 @@ class Index:
     0 does without it. `delivery_limits` bound what `render` gives.
 
     `seed` is for simulations, where every process has to do exactly the same. Without one, the hash tables of a live
-    index have seeds from the system, so that no stranger can write subscriptions that collide in them: keep a seed from
-    those who write subscriptions. It is not saved, and what `save` writes does not depend on it: the same
+    index have seeds from the system, so that no one can write subscriptions that collide in them: keep a seed secret
+    from the authors of subscriptions. It is not saved, and what `save` writes does not depend on it: the same
     subscriptions, added by the same calls in the same order, give the same bytes in every process.
     """
 
@@ -90,7 +90,7 @@ class Index:
         self._native = _native.Index(self._limits.native(), native_entities(entities), cache_bytes_max, engine, seed)
         self._default_settings = self._settings(None, False, "document")
         self.revision = 0
-        """Another number after each change: while it stays, so do the subscriptions."""
+        """Changes with each change of the subscriptions."""
         self._delivery_limits = delivery_limits or DeliveryLimits()
 
     # -- subscriptions
@@ -208,7 +208,7 @@ class Index:
         return pa.table([*texts, *settings_columns], names=list(FIELDS))
 
     def part(self, subscriptions: Subscriptions, *, engine: str | None = None) -> Index:
-        """An index of these subscriptions that takes the same documents: for those who divide one into several.
+        """An index of these subscriptions that accepts the same documents: for dividing one index into several.
 
         Namespaces come with the subscriptions, as `subscriptions()` gives them.
         """
@@ -287,7 +287,7 @@ class Index:
     def match_part(
         self, documents: Sequence[Bytes], *, report: bool, matches_max: int = BATCH_MATCHES_MAX, timed: bool = False
     ) -> Part:
-        """As many of the documents as give about `matches_max` matches, at least one: for those who feed batches on.
+        """As many of the documents as give about `matches_max` matches, at least one: for callers that pass batches on.
 
         The answer has one list of ids per document that was done, as one Arrow array; see `Part`. Without `report` a
         bad document raises, and so does a subscription that is undecided.
@@ -383,7 +383,7 @@ class Index:
         bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
         share: bool = True,
     ) -> RenderedPart:
-        """As many of the documents as give about `bytes_max` bytes, at least one: for those who feed batches on.
+        """As many of the documents as give about `bytes_max` bytes, at least one: for callers that pass batches on.
 
         The bytes of a payload count once for each delivery. With `share=False` nothing is built in common for several
         subscribers; the answer is the same.

@@ -12,7 +12,7 @@ This is the one place that decides what of a directory is read, for the command 
 - links are followed, and each directory is entered once, so that links in a circle end;
 - what cannot be listed, or is a link to nothing, is listed with an unknown size: opening it says what is wrong.
 
-A file that is named is read whatever its name is. One that several paths mean is read once.
+A file given by its path is read whatever its name is. One that several paths name is read once.
 
 Codes: TC710 a path that means nothing.
 """

@@ -1,4 +1,4 @@
-"""Subscriptions from wherever they lie: one function for the command line, for jobs, for Spark and for programs.
+"""Subscriptions from files and objects: one function for the command line, for jobs, for Spark and for programs.
 
     table = read_subscriptions("subscriptions.csv")  # or .json, .jsonl, .parquet, .txt, .tcx, a directory of Parquet
     table = read_subscriptions(frame)                # Arrow, pandas, polars, Spark; pairs, dicts, Subscriptions

@@ -1,4 +1,4 @@
-"""What may be done to documents before they reach those who asked: the algebra of the links between brokers.
+"""What may be done to documents before they reach subscribers: the algebra of the links between brokers.
 
 A link has subscriptions behind it. What all of them allow is done before the link, once: parts that no one needs are
 removed (early projection), steps that all lists begin with are applied (early restructuring). Each subscription then

@@ -60,7 +60,7 @@ class Demand:
 
     @classmethod
     def of(cls, subscription: Subscription) -> Demand:
-        """The demand of a subscription; QueryError where its text is none."""
+        """The demand of a subscription; QueryError where its text is invalid."""
         parsed = parse(subscription.query, namespaces=subscription.namespaces)
         if isinstance(parsed, Query):
             return _of_query(subscription, parsed)
@@ -74,7 +74,7 @@ class Demand:
     def of_link(cls, early: Early | None) -> Demand:
         """The demand of a link: what it does early may in turn be done earlier, by the link before it.
 
-        QueryError where the text is none, ValueError where it is no list of steps for whole documents.
+        QueryError where the text is invalid, ValueError where it is no list of steps for whole documents.
         """
         if early is None:
             return cls(None, unprojected="passes whole documents on", unmoved="passes whole documents on")

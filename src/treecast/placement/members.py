@@ -1,4 +1,4 @@
-"""Which subscription is in which group: the book that every placement keeps."""
+"""Which subscription is in which group: every placement keeps this record."""
 
 from __future__ import annotations
 

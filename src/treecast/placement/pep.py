@@ -3,8 +3,8 @@
 Theory of operation. A *pattern* is a path and a target in it that queries compare with `=`. A document in which the
 target occurs once can only match queries of one value, so queries divided by that value are divided well. (1) Choosing
 patterns: all that occur are counted by the queries that have them; greedily the one is taken that covers the most
-queries not covered yet, over how often its target occurs in a document; then each chosen pattern whose target repeats
-gives way to one that repeats less, if coverage does not suffer. (2) Making partitions: the values of each chosen
+queries not covered yet, over how often its target occurs in a document; then each chosen pattern with a repeated target
+is replaced by one that repeats less, if coverage does not suffer. (2) Making partitions: the values of each chosen
 pattern are cut into K buckets that equally many queries ask for, and bucket i of every pattern is partition i. A query
 that has several of the patterns goes by one of them, which follows from its text, so that it can be found again.
 Queries without any are the "don't care" partition, the last one, which sees every document.
@@ -92,8 +92,8 @@ class Pep(HeldByGroup):
     `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document. For others a sample of
     `documents` decides. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
 
-    That takes three steps, which work on counts: `choose`, `cut` and `place`. Who counts a population elsewhere, as
-    `treecast.spark.population` does, calls them with what was counted.
+    That takes three steps, which work on counts: `choose`, `cut` and `place`. Code that counts a population
+    elsewhere, such as `treecast.spark.batch.population`, calls them with its counts.
     """
 
     name = "pep"

@@ -7,7 +7,7 @@ Positions are dropped: a case may stand for more documents than the query matche
 document, the entry 1 its root element, of which every document has exactly one.
 
 What is done to a case is counted by the Budget that it shares with its alternatives: about one for each entry that is
-looked at, copied or changed. Where that is spent, OutOfStepsError is raised, and whoever asked knows nothing.
+looked at, copied or changed. Where that is spent, OutOfStepsError is raised, and the answer is unknown.
 
     >>> import treecast
     >>> path, = normalize(treecast.parse("/a[b = 1 or c]//d").tree)
@@ -272,7 +272,7 @@ class Case:
     # Choices out.
 
     def split(self, gaps_max: int) -> list[Case] | None:
-        """The alternatives of the first open choice, the least telling one last; None where no choice is left.
+        """The alternatives of the first open choice, the least specific one last; None where no choice is left.
 
         `gaps_max` bounds how often the gap before an element is made longer; attributes and texts get a parent anyway.
         """

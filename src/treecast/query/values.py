@@ -39,7 +39,7 @@ _COMPARE: dict[str, Callable[[object, object], bool]] = {
 
 
 def number(text: str) -> float:
-    """XPath's number(): digits with an optional sign and point, white space round them; anything else is NaN."""
+    """XPath's number(): digits with an optional sign and point, white space around them; anything else is NaN."""
     match = _NUMBER.fullmatch(text)
     return float(match[1]) if match else math.nan
 

@@ -61,7 +61,7 @@ class ShardTickets:
 
 
 def check(placement: object) -> None:
-    """Raise unless it is the name of a placement, or one."""
+    """Raise unless it is a placement, or the name of one."""
     if isinstance(placement, str):
         if placement not in NAMES:
             raise ValueError(
@@ -72,10 +72,10 @@ def check(placement: object) -> None:
 
 
 class SparkPlacement:
-    """A placement as it is asked for, and what of it is on the executors. It follows a set that changes.
+    """A placement for a job, and its shards on the executors. It follows a set that changes.
 
-    The second set and those after it are compared with the one before: what is new, changed or gone is added to the
-    placement and removed from it, and only the shards that this concerns are built again.
+    Each set after the first is compared with the one before: the placement gets what is new, changed or removed, and
+    only the shards that this concerns are built again.
     """
 
     def __init__(self, placement: str | Placement, shards: int | None, cache_bytes_max: int) -> None:
@@ -106,7 +106,7 @@ class SparkPlacement:
             raise PipelineError(
                 f"the placement has {len(self._placement)} subscriptions already",
                 code="TC709",
-                hint="give a stream an empty one: it takes the subscriptions that hold",
+                hint="give a stream an empty one: the stream adds its subscriptions",
             )
 
     def ship(
@@ -114,8 +114,8 @@ class SparkPlacement:
     ) -> ShardTickets | None:
         """Divide the subscriptions of an index, and make each part available to all executors.
 
-        None: each worker is to hold all of them. `sample` gives documents to those who choose by them. What is not
-        `lasting` is taken back when the next set is shipped.
+        None: each worker holds all of them. `sample` gives documents to placements that need them. What is not
+        `lasting` is withdrawn when the next set is shipped.
         """
         placement = self._choose(session, index, sample)
         if placement.name == "data-sharing":
@@ -143,13 +143,13 @@ class SparkPlacement:
         return ShardTickets(placement.shards, router.to_bytes(), router_ticket, tuple(tickets))
 
     def close(self) -> None:
-        """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called forever."""
+        """Release the placement and its index after a stream: py4j keeps forever what Spark has called."""
         self._placement, self._rows = None, None
 
     def _choose(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
-        """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions.
+        """The placement; one given by name has `shards` shards, or as many as the session has shuffle partitions.
 
-        What "auto" chose stays, but for data-sharing that has no more room, and as long as the set does not outgrow it.
+        What "auto" chose stays, except data-sharing without enough room, and as long as the set does not outgrow it.
         """
         if self._is_outgrown(len(index)):
             self._placement, self._rows = None, None
@@ -214,7 +214,7 @@ class SparkPlacement:
 
 
 def worker_bytes(setting: str) -> int:
-    """What the cluster gives the Python workers of an executor, as Spark writes it; where nothing is given, a guess."""
+    """The memory for Python workers of an executor, from Spark's setting; a guess where it is not set."""
     size = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", setting.lower())
     if size is None:
         return WORKER_BYTES_MAX
@@ -223,7 +223,7 @@ def worker_bytes(setting: str) -> int:
 
 
 def divide(placement: Placement, ids: Sequence[str]) -> dict[tuple[int, ...], list[int]]:
-    """The rows of these ids by the shards that hold them. Raises unless the placement has placed just these."""
+    """The rows of these ids by the shards that hold them. Raises unless the placement holds exactly these."""
     parts: dict[tuple[int, ...], list[int]] = {}
     try:
         for row, id in enumerate(ids):

@@ -128,7 +128,7 @@ def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTi
     travelling = (shards.router, shards.router_ticket, shards.count, form.fields)
     route = _arrow_function("route", travelling, "array<int>")
     routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
-    # As in _part_of_answer(): what comes out of a plain column would be asked for again by filters above.
+    # As in _part_of_answer(): with a plain column, filters above would call the function again.
     array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
     rows = routed.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
     rows = rows.repartitionById(shards.count, functions.col(_SHARD))
@@ -247,7 +247,7 @@ def _source_errors(fields: dict[str, str], form: AnswerForm) -> list[str]:
 def index_of(
     subscriptions: Subscriptions, settings: IndexSettings = DEFAULTS, on_refused: str = "raise"
 ) -> Index | str | Path:
-    """The index that the subscriptions make, or are, or the path of a saved one; in any other form they are read."""
+    """An index of the subscriptions, or the path of a saved one; other forms are read."""
     if on_refused not in ("raise", "report"):
         raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
     if isinstance(subscriptions, Index) or is_saved(subscriptions):
@@ -305,7 +305,7 @@ def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callabl
     treecast_match = worker_function("treecast.spark.batch.worker", name, arguments)
     treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time
+        warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and warns each time
         function: Callable[..., Column] = arrow_udf(treecast_match, kind, ArrowUDFType.SCALAR_ITER)
     return function
 

@@ -1,8 +1,8 @@
 """What runs in Spark's Python workers for whole populations: queries in, facts or partial aggregates out; workloads.
 
 Record batches in, record batches out. Subscriptions are taken some ten thousand at a time, whatever the size of Spark's
-batches: the native survey then pays its fixed costs seldom. What is refused never raises here, where it would end as a
-page of Spark's: it becomes rows that the driver (`treecast.spark.population`) turns into one error.
+batches: the native survey then rarely pays its fixed costs. A refusal never raises here, where it would be a page of
+Spark frames: it becomes rows that the driver (`treecast.spark.batch.population`) turns into one error.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def reduce(
 ) -> Iterator[pa.RecordBatch]:
     """One row for each distinct path that the subscriptions of this task are reduced to; one without for the totals.
 
-    The totals: how many subscriptions there are, which documents somebody among them wants (bits, the first one the
+    The totals: how many subscriptions there are, which documents match one of them (bits, the first one the
     lowest), how many are refused, and some of those. Too many paths are shortened before they leave.
     """
     import pyarrow as pa
@@ -118,7 +118,7 @@ def draw_documents(
         piece: list[bytes] = []
         first = size = 0
         for place, number in enumerate(numbers):
-            if number != following:  # as a rule once a task
+            if number != following:  # usually once a task
                 source = generate_documents(schemas, 1 << 62, settings, seed=seed, start=number, weights=weights)
             following = number + 1
             piece.append(next(source))

@@ -212,7 +212,7 @@ def check_payloads(kinds: Mapping[str, str], path: str, key: tuple[str, ...], su
         raise ValueError("key names at least one column, and suffix is the end of a file's name")
     if is_elsewhere(path):
         hint = "name a directory that is mounted on all executors, or call write_directories()"
-        raise PipelineError(f"{path} is no directory of this machine", code="TC719", hint=hint)
+        raise PipelineError(f"{path} is not a directory of this machine", code="TC719", hint=hint)
     if kinds.get("payload") != "binary":
         raise PipelineError("the deliveries have no payloads", code="TC719", hint="they are what render() gives")
     for name in key:

@@ -47,10 +47,10 @@ def run(
     tell: Callable[[Progress], None],
     supplier: Supplier | None = None,
 ) -> Figures:
-    """Run it to its end, or a stream until it is interrupted, and say what came of it.
+    """Run it to its end, or a stream until it is interrupted; the answer is its figures.
 
-    A stream asks `supplier` before each batch for the subscriptions as they are then; without one they are those of the
-    index, throughout.
+    A stream asks `supplier` before each batch for the subscriptions as they are then; without one they are always
+    those of the index.
 
     `tell` is called a few times a second. KeyboardInterrupt ends a batch without a result, and a stream with what it
     has done.
@@ -120,7 +120,7 @@ def _figures(
 
 
 def _settings(pipeline: Pipeline, placement: SparkPlacement) -> tuple[tuple[str, str], ...]:
-    """Those of the pipeline; of a placement that was chosen, which and why."""
+    """The settings of the pipeline; for "auto", also the chosen placement and why."""
     return tuple((name, placement.why or text if name == "placement" else text) for name, text in pipeline.describe())
 
 

@@ -32,7 +32,7 @@ from treecast.spark.batch.sinks import DIRECTORIES_MAX
 from treecast.spark.stream.batches import is_elsewhere
 
 AVAILABLE_NOW = "available-now"
-MASTER = "local[*,3]"  # all cores; a task that failed, say because its worker was killed, is tried three times
+MASTER = "local[*,3]"  # all cores; a failed task (its worker was killed, for example) is tried three times
 _INTERVAL = re.compile(r"\d+ (second|minute|hour)s?")
 
 
@@ -69,7 +69,7 @@ class Source:
             raise refuse("source.trigger", "only a stream has one", "set source.stream = true, or leave trigger out")
         if self.trigger not in ("", AVAILABLE_NOW) and not _INTERVAL.fullmatch(self.trigger):
             hint = f'write "{AVAILABLE_NOW}" or a time such as "10 seconds"'
-            raise refuse("source.trigger", f"{self.trigger!r} is no trigger", hint)
+            raise refuse("source.trigger", f"{self.trigger!r} is not a trigger", hint)
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class Subscriptions:
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where results go: a directory of this machine for report, log and matches; the latter may lie elsewhere."""
+    """Where results go: a directory of this machine for report, log and matches; the matches may be elsewhere."""
 
     output: str = "results"
     matches: str | None = None
-    """Parquet elsewhere than in the output directory; what lies there is kept, unless `overwrite` is set."""
+    """Parquet outside the output directory; existing files are kept, unless `overwrite` is set."""
     overwrite: bool = False
     render: bool = False
     """What each subscriber gets, next to the matches."""
@@ -102,7 +102,7 @@ class Sinks:
     def __post_init__(self) -> None:
         if not self.output or is_elsewhere(self.output):
             hint = "name a directory of this machine; sinks.matches may lie elsewhere"
-            raise refuse("sinks.output", f"{self.output!r} is no directory of this machine", hint)
+            raise refuse("sinks.output", f"{self.output!r} is not a directory of this machine", hint)
         if self.overwrite and self.matches is None:
             hint = "leave it out: what treecast wrote to the output directory is replaced anyway"
             raise refuse("sinks.overwrite", "it is about sinks.matches, which is not set", hint)
