@@ -211,7 +211,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, change: str, code: str, expected:
         ("path = []", "TC732", "source.path: there is no path"),
         ("path = ''", "TC732", "source.path: there is no path"),
         ("path = [1]", "TC732", "[source] path: expected a string or a list of strings, got a list"),
-        ("path = 2026-11-15", "TC732", "[source] path: a date or time where a string"),
+        ("path = 2026-11-15", "TC732", "[source] path: expected a string or a list of strings, got a date"),
         ("path = 'd'\nrecord = ''", "TC732", "source.record: the name is empty"),
         ("path = 'd'\nrecord = [1]", "TC732", "[source] record: expected a string, got a number"),
         ("path = 'd'\npattern = ''", "TC732", "source.pattern: it is empty"),
