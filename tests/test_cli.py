@@ -60,7 +60,7 @@ def test_help_fits_a_screen_and_shows_an_example(
         (["match", "-q", "/a", "--threads", "0", "doc.xml"], "from 1 to"),
         (["match", "-q", "/a", "--threads", "many", "doc.xml"], "many"),
         (["match", "-q", "/a", "--depth-max", "-1", "doc.xml"], "--depth-max"),
-        (["match", "-q", "/a", "--depth-max", "0", "doc.xml"], "no size"),
+        (["match", "-q", "/a", "--depth-max", "0", "doc.xml"], "not a size"),
         (["match", "-q", "/a", "--document-bytes-max", "9G", "doc.xml"], "document_bytes_max"),
         (["match", "-q", "/a", "--document-bytes-max", "ten", "doc.xml"], "64K"),
         (["match", "-q", "/a", "--format", "xml", "doc.xml"], "xml"),

@@ -445,9 +445,9 @@ def test_a_wrong_name_gets_the_nearest_one(wrong: str, meant: str | None, capsys
     [
         ([], "which?"),
         (["xtrie-length", "--data", "no/such"], "there is no directory 'no/such'"),
-        (["xtrie-length", "--queries", "10,x"], "'x' is no number from 1 up"),
+        (["xtrie-length", "--queries", "10,x"], "'x' is not a number from 1 up"),
         (["xtrie-length", "--queries", ",".join(["1"] * 51)], "at most 50 numbers"),
-        (["xtrie-length", "--documents", "0"], "'0' is no number from 1 up"),
+        (["xtrie-length", "--documents", "0"], "'0' is not a number from 1 up"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline.toml: what it means, and what is said of one that is wrong. Nothing here starts Spark."""
+"""A pipeline.toml: what it means, and the messages for an invalid one. Nothing here starts Spark."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_everything(tmp_path: Path) -> None:
 
 
 def test_the_description_names_what_is_set(tmp_path: Path) -> None:
-    told = dict(read(tmp_path, FULL).describe())
-    assert told["source.entities"] == "uuml=ü"
-    assert told["source.stream"] == "available-now"
-    assert told["limits.document_bytes_max"] == "2,097,152"
-    assert (told["sinks.render"], told["limits.payload_bytes_max"]) == ("true", "1,048,576")
-    assert told["spark.executor.memory"] == "4g"
+    settings = dict(read(tmp_path, FULL).describe())
+    assert settings["source.entities"] == "uuml=ü"
+    assert settings["source.stream"] == "available-now"
+    assert settings["limits.document_bytes_max"] == "2,097,152"
+    assert (settings["sinks.render"], settings["limits.payload_bytes_max"]) == ("true", "1,048,576")
+    assert settings["spark.executor.memory"] == "4g"
     assert "source.record" not in dict(read(tmp_path, SHORTEST).describe())
 
 
@@ -127,32 +127,32 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
     ("change", "code", "expected"),
     [
         ("[source", "TC730", "job.toml: not TOML: "),
-        ("nmae = 'x'\n", "TC731", "job.toml: nmae: there is no such key or table\n  hint: did you mean name?"),
-        ("[sink]\n", "TC731", "job.toml: sink: there is no such key or table\n  hint: did you mean sinks?"),
+        ("nmae = 'x'\n", "TC731", "job.toml: nmae: unknown key or table\n  hint: did you mean name?"),
+        ("[sink]\n", "TC731", "job.toml: sink: unknown key or table\n  hint: did you mean sinks?"),
         (
             "[sinks]\ntrigger = 1",
             "TC731",
-            "job.toml: [sinks] trigger: there is no such key\n  hint: it belongs to [source]",
+            "job.toml: [sinks] trigger: unknown key\n  hint: it belongs to [source]",
         ),
-        ("[sinks]\nname = 1", "TC731", "[sinks] name: there is no such key\n  hint: it belongs to the top of the file"),
+        ("[sinks]\nname = 1", "TC731", "[sinks] name: unknown key\n  hint: it belongs to the top of the file"),
         (
             "[sinks]\nqq = 1",
             "TC731",
-            "hint: known are output, matches, overwrite, render, by_subscription, directories_max, report",
+            "hint: the known ones are output, matches, overwrite, render, by_subscription, directories_max, report",
         ),
         (
             "[limits]\ndeph_max = 1",
             "TC731",
-            "job.toml: [limits] deph_max: there is no such key\n  hint: did you mean depth_max?",
+            "job.toml: [limits] deph_max: unknown key\n  hint: did you mean depth_max?",
         ),
         ("[limits]\ndepth_max = 0", "TC732", "job.toml: [limits]: depth_max must be 1-"),
         (
             "[limits]\ndepth_max = 'ten'",
             "TC732",
-            "job.toml: [limits] depth_max: 'ten' is no size\n  hint: write a number such as",
+            "job.toml: [limits] depth_max: 'ten' is not a size\n  hint: write a number such as",
         ),
-        ("[limits]\ndepth_max = true", "TC732", "job.toml: [limits] depth_max: True is no size"),
-        ("[limits]\ncache_bytes_max = 1.5", "TC732", "a number with a fraction is no size"),
+        ("[limits]\ndepth_max = true", "TC732", "job.toml: [limits] depth_max: True is not a size"),
+        ("[limits]\ncache_bytes_max = 1.5", "TC732", "a number with a fraction is not a size"),
         (
             "[limits]\nbindings_max = 9",
             "TC732",
@@ -165,17 +165,17 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
             "TC732",
             "job.toml: limits.document_payload_bytes_max: 2,147,483,648 is more than a row of Spark holds",
         ),
-        ("name = 3\n", "TC732", "job.toml: name: a number where a string is wanted\n  hint: put it in quotes"),
-        ("source = 'docs'\n", "TC732", "job.toml: source: a string where a table is wanted"),
-        ("spark = 1\n", "TC732", "job.toml: spark: a number where a table is wanted"),
-        ("[spark]\nx = [1]", "TC732", "job.toml: [spark] x: a list is no setting of Spark"),
-        ("[sinks]\nreport = 'yes'", "TC732", "job.toml: [sinks] report: a string where true or false is wanted"),
+        ("name = 3\n", "TC732", "job.toml: name: expected a string, got a number\n  hint: put it in quotes"),
+        ("source = 'docs'\n", "TC732", "job.toml: source: expected a table, got a string"),
+        ("spark = 1\n", "TC732", "job.toml: spark: expected a table, got a number"),
+        ("[spark]\nx = [1]", "TC732", "job.toml: [spark] x: a list is not a Spark setting"),
+        ("[sinks]\nreport = 'yes'", "TC732", "job.toml: [sinks] report: expected true or false, got a string"),
         ("[sinks]\ndirectories_max = 0", "TC732", "job.toml: sinks.directories_max: 0 is too few"),
-        ("[sinks]\ndirectories_max = true", "TC732", "true or false where a number is wanted"),
+        ("[sinks]\ndirectories_max = true", "TC732", "expected a number, got true or false"),
         (
             "[sinks]\noutput = 'hdfs://x/y'",
             "TC732",
-            "job.toml: sinks.output: 'hdfs://x/y' is no directory of this machine",
+            "job.toml: sinks.output: 'hdfs://x/y' is not a directory of this machine",
         ),
         ("[sinks]\nmatches = ''\noverwrite = true", "TC732", "job.toml: [sinks] matches: it is empty"),
         (
@@ -183,11 +183,15 @@ def test_the_description_names_what_is_set(tmp_path: Path) -> None:
             "TC732",
             "job.toml: sinks.overwrite: it is about sinks.matches, which is not set",
         ),
-        ("placement = 'random'\n", "TC734", "job.toml: placement: 'random' is no placement; there are data-sharing, "),
+        (
+            "placement = 'random'\n",
+            "TC734",
+            "job.toml: placement: 'random' is not a placement; choose one of data-sharing, ",
+        ),
         ("placement = 'pep'\nshards = 0\n", "TC732", "job.toml: shards: must be 1-1024, got 0"),
         ("shards = 4\n", "TC732", "job.toml: shards: data-sharing has none"),
         ("master = ''\n", "TC732", "job.toml: master: it is empty"),
-        ("master = 'sparks'\n", "TC732", "job.toml: master: 'sparks' is no master of Spark"),
+        ("master = 'sparks'\n", "TC732", "job.toml: master: 'sparks' is not a Spark master"),
         ("master = 'sc://host'\n", "TC732", "job.toml: master: a job does not run through Spark Connect"),
     ],
 )
@@ -206,15 +210,15 @@ def test_what_is_wrong_is_said(tmp_path: Path, change: str, code: str, expected:
         ("", "TC733", "[source] has no key path"),
         ("path = []", "TC732", "source.path: there is no path"),
         ("path = ''", "TC732", "source.path: there is no path"),
-        ("path = [1]", "TC732", "[source] path: a list where a string or a list of strings is wanted"),
-        ("path = 2026-11-15", "TC732", "[source] path: a date or time where a string"),
+        ("path = [1]", "TC732", "[source] path: expected a string or a list of strings, got a list"),
+        ("path = 2026-11-15", "TC732", "[source] path: expected a string or a list of strings, got a date"),
         ("path = 'd'\nrecord = ''", "TC732", "source.record: the name is empty"),
-        ("path = 'd'\nrecord = [1]", "TC732", "[source] record: a number where a string is wanted"),
+        ("path = 'd'\nrecord = [1]", "TC732", "[source] record: expected a string, got a number"),
         ("path = 'd'\npattern = ''", "TC732", "source.pattern: it is empty"),
         ("path = 'd'\nentities = 'latin'", "TC732", "source.entities: 'latin' is not known\n  hint: write \"html\""),
-        ("path = 'd'\nentities = {a = 1}", "TC732", "[source] entities: a table where a table of strings is wanted"),
+        ("path = 'd'\nentities = {a = 1}", "TC732", "[source] entities: expected a table of strings, got a table"),
         ("path = 'd'\ntrigger = 'available-now'", "TC732", "source.trigger: only a stream has one"),
-        ("path = 'd'\nstream = true\ntrigger = 'now'", "TC732", "source.trigger: 'now' is no trigger"),
+        ("path = 'd'\nstream = true\ntrigger = 'now'", "TC732", "source.trigger: 'now' is not a trigger"),
     ],
 )
 def test_what_is_wrong_with_a_source(tmp_path: Path, source: str, code: str, expected: str) -> None:
@@ -268,8 +272,8 @@ def dry_run(job: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[
     before = listing(job.parent)
     status = main(["run", str(job), "--dry-run", *more])
     assert listing(job.parent) == before
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,7 +308,7 @@ def test_all_problems_at_once(job: Path, capsys: pytest.CaptureFixture[str], mon
     for expected in (
         "treecast: TC701 Spark needs Java",
         f"treecast: TC710 there is no file or directory {job.parent}/docs",
-        f"treecast: TC736 {job.parent}/results is no directory",
+        f"treecast: TC736 {job.parent}/results is not a directory",
         "treecast: TC140 nothing was added: 2 subscriptions were refused",
     ):
         assert expected in err, err
@@ -391,9 +395,9 @@ def test_what_is_not_ours_is_not_overwritten(job: Path, capsys: pytest.CaptureFi
     assert f"TC736 sinks.matches: {job.parent}/old is there already" in dry_run(job, capsys)[2]
     job.write_text(SHORTEST + '[sinks]\noutput = "new"\nmatches = "old"\noverwrite = true')
     assert dry_run(job, capsys)[0] == 0
-    for place, held in (("docs", "docs"), (".", "new")):  # what the job reads, or writes beside
+    for place, held in (("docs", "docs"), (".", "new")):  # what the job reads, or also writes
         job.write_text(SHORTEST + f'[sinks]\noutput = "new"\nmatches = "{place}"\noverwrite = true')
-        assert f"holds {job.parent}/{held}\n  hint: name a directory of its own" in dry_run(job, capsys)[2]
+        assert f"holds {job.parent}/{held}\n  hint: name a separate directory" in dry_run(job, capsys)[2]
 
 
 def test_an_output_nobody_may_write(
@@ -453,14 +457,14 @@ def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) ->
     pipeline = Pipeline(Source((str(output),)), Subscriptions(("s.csv",)), Sinks(str(output)))
     with pytest.raises(PipelineError, match="TC736 no space is left"):
         run_verb.execute(pipeline, Index(), Console(io.StringIO()), quiet=True)
-    told: dict[str, str] = json.loads((output / "run.json").read_text())
-    return told
+    report: dict[str, str] = json.loads((output / "run.json").read_text())
+    return report
 
 
 def test_a_full_disk_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "matches"))
     assert executed(tmp_path, monkeypatch, full)["code"] == "TC736"
-    # Not even run.json itself can be written anew: it has room for what is to be said.
+    # Not even a new run.json can be written: the old one has room for the message.
     fsync, calls = os.fsync, []
 
     def refuse(descriptor: int) -> None:
@@ -470,8 +474,8 @@ def test_a_full_disk_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         fsync(descriptor)
 
     monkeypatch.setattr("os.fsync", refuse)
-    told = executed(tmp_path, monkeypatch, full)
-    assert (told["state"], told["code"], len(calls)) == ("failed", "TC736", 3)
+    report = executed(tmp_path, monkeypatch, full)
+    assert (report["state"], report["code"], len(calls)) == ("failed", "TC736", 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "spark.log"]
 
 
@@ -496,7 +500,7 @@ def test_the_stack_goes_to_the_log(tmp_path: Path) -> None:
     log.write_text("before\n")
     failure.write_stack(RuntimeError("boom"), log)
     assert log.read_text() == "before\nRuntimeError: boom\n"
-    failure.write_stack(RuntimeError("boom"), tmp_path)  # a directory: nothing to be done, and nothing raised
+    failure.write_stack(RuntimeError("boom"), tmp_path)  # a directory: nothing is written, and nothing raised
 
 
 def test_progress_line() -> None:
@@ -506,8 +510,8 @@ def test_progress_line() -> None:
     assert progress_line(Progress(), Progress()) == "0 documents 0/s  0 matches 0/s  0 refused  0 s"
 
 
-def told(terminal: bool, *steps: Progress) -> str:
-    """What is said of a job that takes these steps."""
+def printed_progress(terminal: bool, *steps: Progress) -> str:
+    """What is printed for a job with these steps."""
     stream = io.StringIO()
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
     progress = RunProgress(Console(stream))
@@ -518,16 +522,16 @@ def told(terminal: bool, *steps: Progress) -> str:
 
 
 def test_a_short_job_says_nothing_in_a_pipe() -> None:
-    assert told(False, Progress(0.5, 10), Progress(1.9, 20), Progress(1.9, 20, stage="counting")) == ""
+    assert printed_progress(False, Progress(0.5, 10), Progress(1.9, 20), Progress(1.9, 20, stage="counting")) == ""
 
 
 def test_a_long_job_says_something_now_and_then() -> None:
     steps = [Progress(second / 4, second) for second in range(50)]
-    said = told(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
-    assert [line.split("  ")[-1] for line in said] == ["2 s", "7 s", "12 s", "treecast: counting …"]
-    assert said[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
+    lines = printed_progress(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["2 s", "7 s", "12 s", "treecast: counting …"]
+    assert lines[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
 
 
 def test_a_terminal_shows_each_stage() -> None:
-    said = told(True, Progress(3.0, 7, stage="counting"))
-    assert said == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"
+    text = printed_progress(True, Progress(3.0, 7, stage="counting"))
+    assert text == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"

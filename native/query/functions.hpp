@@ -8,7 +8,7 @@
 // A new one is an enumerator, a row and a case. That is enough for it to work everywhere: the shared machines look for
 // the path alone, and the evaluator rechecks what they find. Who wants it faster then teaches it to
 //
-//   machines/pattern.cpp               fact_of(): the tree machine decides it, once machines/values.* can
+//   machines/pattern.cpp               test_of(): the tree machine decides it, once machines/values.* can
 //   evaluate/evaluate_condition.cpp    check_text(): without building the value of an element
 //
 // CONTRIBUTING.md has the recipe, docs/guide/language.md the words for users.

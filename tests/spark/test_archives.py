@@ -1,4 +1,4 @@
-"""Archives that strangers made: bounded memory, one row for what is bad, and all the rest.
+"""Untrusted archives: bounded memory, one row for each bad member, and all the good ones.
 
 None of these tests starts Spark: they read what a task of Spark reads.
 """
@@ -56,14 +56,14 @@ def rows_of(path: Path, **given: object) -> list[tuple[str, str | None]]:
 
 
 def memory_of(path: Path, record: str = "", ratio_max: int = 250) -> tuple[list[str], int]:
-    """What a process of its own says of each member, and by how many MiB it grew."""
+    """What a separate process says of each member, and by how many MiB it grew."""
     command = [sys.executable, "-c", MEMORY, str(path), record, str(ratio_max)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     return done.stdout.splitlines(), int(done.stderr.split()[-1])
 
 
 def bomb_of(method: int, *, mebibytes: int) -> bytes:
-    """A zip archive with a small member, one that inflates to so much, and a small one behind it."""
+    """A zip archive with a small member, one that inflates to so much, and a small one after it."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", method) as archive:
         archive.writestr("1.xml", b"<b/>")
@@ -78,12 +78,12 @@ def bomb_of(method: int, *, mebibytes: int) -> bytes:
 def test_a_bomb_in_a_zip_costs_little_memory_and_one_row(tmp_path: Path, method: int) -> None:
     path = tmp_path / "bomb.zip"
     path.write_bytes(bomb_of(method, mebibytes=120))
-    said, mebibytes = memory_of(path)
-    assert said == ["1.xml None", "2.xml TC301", "3.xml None"] and mebibytes < 80
+    members, mebibytes = memory_of(path)
+    assert members == ["1.xml None", "2.xml TC301", "3.xml None"] and mebibytes < 80
     if method == zipfile.ZIP_LZMA:
         return
-    said, mebibytes = memory_of(path, record="b")
-    assert said == ["1.xml None", "2.xml TC715", "3.xml None"] and mebibytes < 80
+    members, mebibytes = memory_of(path, record="b")
+    assert members == ["1.xml None", "2.xml TC715", "3.xml None"] and mebibytes < 80
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -127,12 +127,12 @@ def test_lzma_with_a_dictionary_of_gigabytes_is_a_row(tmp_path: Path) -> None:
     struct.pack_into("<I", changed, at + 5, 0xF000_0000)
     path = tmp_path / "a.zip"
     path.write_bytes(changed)
-    said, mebibytes = memory_of(path)
-    assert said == ["1.xml TC715", "2.xml None"] and mebibytes < 80
+    members, mebibytes = memory_of(path)
+    assert members == ["1.xml TC715", "2.xml None"] and mebibytes < 80
 
 
 def tar_with(kind: bytes, mebibytes: int) -> bytes:
-    """A tar archive, packed by gzip, with a member, a header of so many MiB, and a member behind it."""
+    """A tar archive, packed by gzip, with a member, a header of so many MiB, and a member after it."""
     data = io.BytesIO()
     with gzip.GzipFile(fileobj=data, mode="wb") as file:
 
@@ -155,8 +155,8 @@ def tar_with(kind: bytes, mebibytes: int) -> bytes:
 def test_headers_of_tar_are_bounded(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "a.tar.gz"
     path.write_bytes(tar_with(kind, 150))
-    said, mebibytes = memory_of(path, ratio_max=10_000)
-    assert said == ["1.xml None", f"{path} TC715"] and mebibytes < 80
+    members, mebibytes = memory_of(path, ratio_max=10_000)
+    assert members == ["1.xml None", f"{path} TC715"] and mebibytes < 80
 
 
 def test_headers_for_a_whole_tar_archive_do_not_pile_up(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
         about.size = 4
         archive.addfile(about, io.BytesIO(b"<b/>"))
     (tmp_path / f"{odd}.gz").write_bytes(b"no gzip")
-    for given in ({}, {"record": "*"}):
-        names = [(name.rpartition("/")[2], code) for name, code in rows_of(tmp_path, **given)]
-        assert names[-2:] == [("caf\\xe9.xml", None), ("caf\\xe9.xml.gz", "TC714")] or given
+    for settings in ({}, {"record": "*"}):
+        names = [(name.rpartition("/")[2], code) for name, code in rows_of(tmp_path, **settings)]
+        assert names[-2:] == [("caf\\xe9.xml", None), ("caf\\xe9.xml.gz", "TC714")] or settings
         assert {name for name, _ in names} <= {"caf\\xe9.xml", "caf\\xe9.xml.gz"}

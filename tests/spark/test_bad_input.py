@@ -91,8 +91,8 @@ def test_what_the_source_could_not_read_is_reported_as_it_said(spark: SparkSessi
     documents = spark.createDataFrame(rows, f"key string, document binary, {error}")
     good, bad = split(match(documents, index, on_error="report"))
     assert good.columns == ["key", "subscription"] and good.count() == 2
-    told = [(row.key, row.error.code, row.error.offset) for row in bad.collect()]
-    assert sorted(told) == [("y", "TC711", 7), ("z", "TC711", 7)]
+    errors = [(row.key, row.error.code, row.error.offset) for row in bad.collect()]
+    assert sorted(errors) == [("y", "TC711", 7), ("z", "TC711", 7)]
     assert match(documents.filter("key = 'x'"), index).columns == ["key", "subscription"]
     with pytest.raises(PythonException, match="TC711 the archive is cut off"):
         match(documents, index).collect()

@@ -1,4 +1,4 @@
-"""The peers of `treecast bench` that run on Spark: what they find is right, and what they ran with is told."""
+"""The peers of `treecast bench` that run on Spark: what they find is right, and their settings are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of real executor processes: a driver, a master and two workers, each executor with files of its own.
+"""A cluster of real executor processes: a driver, a master and two workers, each executor with its own files.
 
 Spark's own local-cluster mode starts them from the installed package, on loopback. The driver runs as a program of its
 own, for a process has one Spark.
@@ -88,7 +88,7 @@ def test_two_executors_match_what_one_process_does(tmp_path: Path) -> None:
     assert sorted(answer["good"]) == expected
     assert answer["bad"] == ["broken"]
     workers = answer["workers"]
-    assert len({root for _, root, _ in workers}) == 2, "both executors answered, each with files of its own"
+    assert len({root for _, root, _ in workers}) == 2, "both executors answered, each with its own files"
     assert all(loads <= 1 for _, _, loads in workers), "an index is loaded once per process"
     assert sum(loads for _, _, loads in workers) >= 2
     shared = list((tmp_path / "host").glob("treecast-*/*.tcx"))

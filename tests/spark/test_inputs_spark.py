@@ -35,8 +35,8 @@ def test_one_directory_and_dataframes(spark: SparkSession, tmp_path: Path) -> No
     docs.mkdir()
     expected = {text_of(name): answer for name, answer in write_documents(docs).items()}
     paths = write_subscriptions(tmp_path)
-    found = match(documents(spark, docs), paths["array.json"], on_error="report")
-    assert answers_of([row.asDict(recursive=True) for row in found.collect()], docs) == expected
+    matches = match(documents(spark, docs), paths["array.json"], on_error="report")
+    assert answers_of([row.asDict(recursive=True) for row in matches.collect()], docs) == expected
 
     job = tmp_path / "job.toml"
     job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "s.tcx"\n[sinks]\nreport = false\n')

@@ -43,14 +43,14 @@ def messages(sink: JetStream, rows: DataFrame) -> list[Message]:
 
 def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None:
     sink = JetStream("nats://127.0.0.1:1", "m")
-    told = messages(sink, rows)
-    assert [message.subject for message in told] == [
+    all_messages = messages(sink, rows)
+    assert [message.subject for message in all_messages] == [
         "m.sport",
         f"m.{subject_token('with a blank')}",
         "m.sport",
         "m.sport",
     ]
-    assert json.loads(told[2].payload) == {
+    assert json.loads(all_messages[2].payload) == {
         "file": "a.xml",
         "offset": 90,
         "ordinal": 1,
@@ -58,17 +58,17 @@ def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None
         "batch": 7,
         "version": 3,
     }
-    assert len({message.id for message in told}) == 4
+    assert len({message.id for message in all_messages}) == 4
     # What consumers remember stays: the hash of this text, as Spark itself would make it.
     keys = sink.messages(rows, BATCH).selectExpr("key", "sha2(key, 256) as id").collect()
     assert keys[0].key == '{"stream":"stream","batch":7,"file":"a.xml","offset":0,"ordinal":0,"subscription":"sport"}'
     assert '"file":null,"offset":null' in keys[3].key
-    assert [row.id for row in keys] == [message.id for message in told]
-    assert told[0].id == "8d12aec2da9ff7f97b798cc6eca620f89d2a72103f07084a57f6190d1ed1c82f"
+    assert [row.id for row in keys] == [message.id for message in all_messages]
+    assert all_messages[0].id == "8d12aec2da9ff7f97b798cc6eca620f89d2a72103f07084a57f6190d1ed1c82f"
     again = messages(sink, rows.repartition(3))
-    assert sorted(again) == sorted(told)  # ids are stable
+    assert sorted(again) == sorted(all_messages)  # ids are stable
     other = Batch("stream", 8, BATCH.version, "nowhere")
-    assert not {Message.of_row(row).id for row in sink.messages(rows, other).collect()} & {m.id for m in told}
+    assert not {Message.of_row(row).id for row in sink.messages(rows, other).collect()} & {m.id for m in all_messages}
     with pytest.raises(PipelineError, match="TC756 the rows have no column file"):
         sink(rows.drop("file"), BATCH)
 
@@ -76,8 +76,8 @@ def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None
 def test_no_two_ids_share_a_subject(spark: SparkSession) -> None:
     ids = ["a.b", hashed("a.b"), "a", "a\n", "sha256-a", "x" * 129, "ü", "a\u2028", "-"]
     frame = spark.createDataFrame([("a.xml", 0, 0, id, None) for id in ids], SCHEMA)
-    told = [message.subject for message in messages(JetStream("nats://127.0.0.1:1", "m"), frame)]
-    assert told == [f"m.{subject_token(id)}" for id in ids] and len(set(told)) == len(ids)
+    subjects = [message.subject for message in messages(JetStream("nats://127.0.0.1:1", "m"), frame)]
+    assert subjects == [f"m.{subject_token(id)}" for id in ids] and len(set(subjects)) == len(ids)
 
 
 def test_deliveries_arrive(rows: DataFrame, nats_address: str | None, leave_out: Callable[[str], None]) -> None:
@@ -88,8 +88,8 @@ def test_deliveries_arrive(rows: DataFrame, nats_address: str | None, leave_out:
     sink = JetStream(nats_address, "arrive", in_flight_max=2)
     sink(rows, BATCH)
     wanted = sorted(messages(sink, rows))
-    found = [Message(one.subject, one.id, one.payload) for one in consume(nats_address, "arrive")]
-    assert sorted(set(found)) == wanted
+    arrivals = [Message(one.subject, one.id, one.payload) for one in consume(nats_address, "arrive")]
+    assert sorted(set(arrivals)) == wanted
     many = [Message("arrive.many", f"id-{number}", b"%d" % number) for number in range(1000)]
     publish(sink, iter(many))
     assert len({one.id for one in consume(nats_address, "arrive") if one.subject == "arrive.many"}) == 1000
@@ -109,11 +109,11 @@ def test_deliveries_carry_their_payloads(
     rendered = rows.withColumn("file", functions.concat(functions.lit("ü/"), "file")).select(
         "file", "offset", "ordinal", "subscription", payload.alias("payload"), "error"
     )
-    told = messages(sink, rendered)
-    assert [message.payload.decode() for message in told] == [
+    all_messages = messages(sink, rendered)
+    assert [message.payload.decode() for message in all_messages] == [
         f"<ä>{name}</ä>" for name in ("sport", "with a blank", "sport", "sport")
     ]
-    assert json.loads(told[2].row) == {
+    assert json.loads(all_messages[2].row) == {
         "file": "ü/a.xml",
         "offset": 90,
         "ordinal": 1,
@@ -126,10 +126,12 @@ def test_deliveries_carry_their_payloads(
         return
     make_stream(nats_address, "payloads", "payloads")
     sink(rendered, BATCH)
-    found = {one.id: one for one in consume(nats_address, "payloads")}
-    assert {id: one.payload for id, one in found.items()} == {message.id: message.payload for message in told}
-    assert {id: json.loads(one.headers[ROW_HEADER]) for id, one in found.items()} == {
-        message.id: json.loads(message.row) for message in told
+    arrivals = {one.id: one for one in consume(nats_address, "payloads")}
+    assert {id: one.payload for id, one in arrivals.items()} == {
+        message.id: message.payload for message in all_messages
+    }
+    assert {id: json.loads(one.headers[ROW_HEADER]) for id, one in arrivals.items()} == {
+        message.id: json.loads(message.row) for message in all_messages
     }
 
 
@@ -137,7 +139,7 @@ def test_a_server_that_is_away_is_said() -> None:
     away = JetStream("nats://127.0.0.1:1", attempts_max=1, timeout_seconds=1)
     with pytest.raises(PipelineError, match="TC755 no NATS server answers at nats://127"):
         publish(away, [Message("x", "1", b"{}")])
-    publish(away, [])  # nothing to say, nobody to ask
+    publish(away, [])  # nothing to publish, so no server is needed
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from treecast.spark import match, matches, split
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Found = set[tuple[str, str]]
+Pairs = set[tuple[str, str]]
 SUBSCRIPTION_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -43,10 +43,10 @@ import json, sys
 from pyspark.sql import SparkSession
 from treecast.spark import match, split
 
-address, answer, *given = sys.argv[1:]
+address, answer, *paths = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
-told = []
-for documents, subscriptions in zip(given[::2], given[1::2]):
+answers = []
+for documents, subscriptions in zip(paths[::2], paths[1::2]):
     documents, subscriptions = spark.read.parquet(documents), spark.read.parquet(subscriptions)
     good, bad = split(match(documents, subscriptions, on_error="report"))
     rows = {"good": [[row.key, row.subscription] for row in good.collect()], "bad": [row.key for row in bad.collect()]}
@@ -55,9 +55,9 @@ for documents, subscriptions in zip(given[::2], given[1::2]):
         rows["raised"] = ""
     except Exception as error:
         rows["raised"] = str(error)
-    told.append(rows)
+    answers.append(rows)
 with open(answer, "w", encoding="utf-8") as file:
-    json.dump(told, file)
+    json.dump(answers, file)
 spark.stop()
 """
 
@@ -81,13 +81,13 @@ class Population:
             pq.write_table(pa.table(columns), self.documents / f"{part}.parquet")
 
 
-def found(rows: Iterable[Any]) -> Found:
+def pairs_of(rows: Iterable[Any]) -> Pairs:
     listed = [(row.key, row.subscription) for row in rows]
     assert len(listed) == len(set(listed))
     return set(listed)
 
 
-def streamed(spark: SparkSession, frame: DataFrame, directory: Path) -> Found:
+def streamed(spark: SparkSession, frame: DataFrame, directory: Path) -> Pairs:
     """What a stream of the frame writes to Parquet, one file of the source at a time."""
     out = directory / "streamed"
     query = (
@@ -101,7 +101,7 @@ def streamed(spark: SparkSession, frame: DataFrame, directory: Path) -> Found:
         assert query.exception() is None and not query.isActive
     finally:
         query.stop()
-    return found(spark.read.parquet(str(out)).collect())
+    return pairs_of(spark.read.parquet(str(out)).collect())
 
 
 def stream_of(spark: SparkSession, population: Population) -> DataFrame:
@@ -132,7 +132,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
+def random_set(tmp_path_factory: pytest.TempPathFactory) -> Population:
     """Queries of the whole language on drawn documents; lxml is the oracle."""
     random = Random(20261115)
     drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
@@ -151,8 +151,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Population:
 def test_the_corpus_in_batch(spark: SparkSession, corpus: Population) -> None:
     documents = spark.read.parquet(str(corpus.documents))
     subscriptions = spark.read.parquet(str(corpus.subscriptions))
-    assert found(match(documents, subscriptions).collect()) == corpus.expected
-    assert found(documents.transform(match, subscriptions, on_error="report").collect()) == corpus.expected
+    assert pairs_of(match(documents, subscriptions).collect()) == corpus.expected
+    assert pairs_of(documents.transform(match, subscriptions, on_error="report").collect()) == corpus.expected
 
 
 def test_the_corpus_in_a_stream(spark: SparkSession, corpus: Population, tmp_path: Path) -> None:
@@ -162,25 +162,27 @@ def test_the_corpus_in_a_stream(spark: SparkSession, corpus: Population, tmp_pat
     assert streamed(spark, answer, tmp_path) == corpus.expected
 
 
-def test_drawn_queries_and_documents(spark: SparkSession, drawn: Population, tmp_path: Path) -> None:
-    given = spark.read.parquet(str(drawn.subscriptions))
-    assert found(match(spark.read.parquet(str(drawn.documents)), given).collect()) == drawn.expected
-    assert streamed(spark, match(stream_of(spark, drawn), given), tmp_path) == drawn.expected
+def test_drawn_queries_and_documents(spark: SparkSession, random_set: Population, tmp_path: Path) -> None:
+    subscriptions = spark.read.parquet(str(random_set.subscriptions))
+    assert (
+        pairs_of(match(spark.read.parquet(str(random_set.documents)), subscriptions).collect()) == random_set.expected
+    )
+    assert streamed(spark, match(stream_of(spark, random_set), subscriptions), tmp_path) == random_set.expected
 
 
-def test_both_over_connect(corpus: Population, drawn: Population, connect_address: str, tmp_path: Path) -> None:
-    """The client is a process of its own. The corpus gets a broken document, the drawn ones stay good."""
+def test_both_over_connect(corpus: Population, random_set: Population, connect_address: str, tmp_path: Path) -> None:
+    """The client is a separate process. The corpus gets a broken document, the random set has none."""
     directory = tmp_path / "documents"
     directory.mkdir()
     for path in corpus.documents.iterdir():
         (directory / path.name).write_bytes(path.read_bytes())
     pq.write_table(pa.table({"key": ["broken"], "document": pa.array([b"<a>"], pa.binary())}), directory / "b.parquet")
     answer = tmp_path / "answer.json"
-    given = [directory, corpus.subscriptions, drawn.documents, drawn.subscriptions]
-    command = [sys.executable, "-c", CONNECT, connect_address, str(answer), *map(str, given)]
+    paths = [directory, corpus.subscriptions, random_set.documents, random_set.subscriptions]
+    command = [sys.executable, "-c", CONNECT, connect_address, str(answer), *map(str, paths)]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
     first, second = json.loads(answer.read_text("utf-8"))
-    for rows, expected in ((first, corpus.expected), (second, drawn.expected)):
+    for rows, expected in ((first, corpus.expected), (second, random_set.expected)):
         assert {(key, id) for key, id in rows["good"]} == expected and len(rows["good"]) == len(expected)
     assert first["bad"] == ["broken"] and second["bad"] == [] and second["raised"] == ""
     assert "DocumentError: TC2" in first["raised"] and "Traceback" not in first["raised"]
@@ -206,9 +208,9 @@ def test_an_index_and_a_saved_one_do_as_well(spark: SparkSession, tmp_path: Path
     index.save(tmp_path / "saved.tcx")
     documents = spark.createDataFrame([("x", b"<a>hello &who;</a>")], "key string, document binary")
     for subscriptions in (index, tmp_path / "saved.tcx", str(tmp_path / "saved.tcx")):
-        assert found(match(documents, subscriptions).collect()) == {("x", "greeting")}
-    index.add("all", "/*")  # the index goes on living; a match keeps the set that it was made with
-    assert found(match(documents, index).collect()) == {("x", "greeting"), ("x", "all")}
+        assert pairs_of(match(documents, subscriptions).collect()) == {("x", "greeting")}
+    index.add("all", "/*")  # the index may change; a match keeps the set that it was made with
+    assert pairs_of(match(documents, index).collect()) == {("x", "greeting"), ("x", "all")}
 
 
 def test_other_columns_are_carried_and_equal_documents_stay_apart(spark: SparkSession) -> None:
@@ -228,7 +230,7 @@ def test_other_columns_are_carried_and_equal_documents_stay_apart(spark: SparkSe
 
 
 def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession) -> None:
-    """Spark likes to push filters below an explosion, and would call the function for them once more."""
+    """Spark likes to push filters below an explosion, and would call the function for them again."""
     index = treecast.Index()
     index.add("a", "/a")
     documents = spark.createDataFrame([(1, b"<a/>")], "n int, document binary")

@@ -37,8 +37,8 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_each_delivery_is_a_file(
     spark: SparkSession, deliveries: DataFrame, tmp_path: Path, subscriptions: int
 ) -> None:
-    given: dict[str, Any] = {"key": ("file", "n"), "buckets": 4}
-    done = write_payloads(deliveries, tmp_path / "out", subscriptions, **given)
+    settings: dict[str, Any] = {"key": ("file", "n"), "buckets": 4}
+    done = write_payloads(deliveries, tmp_path / "out", subscriptions, **settings)
     expected = {
         str(path_of(id, (file, n), subscriptions, buckets=4)): f"<p>{file} {id}</p>".encode()
         for file in ("a", "b")
@@ -49,7 +49,9 @@ def test_each_delivery_is_a_file(
     assert done == Written(4 * len(IDS), 0, sum(map(len, expected.values())))
     # The same again, as after a task that was repeated: nothing changes.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.xml")}
-    assert write_payloads(deliveries, tmp_path / "out", subscriptions, **given) == Written(0, 4 * len(IDS), done.bytes)
+    assert write_payloads(deliveries, tmp_path / "out", subscriptions, **settings) == Written(
+        0, 4 * len(IDS), done.bytes
+    )
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.xml")} == before
     # Spark knows the directories again.
     back = spark.read.format("binaryFile").option("recursiveFileLookup", "false").load(str(tmp_path / "out"))
@@ -75,7 +77,7 @@ def test_a_half_written_file_is_no_file(tmp_path: Path, monkeypatch: pytest.Monk
     batch = pa.RecordBatch.from_pydict(
         {"directory": ["d", "d"], "subscription": ["s", "s"], "n": [1, 2], "payload": [b"one", b""]}
     )
-    given = (str(tmp_path), ("n",), (), ".txt")
+    arguments = (str(tmp_path), ("n",), (), ".txt")
 
     def die(*_: object) -> None:
         raise OSError(5, "the disk is gone")
@@ -83,18 +85,18 @@ def test_a_half_written_file_is_no_file(tmp_path: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", die)
         with pytest.raises(PipelineError, match=r"TC719 .*cannot be written: the disk is gone"):
-            list(write(iter([batch]), *given))
+            list(write(iter([batch]), *arguments))
     assert contents(tmp_path) == {}
     with monkeypatch.context() as patched:  # a file system without links
         patched.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no links")))
-        (told,) = write(iter([batch]), *given)
-    assert told.to_pylist() == [{"files": 2, "present": 0, "bytes": 3}]
+        (counts,) = write(iter([batch]), *arguments)
+    assert counts.to_pylist() == [{"files": 2, "present": 0, "bytes": 3}]
     assert contents(tmp_path) == {
         f"directory=d/{file_name('s', [1], '.txt')}": b"one",
         f"directory=d/{file_name('s', [2], '.txt')}": b"",
     }
-    (told,) = write(iter([batch]), *given)
-    assert told.to_pylist() == [{"files": 0, "present": 2, "bytes": 3}]
+    (counts,) = write(iter([batch]), *arguments)
+    assert counts.to_pylist() == [{"files": 0, "present": 2, "bytes": 3}]
     assert directory_name("a/\x00=ü") == "directory=a%2F%00%3Dü"
 
 
@@ -106,13 +108,13 @@ def test_parquet_by_subscriber(spark: SparkSession, deliveries: DataFrame, tmp_p
 
 
 def test_what_cannot_be_written_is_said(spark: SparkSession, deliveries: DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="TC719 the column file, which tells documents apart, is not there"):
+    with pytest.raises(PipelineError, match="TC719 the column file, part of the key of a document, is not there"):
         write_payloads(deliveries.drop("file"), tmp_path, 1)
-    with pytest.raises(PipelineError, match="TC719 the column payload, which tells documents apart, is of binary"):
+    with pytest.raises(PipelineError, match="TC719 the column payload, part of the key of a document, is of binary"):
         write_payloads(deliveries, tmp_path, 1, key=("payload",))
     with pytest.raises(PipelineError, match="TC719 the deliveries have no payloads"):
         write_payloads(deliveries.drop("payload"), tmp_path, 1, key=("file",))
-    with pytest.raises(PipelineError, match="TC719 hdfs://x/y is no directory of this machine"):
+    with pytest.raises(PipelineError, match="TC719 hdfs://x/y is not a directory of this machine"):
         write_payloads(deliveries, "hdfs://x/y", 1, key=("file",))
     with pytest.raises(PipelineError, match="TC708"):
         write_payloads(deliveries.withColumnRenamed("n", "error"), tmp_path, 1, key=("file",))
@@ -131,8 +133,8 @@ def test_a_stream_delivers_payloads_once(spark: SparkSession, tmp_path: Path) ->
     def put(**contents: str) -> None:
         """One file of Parquet, which Spark reads itself: no Python has to start for that."""
         columns = {"file": list(contents), "document": list(contents.values())}
-        pq.write_table(pa.table(columns), tmp_path / "beside")
-        (tmp_path / "beside").rename(inbox / f"{next(iter(contents))}.parquet")
+        pq.write_table(pa.table(columns), tmp_path / "temporary")
+        (tmp_path / "temporary").rename(inbox / f"{next(iter(contents))}.parquet")
 
     put(one="<a><b>one</b></a>", two="<a><b>two</b></a>", bad="<a>")
     queries = {"whole": "/a", "made": "for $b in $msg//b return <made>{$b/text()}</made>"}
@@ -170,8 +172,8 @@ def test_a_stream_delivers_payloads_once(spark: SparkSession, tmp_path: Path) ->
     put(three="<a><b>three</b></a>")
     run("root-tag")
     good, bad = split(spark.read.parquet(str(tmp_path / "out")))
-    found = sorted((row.file, row.subscription, bytes(row.payload).decode()) for row in good.collect())
-    assert found == [
+    rows = sorted((row.file, row.subscription, bytes(row.payload).decode()) for row in good.collect())
+    assert rows == [
         ("one", "made", "<made>one</made>"),
         ("one", "whole", "<a><b>one</b></a>"),
         ("three", "made", "<again>three</again>"),
@@ -181,7 +183,7 @@ def test_a_stream_delivers_payloads_once(spark: SparkSession, tmp_path: Path) ->
     ]
     assert [(row.file, row.subscription, row.error.code) for row in bad.collect()] == [("bad", None, "TC209")]
     assert failures == [0]
-    assert sorted(data.decode() for data in contents(tmp_path / "files").values()) == sorted(row[2] for row in found)
+    assert sorted(data.decode() for data in contents(tmp_path / "files").values()) == sorted(row[2] for row in rows)
 
 
 def test_rendered_rows_go_straight_into_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.placements import MAKERS
-from test_match import Population, corpus, drawn, found, stream_of, streamed  # noqa: F401  # two fixtures
+from test_match import Population, corpus, pairs_of, random_set, stream_of, streamed  # noqa: F401  # two fixtures
 
 import treecast
 from treecast.spark import match, split
@@ -33,9 +33,9 @@ from treecast.spark import match
 address, answer, documents, subscriptions, *names = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
 documents, subscriptions = spark.read.parquet(documents), spark.read.parquet(subscriptions)
-found = {name: match(documents, subscriptions, placement=name, shards=3).collect() for name in names}
+answers = {name: match(documents, subscriptions, placement=name, shards=3).collect() for name in names}
 with open(answer, "w", encoding="utf-8") as file:
-    json.dump({name: [[row.key, row.subscription] for row in rows] for name, rows in found.items()}, file)
+    json.dump({name: [[row.key, row.subscription] for row in rows] for name, rows in answers.items()}, file)
 spark.stop()
 """
 
@@ -43,48 +43,55 @@ spark.stop()
 @pytest.mark.parametrize("name", DIVIDED)
 def test_the_corpus(spark: SparkSession, corpus: Population, name: str) -> None:  # noqa: F811
     documents = spark.read.parquet(str(corpus.documents))
-    given = spark.read.parquet(str(corpus.subscriptions))
-    assert found(match(documents, given, placement=name, shards=5).collect()) == corpus.expected
+    subscriptions = spark.read.parquet(str(corpus.subscriptions))
+    assert pairs_of(match(documents, subscriptions, placement=name, shards=5).collect()) == corpus.expected
 
 
 @pytest.mark.parametrize("name", DIVIDED)
-def test_drawn_queries_in_a_stream(spark: SparkSession, drawn: Population, tmp_path: Path, name: str) -> None:  # noqa: F811
-    given = spark.read.parquet(str(drawn.subscriptions))
-    answer = match(stream_of(spark, drawn), given, placement=name, shards=3, on_error="report")
+def test_random_queries_in_a_stream(
+    spark: SparkSession,
+    random_set: Population,  # noqa: F811
+    tmp_path: Path,
+    name: str,
+) -> None:
+    subscriptions = spark.read.parquet(str(random_set.subscriptions))
+    answer = match(stream_of(spark, random_set), subscriptions, placement=name, shards=3, on_error="report")
     assert answer.isStreaming
-    assert streamed(spark, answer, tmp_path) == drawn.expected
+    assert streamed(spark, answer, tmp_path) == random_set.expected
 
 
-def test_over_connect(drawn: Population, connect_address: str, tmp_path: Path) -> None:  # noqa: F811
+def test_over_connect(random_set: Population, connect_address: str, tmp_path: Path) -> None:  # noqa: F811
     answer = tmp_path / "answer.json"
-    given = [connect_address, str(answer), str(drawn.documents), str(drawn.subscriptions), "root-tag", "pep", "auto"]
-    subprocess.run([sys.executable, "-c", CONNECT, *given], check=True, timeout=300, capture_output=True)
+    paths = [str(answer), str(random_set.documents), str(random_set.subscriptions)]
+    arguments = [connect_address, *paths, "root-tag", "pep", "auto"]
+    subprocess.run([sys.executable, "-c", CONNECT, *arguments], check=True, timeout=300, capture_output=True)
     for name, rows in json.loads(answer.read_text("utf-8")).items():
-        assert {(key, id) for key, id in rows} == drawn.expected and len(rows) == len(drawn.expected), name
+        assert {(key, id) for key, id in rows} == random_set.expected, name
+        assert len(rows) == len(random_set.expected), name
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_placement_that_knows_documents_and_has_seen_changes(
     spark: SparkSession,
-    drawn: Population,  # noqa: F811
+    random_set: Population,  # noqa: F811
     name: str,
 ) -> None:
-    documents = spark.read.parquet(str(drawn.documents))
-    given = spark.read.parquet(str(drawn.subscriptions)).toArrow()
+    documents = spark.read.parquet(str(random_set.documents))
+    table = spark.read.parquet(str(random_set.subscriptions)).toArrow()
     sample = [bytes(row.document) for row in documents.limit(40).collect()]
     random = Random(name)
     placement = MAKERS[name](4, sample)
-    placement.add_many(given)
+    placement.add_many(table)
     index = treecast.Index()
-    index.add_many(given)
-    for id in random.sample(range(given.num_rows), 60):
+    index.add_many(table)
+    for id in random.sample(range(table.num_rows), 60):
         placement.remove(str(id))
         index.remove(str(id))
     for number in range(20):
         placement.add(f"new{number}", f"//a[{number % 5}]/b")
         index.add(f"new{number}", f"//a[{number % 5}]/b")
     expected = {(row.key, id) for row in documents.collect() for id in index.match(bytes(row.document))}
-    assert found(match(documents, index, placement=placement).collect()) == expected
+    assert pairs_of(match(documents, index, placement=placement).collect()) == expected
 
 
 @pytest.mark.parametrize("name", DIVIDED)
@@ -153,12 +160,12 @@ def test_the_choice_is_made_and_told(
     index.add_many([(f"q{number}", f"/r{number % 5}/x{number}") for number in range(200)])
     documents = spark.createDataFrame([("d", b"<r3><x3/><x8/></r3>")], "key string, document binary")
     with caplog.at_level("INFO", "treecast"):
-        assert found(match(documents, index, placement="auto").collect()) == {("d", "q3"), ("d", "q8")}
+        assert pairs_of(match(documents, index, placement="auto").collect()) == {("d", "q3"), ("d", "q8")}
         monkeypatch.setattr(place, "worker_bytes", lambda given: 100_000)
         divided = match(documents, index, placement="auto", shards=4)
-    assert found(divided.collect()) == {("d", "q3"), ("d", "q8")}
-    told = [record.getMessage() for record in caplog.records]
-    assert [message.split(":")[1] for message in told] == [" data-sharing", " root-tag"], told
+    assert pairs_of(divided.collect()) == {("d", "q3"), ("d", "q8")}
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message.split(":")[1] for message in messages] == [" data-sharing", " root-tag"], messages
 
 
 def test_the_choice_looks_at_documents(
@@ -175,7 +182,7 @@ def test_the_choice_looks_at_documents(
         answer = match(documents, index, placement="auto", shards=12, on_error="report")
         match(stream, index, placement="auto", shards=12)
     good, bad = split(answer)
-    assert found(good.collect()) == {("d", "q1")}
+    assert pairs_of(good.collect()) == {("d", "q1")}
     assert sorted(row.key for row in bad.collect()) == ["e", "f"]
     looked, guessed = (record.getMessage() for record in caplog.records)
     assert "would still send a document to 12.0 of 12 shards" in looked
@@ -187,15 +194,15 @@ def test_a_layout_that_a_set_has_outgrown_is_made_anew(spark: SparkSession, monk
     placed = place.SparkPlacement("root-tag", 4, 0)
     index = treecast.Index()
     index.add("first", "/r0")
-    shipped = [placed.ship(spark, index, lambda: (), lasting=False)]
+    tickets = [placed.ship(spark, index, lambda: (), lasting=False)]
     for number in range(3):
         index.add(f"second{number}", f"/r{number}")
-    shipped.append(placed.ship(spark, index, lambda: (), lasting=False))
+    tickets.append(placed.ship(spark, index, lambda: (), lasting=False))
     for number in range(30):
         index.add(f"third{number}", f"/r{number % 10}")
-    shipped.append(placed.ship(spark, index, lambda: (), lasting=False))
+    tickets.append(placed.ship(spark, index, lambda: (), lasting=False))
     # Three shards hold the same, as long as there is one root; and the one for what has none is empty.
-    assert [len(set(each.tickets)) for each in shipped if each] == [2, 2, 4]
+    assert [len(set(each.tickets)) for each in tickets if each] == [2, 2, 4]
     give_back(spark, placed._asker)
 
 

@@ -46,9 +46,9 @@ address, answer = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
 queries = generate_queries(spark, Schema.records(), 500, seed=4)
 documents = spark.createDataFrame([(b"<trades/>",), (b"<other/>",)], "document binary")
-found = aggregate(queries, documents=documents, filters_max=5)
+result = aggregate(queries, documents=documents, filters_max=5)
 with open(answer, "w", encoding="utf-8") as file:
-    json.dump([sorted(map(list, queries.collect())), sorted(found.filters), len(pep(queries, 3))], file)
+    json.dump([sorted(map(list, queries.collect())), sorted(result.filters), len(pep(queries, 3))], file)
 spark.stop()
 """
 
@@ -65,53 +65,53 @@ def test_pep_is_that_of_one_process(spark: SparkSession) -> None:
     table, documents = valued_table(3000, 100), valued_documents(40, 100)
     one = Pep(11, documents=documents)
     one.add_many(table)
-    given: Any = spark.createDataFrame(table)
+    subscriptions: Any = spark.createDataFrame(table)
     for partitions, sample in ((1, documents), (4, frame_of(spark, documents))):
-        found = pep(given.repartition(partitions), 11, documents=sample)
-        check_same_pep(found, one, table.column("id").to_pylist())
+        on_spark = pep(subscriptions.repartition(partitions), 11, documents=sample)
+        check_same_pep(on_spark, one, table.column("id").to_pylist())
     index = treecast.Index()
     index.add_many(table)
     frame = spark.createDataFrame(list(enumerate(documents)), "n int, document binary")
-    answer = {(row.n, row.subscription) for row in match(frame, given, placement=found).collect()}
+    answer = {(row.n, row.subscription) for row in match(frame, subscriptions, placement=on_spark).collect()}
     assert answer == {(n, id) for n, document in enumerate(documents) for id in index.match(document)}
 
 
 def test_pep_of_the_whole_language(spark: SparkSession) -> None:
     subscriptions, documents = draw_population(Random(3), queries=300, documents=20)
     schema = "ID string, query string, namespaces map<string,string>, ordered boolean"
-    given = spark.createDataFrame(rows_of(subscriptions), schema).repartition(3)
+    subscribers = spark.createDataFrame(rows_of(subscriptions), schema).repartition(3)
     one = Pep(6, documents=documents, patterns_max=3)
     one.add_many(subscriptions)
-    found = pep(given, 6, documents=documents, patterns_max=3)
-    check_same_pep(found, one, [one.id for one in subscriptions])
-    assert found.add("new", "/a[@b = 1]") == one.add("new", "/a[@b = 1]")
-    nobody = pep(spark.createDataFrame([], "id string, query string"), 4)
-    assert (len(nobody), nobody.patterns) == (0, ())
+    on_spark = pep(subscribers, 6, documents=documents, patterns_max=3)
+    check_same_pep(on_spark, one, [one.id for one in subscriptions])
+    assert on_spark.add("new", "/a[@b = 1]") == one.add("new", "/a[@b = 1]")
+    empty = pep(spark.createDataFrame([], "id string, query string"), 4)
+    assert (len(empty), empty.patterns) == (0, ())
 
 
 def test_an_aggregate_is_that_of_one_process(spark: SparkSession) -> None:
     table, documents = similar_table(6000), similar_documents()
     one = placement.aggregate(table, documents=documents, filters_max=40)
-    given: Any = spark.createDataFrame(table)
-    found = aggregate(given.repartition(4), documents=frame_of(spark, documents), filters_max=40)
-    assert set(found.filters) == set(one.filters)
-    assert found.shrinkage >= 100
-    check_aggregate(found, table, documents, table.column("query").to_pylist()[::20])
-    assert f"{found.forwarded} forwarded" in found.describe()
+    frame: Any = spark.createDataFrame(table)
+    result = aggregate(frame.repartition(4), documents=frame_of(spark, documents), filters_max=40)
+    assert set(result.filters) == set(one.filters)
+    assert result.shrinkage >= 100
+    check_aggregate(result, table, documents, table.column("query").to_pylist()[::20])
+    assert f"{result.forwarded} forwarded" in result.describe()
 
 
 def test_an_aggregate_of_the_whole_language(spark: SparkSession) -> None:
     subscriptions, documents = draw_population(Random(5), queries=200, documents=60)
     schema = "id string, query string, namespaces map<string,string>, ordered boolean"
     rows = rows_of(subscriptions)
-    given = spark.createDataFrame(rows, schema).repartition(3)
-    found = aggregate(given, documents=documents, filters_max=6)
-    assert 1 <= len(found.filters) <= 6
+    frame = spark.createDataFrame(rows, schema).repartition(3)
+    result = aggregate(frame, documents=documents, filters_max=6)
+    assert 1 <= len(result.filters) <= 6
     table = survey(subscriptions)
     for row in range(len(table)):
         for path in table.covers_of(row):
-            assert treecast.parse(found.covering[path]).covers(treecast.parse(path))
-    check_aggregate(found, subscriptions, documents, ())
+            assert treecast.parse(result.covering[path]).covers(treecast.parse(path))
+    check_aggregate(result, subscriptions, documents, ())
 
 
 def test_a_task_with_too_many_paths_shortens_them() -> None:
@@ -125,8 +125,8 @@ def test_a_task_with_too_many_paths_shortens_them() -> None:
 
 
 def test_what_is_refused_is_said(spark: SparkSession) -> None:
-    given = spark.createDataFrame([("a", "/a"), ("b", "]["), (None, "/a")], "id string, query string")
-    for attempt in (lambda: pep(given, 3), lambda: aggregate(given)):
+    frame = spark.createDataFrame([("a", "/a"), ("b", "]["), (None, "/a")], "id string, query string")
+    for attempt in (lambda: pep(frame, 3), lambda: aggregate(frame)):
         with pytest.raises(treecast.QueryError, match="2 subscriptions were refused") as caught:
             attempt()
         assert [id for id, _ in caught.value.refused] == ["", "b"]
@@ -140,19 +140,19 @@ def test_what_is_refused_is_said(spark: SparkSession) -> None:
         pep(spark.createDataFrame([("a", "/a"), ("a", "/b")], "id string, query string"), 3)
     with pytest.raises(treecast.PipelineError, match="TC703 the subscriptions have no column query"):
         pep(spark.createDataFrame([], "id string, xpath string"), 3)
-    for attempt in (lambda: pep(given, 3, documents=given), lambda: aggregate(given, documents=given)):
+    for attempt in (lambda: pep(frame, 3, documents=frame), lambda: aggregate(frame, documents=frame)):
         with pytest.raises(treecast.PipelineError, match="TC703 the documents have no column document"):
             attempt()
     with pytest.raises(ValueError, match="filters_max"):
-        aggregate(given, filters_max=0)
+        aggregate(frame, filters_max=0)
 
 
 def test_documents_are_those_of_one_process(spark: SparkSession) -> None:
     schemas, settings = [Schema.news(), Schema.records()], DocumentSettings(bytes_target=2_000)
     expected = list(workload.generate_documents(schemas, 40, settings, seed=3, weights=[3, 1]))
     for partitions in (1, 3):
-        drawn = generate_documents(spark, schemas, 40, settings, seed=3, weights=[3, 1], partitions=partitions)
-        rows = drawn.orderBy("number").collect()
+        documents = generate_documents(spark, schemas, 40, settings, seed=3, weights=[3, 1], partitions=partitions)
+        rows = documents.orderBy("number").collect()
         assert [(row.number, bytes(row.document)) for row in rows] == list(enumerate(expected))
     assert generate_documents(spark, SMALL, 0).count() == 0
     with pytest.raises(ValueError, match="one weight for every schema"):

@@ -40,9 +40,9 @@ def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_the_page_stands_alone(report: Path) -> None:
     text = report.read_text("utf-8")
     assert len(text.encode()) <= PAGE_BYTES_MAX
-    told = check_page(text)
+    page_text = check_page(text)
     for expected in ("the embedded sample", "archive/every-document", "None: every document could be read.", "Java"):
-        assert expected in told, expected
+        assert expected in page_text, expected
 
 
 def open_in(browser: str, page: Path, directory: Path, *more: str) -> tuple[list[str], list[str], bytes]:

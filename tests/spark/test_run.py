@@ -66,17 +66,18 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     expected = []
     for path in (sample.path() / "documents").rglob("*.xml*"):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        expected += [(path.name, found) for found in index.match(data)]
+        expected += [(path.name, id) for id in index.match(data)]
     assert pairs(output / "matches") == sorted(expected)
-    told = json.loads((output / "run.json").read_text())
-    assert (told["state"], told["documents"], told["matches"], told["refused"]) == ("done", 38, len(expected), 0)
+    report = json.loads((output / "run.json").read_text())
+    assert (report["state"], report["documents"]) == ("done", 38)
+    assert (report["matches"], report["refused"]) == (len(expected), 0)
     assert sorted(path.name for path in output.iterdir()) == [
         "matches", "report.html", "report.png", "run.json", "spark.log",
     ]  # fmt: skip
-    said = capsys.readouterr().out
-    assert f"{len(expected):,}" in said
-    assert blocks(ROOT / "README.md")[1][1] in said
-    assert str(output / "report.html") in said
+    printed = capsys.readouterr().out
+    assert f"{len(expected):,}" in printed
+    assert blocks(ROOT / "README.md")[1][1] in printed
+    assert str(output / "report.html") in printed
     shown = check_page((output / "report.html").read_text("utf-8"))
     assert "archive/every-document" in shown
     assert "The slowest documents" in shown
@@ -97,14 +98,14 @@ def test_bad_documents_are_rows_and_the_rest_goes_on(
     assert bad["3.xml"] == "TC202"
     assert bad["2.xml"] == "TC330"  # what is for x is too large
     assert set(bad) == {"2.xml", "3.xml", "4<i>.xml", "5.xml.gz"}
-    given = [(row["subscription"], row["payload"]) for row in written(results / "matches") if row["payload"]]
-    assert sorted(given) == [("any", b"<a><b/></a>"), ("any", b"<a><c x='1'/></a>"), ("b", b"<b/>")]
+    payloads = [(row["subscription"], row["payload"]) for row in written(results / "matches") if row["payload"]]
+    assert sorted(payloads) == [("any", b"<a><b/></a>"), ("any", b"<a><c x='1'/></a>"), ("b", b"<b/>")]
     assert [row["payload"] for row in written(results / "by-subscription" / "directory=b")] == [b"<b/>"]
-    told = json.loads((results / "run.json").read_text())
-    assert (told["documents"], told["matches"], told["refused"]) == (5, 4, 3)
-    assert (told["payload_bytes"], told["refused_deliveries"]) == (32, 1)
-    said = capsys.readouterr().out
-    assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in said
+    report = json.loads((results / "run.json").read_text())
+    assert (report["documents"], report["matches"], report["refused"]) == (5, 4, 3)
+    assert (report["payload_bytes"], report["refused_deliveries"]) == (32, 1)
+    printed = capsys.readouterr().out
+    assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in printed
     assert "4<i>.xml" in check_page((results / "report.html").read_text("utf-8"))
 
 
@@ -124,10 +125,10 @@ def test_a_placement_changes_neither_matches_nor_accounts(
     assert pairs(results / "matches") == MATCHES
     bad = [(Path(row["file"]).name, row["error"]["code"]) for row in written(results / "matches") if row["error"]]
     assert sorted(bad) == [("3.xml", "TC202"), ("5.xml", "TC209")]
-    told = json.loads((results / "run.json").read_text())
-    assert (told["documents"], told["matches"], told["refused"]) == (5, 4, 2)
-    assert told["bytes"] == sum(file.stat().st_size for file in (tmp_path / "docs").iterdir())
-    assert told.get("payload_bytes") == (56 if render else None)
+    report = json.loads((results / "run.json").read_text())
+    assert (report["documents"], report["matches"], report["refused"]) == (5, 4, 2)
+    assert report["bytes"] == sum(file.stat().st_size for file in (tmp_path / "docs").iterdir())
+    assert report.get("payload_bytes") == (56 if render else None)
     shown = check_page((results / "report.html").read_text("utf-8"))
     assert (": the index takes" if placement == "auto" else placement) in shown
 
@@ -143,8 +144,8 @@ def test_a_stream_with_a_placement(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "docs" / "3.xml").write_text("<a><d/></a>")
     assert main(["run", str(path), "--quiet"]) == 0
     assert pairs(tmp_path / "results" / "matches") == sorted([*MATCHES, ("3.xml", "any"), ("3.xml", "new")])
-    told = json.loads((tmp_path / "results" / "run.json").read_text())
-    assert (told["documents"], told["matches"], told["payload_bytes"]) == (1, 2, 22)
+    report = json.loads((tmp_path / "results" / "run.json").read_text())
+    assert (report["documents"], report["matches"], report["payload_bytes"]) == (1, 2, 22)
 
 
 def test_the_pipeline_of_the_guide(spark: SparkSession, tmp_path: Path) -> None:
@@ -205,8 +206,8 @@ def test_a_stream_writes_each_document_once(spark: SparkSession, tmp_path: Path)
     (tmp_path / "docs" / "4.xml").write_text("<z>")
     (tmp_path / "s.csv").write_text("id,query\nany,/a\nlate,/z\n")  # from now on
     assert main(["run", str(path), "--quiet"]) == 0
-    told = json.loads((results / "run.json").read_text())
-    assert (told["documents"], told["matches"], told["refused"]) == (2, 1, 1)
+    report = json.loads((results / "run.json").read_text())
+    assert (report["documents"], report["matches"], report["refused"]) == (2, 1, 1)
     assert pairs(results / "matches") == [*MATCHES, ("3.xml", "late")]
 
 
@@ -263,17 +264,17 @@ def test_a_process_of_its_own_is_quiet_and_ends_when_told(tmp_path: Path) -> Non
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            said = []
+            output = []
             for line in process.stderr:
-                said.append(line)
+                output.append(line)
                 if "  2 documents" in f"  {line.removeprefix('treecast: ')}":
                     process.send_signal(signal.SIGTERM)
                     break
             out, rest = process.communicate(timeout=300)
         finally:
             process.kill()
-    assert process.returncode == 0, (said, rest)
-    assert all(line.startswith("treecast: ") for line in [*said, *rest.splitlines()]), (said, rest)
+    assert process.returncode == 0, (output, rest)
+    assert all(line.startswith("treecast: ") for line in [*output, *rest.splitlines()]), (output, rest)
     assert "matches" in out
     assert pairs(tmp_path / "results" / "matches") == MATCHES
     assert json.loads((tmp_path / "results" / "run.json").read_text())["documents"] == 2
@@ -300,8 +301,8 @@ def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
             return document
 
         poisoned.__annotations__ = {}  # Spark would read them, and they say nothing
-        found = arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)("document", "error")
-        return documents.withColumns({"answer": found, "first": lit(True)}).drop("document", "error")
+        answer = arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)("document", "error")
+        return documents.withColumns({"answer": answer, "first": lit(True)}).drop("document", "error")
 
     monkeypatch.setattr(plan, "account_rows", fake)
     warnings.filterwarnings("ignore", "It is preferred to specify type hints")  # pytest puts the filters back
@@ -318,8 +319,8 @@ def test_an_interrupted_batch_leaves_nothing(
 
     monkeypatch.setattr("treecast.cli.run_progress.RunProgress.tell", lambda self, progress: interrupt(progress))
     assert main(["run", str(path), "--quiet"]) == 130
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "treecast: interrupted\n")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "treecast: interrupted\n")
     assert json.loads((tmp_path / "results" / "run.json").read_text()) == {"state": "interrupted"}
     assert sorted(os.listdir(tmp_path / "results")) == ["run.json", "spark.log"]  # noqa: PTH208
     while spark.sparkContext.statusTracker().getActiveStageIds():
@@ -333,15 +334,15 @@ def test_a_worker_that_dies_is_one_sentence(
     assert main(["run", str(path), "--quiet"]) == 0
     _replace_matching(monkeypatch, "os._exit(9)")
     assert main(["run", str(path), "--quiet"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(
         "treecast: TC738 a worker died, and did so again when its task was repeated\n  hint: it was"
     )
-    assert len(said.err.splitlines()) == 2
+    assert len(printed.err.splitlines()) == 2
     assert pairs(tmp_path / "results" / "matches") == MATCHES  # of the run before
-    told = json.loads((tmp_path / "results" / "run.json").read_text())
-    assert (told["state"], told["code"]) == ("failed", "TC738")
+    report = json.loads((tmp_path / "results" / "run.json").read_text())
+    assert (report["state"], report["code"]) == ("failed", "TC738")
     assert "org.apache.spark" in (tmp_path / "results" / "spark.log").read_text()
 
 

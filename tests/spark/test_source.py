@@ -91,11 +91,11 @@ def test_directories_globs_and_archives(spark: SparkSession, tmp_path: Path) -> 
         (f"{tmp_path}/z.zip!/g.xml.gz", b"<g/>"),
         (f"{tmp_path}/z.zip!/x/y.xml", b"<y/>"),
     ]
-    found = rows_of(documents(spark, tmp_path, pattern="*.xml"))
-    assert found == [(str(name), document, 0, 0, None) for name, document in expected]
-    assert sorted(run(tmp_path, pattern="*.xml")) == found
+    rows = rows_of(documents(spark, tmp_path, pattern="*.xml"))
+    assert rows == [(str(name), document, 0, 0, None) for name, document in expected]
+    assert sorted(run(tmp_path, pattern="*.xml")) == rows
     others = [f"{tmp_path}/note.txt", *(f"{tmp_path}/t{suffix}!/o.txt" for suffix in packed)]
-    assert sorted(row[0] for row in run(tmp_path)) == sorted([*others, *(row[0] for row in found)])
+    assert sorted(row[0] for row in run(tmp_path)) == sorted([*others, *(row[0] for row in rows)])
     assert [row[1] for row in rows_of(documents(spark, [tmp_path / "a.xml", f"file://{tmp_path}/sub/**/*.xml"]))] == [
         b"<a/>",
         b"<b/>",
@@ -109,8 +109,8 @@ def test_every_record_arrives_once_whatever_the_split_size(spark: SparkSession, 
     data = record_file(3000)
     path = write(tmp_path / "records.xml", data)
     expected = [
-        (str(path), found.document, found.offset, found.ordinal, None)
-        for found in records(io.BytesIO(data), record="item", entities="html")
+        (str(path), one.document, one.offset, one.ordinal, None)
+        for one in records(io.BytesIO(data), record="item", entities="html")
     ]
     assert len(expected) == 3000
     for partition_bytes in (700, 9_999, 1 << 20):
@@ -172,9 +172,9 @@ def test_bad_files_are_rows_and_the_rest_goes_on(spark: SparkSession, tmp_path: 
     index.add("q", "//b")
     good_rows, bad_rows = split(match(frame, index, on_error="report"))
     assert {row.file.partition("d/")[2] or Path(row.file).name for row in good_rows.collect()} >= {"1.xml"}
-    told = {Path(row.file).name: row.error for row in bad_rows.collect()}
-    assert told["9.xml"].code == "TC209" and told["2.zip"].code == "TC714"
-    assert "raise document_bytes_max" in told["8.xml"].message
+    errors = {Path(row.file).name: row.error for row in bad_rows.collect()}
+    assert errors["9.xml"].code == "TC209" and errors["2.zip"].code == "TC714"
+    assert "raise document_bytes_max" in errors["8.xml"].message
 
 
 @pytest.mark.parametrize("kind", ["plain", "gz", "zip", "tar.gz"])
@@ -223,14 +223,14 @@ def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path: Path, monkeypatch: p
 
 def test_a_file_that_changes_or_goes_is_a_row(tmp_path: Path) -> None:
     paths = [write(tmp_path / name, b"<r><a/></r>") for name in ("a.xml", "b.xml", "c.xml", "d.xml")]
-    # Of a file that was cut, each part is a row, whose offset says which part.
-    for given in ({}, {"record": "*"}, {"record": "*", "partition_bytes": "1"}):
-        options = Options.parse({"path": str(tmp_path), **given})
+    # Each part of a cut file is a row, and its offset says which part.
+    for settings in ({}, {"record": "*"}, {"record": "*", "partition_bytes": "1"}):
+        options = Options.parse({"path": str(tmp_path), **settings})
         tasks = make(list_files(options.paths), options)
         paths[1].unlink()
         paths[2].write_bytes(b"<r><a/><a/></r>")
-        found = [row for task in tasks for batch in read(task, options) for row in batch.to_pylist()]
-        codes = [(Path(row["file"]).name, row["error"] and row["error"]["code"]) for row in found]
+        rows = [row for task in tasks for batch in read(task, options) for row in batch.to_pylist()]
+        codes = [(Path(row["file"]).name, row["error"] and row["error"]["code"]) for row in rows]
         assert codes == [("a.xml", None), ("b.xml", "TC713"), ("c.xml", "TC713"), ("d.xml", None)]
         paths[1].write_bytes(b"<r><a/></r>")
         paths[2].write_bytes(b"<r><a/></r>")
@@ -255,9 +255,9 @@ def test_small_files_are_packed_and_large_ones_cut(tmp_path: Path) -> None:
     tiny = [ListedFile(f"/t/{i:05}", 0, 0) for i in range(FILES_MAX + 1)]
     assert [len(task.pieces) for task in make(tiny, options)] == [FILES_MAX, 1]
     large = write(tmp_path / "large.xml", b"<r>" + b"<a>123456789</a>" * 1000 + b"</r>")
-    found = look(str(large))
-    assert found is not None
-    tasks = make([small[0], found, small[1]], options)
+    large_file = look(str(large))
+    assert large_file is not None
+    tasks = make([small[0], large_file, small[1]], options)
     assert sum(task.pieces[0].part is not None for task in tasks) == 16
     assert [piece.file for task in tasks for piece in task.pieces if piece.part is None] == small[:2]
 
@@ -337,7 +337,7 @@ def test_paths(tmp_path: Path) -> None:
     assert [row[1] for row in run(tmp_path)] == [b"<x/>", b"<a/>"]
     for name in ("a,b.xml", "[x].xml"):
         options = Options.parse({"path": str(tmp_path / name)})
-        assert [found.path for found in list_files(options.paths)] == [str(tmp_path / name)]
+        assert [file.path for file in list_files(options.paths)] == [str(tmp_path / name)]
     assert pattern_base(f"{tmp_path}/q/*/r?.xml") == f"{tmp_path}/q"
     assert pattern_base(f"{tmp_path}/[x].xml") == pattern_base(str(tmp_path)) == str(tmp_path)
 
@@ -365,8 +365,8 @@ address, path = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
 index = Index()
 index.add("a", "/a[.='ü']")
-found = match(documents(spark, path, record="a", entities="html"), index, on_error="report")
-print([(row.ordinal, row.subscription, row.error and row.error.code) for row in found.sort("offset").collect()])
+matches = match(documents(spark, path, record="a", entities="html"), index, on_error="report")
+print([(row.ordinal, row.subscription, row.error and row.error.code) for row in matches.sort("offset").collect()])
 try:
     documents(spark, path + "-absent").collect()
 except Exception as error:

@@ -29,9 +29,9 @@ def stream(directory: Path, **given: Any) -> DocumentStream:
 def put(directory: Path, *names: str) -> None:
     """Files appear complete, as they should."""
     for name in names:
-        beside = directory / f".{name}.part"
-        beside.write_text(f"<{name.partition('.')[0]}/>")
-        beside.rename(directory / name)
+        temporary = directory / f".{name}.part"
+        temporary.write_text(f"<{name.partition('.')[0]}/>")
+        temporary.rename(directory / name)
 
 
 def taken(reader: DocumentStream, start: dict[str, Any], end: dict[str, Any]) -> list[str]:

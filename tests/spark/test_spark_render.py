@@ -64,15 +64,15 @@ from treecast.spark import render
 
 address, answer, documents, index, *names = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
-told = {}
+answers = {}
 for name in names:
     rows = render(spark.read.parquet(documents), index, placement=name, shards=3, on_error="report").collect()
     texts = [None if row.payload is None else base64.b64encode(row.payload).decode() for row in rows]
-    told[name] = [
+    answers[name] = [
         [row.key, row.subscription, text, row.error and row.error.code] for row, text in zip(rows, texts)
     ]
 with open(answer, "w", encoding="utf-8") as file:
-    json.dump(told, file)
+    json.dump(answers, file)
 spark.stop()
 """
 
@@ -120,7 +120,7 @@ class Population:
             pq.write_table(pa.table(columns), self.documents / f"{part}.parquet")
 
     def check(self, rows: list[tuple[str, str | None, bytes | None, str | None]]) -> None:
-        """That these rows of a report are the deliveries, and the bad documents told once."""
+        """Check that these rows are the deliveries, and each bad document once."""
         assert len(rows) == len(self.expected) + len(self.bad)
         assert {key: code for key, id, _, code in rows if id is None} == self.bad
         assert all((payload is None) == (code is not None) for _, _, payload, code in rows)
@@ -137,7 +137,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
     return made
 
 
-def told(frame: DataFrame) -> list[tuple[str, str | None, bytes | None, str | None]]:
+def rows_of(frame: DataFrame) -> list[tuple[str, str | None, bytes | None, str | None]]:
     rows = frame.select("key", "subscription", "payload", "error").collect()
     return [
         (row.key, row.subscription, None if row.payload is None else bytes(row.payload), row.error and row.error.code)
@@ -150,7 +150,7 @@ def test_in_batch(spark: SparkSession, population: Population, placement: str) -
     documents = spark.read.parquet(str(population.documents))
     reported = render(documents, population.index, placement=placement, shards=3, on_error="report")
     assert reported.columns == ["key", "subscription", "payload", "error"]
-    population.check(told(reported))
+    population.check(rows_of(reported))
 
 
 def test_from_a_dataframe_with_payloads_that_come_in_parts(spark: SparkSession, population: Population) -> None:
@@ -182,16 +182,16 @@ def test_in_a_stream(spark: SparkSession, population: Population, tmp_path: Path
         assert query.exception() is None
     finally:
         query.stop()
-    population.check(told(spark.read.parquet(str(tmp_path / "out"))))
+    population.check(rows_of(spark.read.parquet(str(tmp_path / "out"))))
 
 
 def test_over_connect(population: Population, connect_address: str, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
-    given = [connect_address, str(answer), str(population.documents), str(population.saved), "data-sharing", "pep"]
-    subprocess.run([sys.executable, "-c", CONNECT, *given], check=True, timeout=300, capture_output=True)
-    found = json.loads(answer.read_text("utf-8"))
-    assert list(found) == ["data-sharing", "pep"]
-    for rows in found.values():
+    arguments = [connect_address, str(answer), str(population.documents), str(population.saved), "data-sharing", "pep"]
+    subprocess.run([sys.executable, "-c", CONNECT, *arguments], check=True, timeout=300, capture_output=True)
+    answers = json.loads(answer.read_text("utf-8"))
+    assert list(answers) == ["data-sharing", "pep"]
+    for rows in answers.values():
         population.check(
             [(key, id, None if text is None else base64.b64decode(text), code) for key, id, text, code in rows]
         )
@@ -224,9 +224,9 @@ def test_what_is_asked_wrongly_is_said(spark: SparkSession, tmp_path: Path) -> N
         render(documents.drop("payload"), index, delivery_limits=LIMITS)
     large = treecast.Index(delivery_limits=DeliveryLimits(document_payload_bytes_max=1 << 31))
     large.save(tmp_path / "large.tcx")
-    for given in (large, tmp_path / "large.tcx"):
+    for source in (large, tmp_path / "large.tcx"):
         with pytest.raises(PipelineError, match=r"TC718 document_payload_bytes_max is 2,147,483,648"):
-            render(documents.drop("payload"), given)
+            render(documents.drop("payload"), source)
 
 
 @pytest.mark.parametrize("placement", ["data-sharing", "root-tag"])
@@ -273,7 +273,7 @@ def test_equal_payloads_of_a_document_cross_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_column_payload_of_the_documents_is_no_payload(spark: SparkSession) -> None:
-    """`split` tells rows of match and of render apart."""
+    """`split` distinguishes rows of match and of render."""
     from treecast.spark import match
 
     index = treecast.Index()
@@ -298,6 +298,6 @@ def test_spark_and_arrow_agree_on_every_form(form: AnswerForm) -> None:
     index = treecast.Index()
     index.add("a", "/a")
     documents = pa.array([b"<a/>", b"<b/>", *([b"<"] if form.has_errors else [])])
-    (given,) = answers.answer(index, documents, None, form)
-    assert given.type == form.arrow_type
+    (answer,) = answers.answer(index, documents, None, form)
+    assert answer.type == form.arrow_type
     assert AnswerForm(*form.fields) == form and all(type(field) is bool for field in form.fields)

@@ -1,4 +1,4 @@
-"""Streams whose subscriptions change: what each batch is matched with, and what is left after a failure at any step."""
+"""Streams with changing subscriptions: what each batch is matched with, and what a failure at any step leaves."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ NOW = {"availableNow": True}
 def put(directory: Path, **contents: str) -> None:
     directory.mkdir(exist_ok=True)
     for name, content in contents.items():
-        beside = directory.parent / f"{name}.new"
-        beside.write_text(content)
-        beside.rename(directory / f"{name}.xml")
+        temporary = directory.parent / f"{name}.new"
+        temporary.write_text(content)
+        temporary.rename(directory / f"{name}.xml")
 
 
 def subscribe(directory: Path, **queries: str) -> Path:
@@ -58,7 +58,7 @@ def run(spark: SparkSession, directory: Path, subscriptions: Any, **given: Any) 
     query.awaitTermination()
 
 
-def found(spark: SparkSession, directory: Path) -> list[tuple[str, str, int]]:
+def output_rows(spark: SparkSession, directory: Path) -> list[tuple[str, str, int]]:
     rows = spark.read.parquet(str(directory / "out")).collect()
     return sorted((Path(row.file).stem, row.subscription or row.error.code, row.batch) for row in rows)
 
@@ -67,11 +67,11 @@ def test_changes_are_picked_up_between_batches(spark: SparkSession, tmp_path: Pa
     """One query: the set changes after its first batch, and again after its second."""
     put(tmp_path / "docs", one="<a><b/></a>", two="<a><b/></a>", three="<a><b/></a>")
     path = subscribe(tmp_path, same="/a", goes="//b", changes="/z")
-    seen: list[Batch] = []
+    batches: list[Batch] = []
 
     def after(rows: DataFrame, batch: Batch) -> None:
-        seen.append(batch)
-        subscribe(tmp_path, same="/a", changes="/a/b", **({"bad": "]["} if len(seen) == 1 else {"comes": "//b"}))
+        batches.append(batch)
+        subscribe(tmp_path, same="/a", changes="/a/b", **({"bad": "]["} if len(batches) == 1 else {"comes": "//b"}))
 
     rates = StreamRates(log=tmp_path / "log")
     spark.streams.addListener(rates)
@@ -81,23 +81,29 @@ def test_changes_are_picked_up_between_batches(spark: SparkSession, tmp_path: Pa
             time.sleep(0.05)
     finally:
         spark.streams.removeListener(rates)
-    told = rates.now()
-    assert (told.batches, told.documents, told.batch, told.files_waiting, told.error) == (3, 3, 2, 0, None)
-    assert told.batch_seconds > 0
-    assert told.documents_per_second > 0
-    assert told.lag_seconds is not None
-    assert told.lag_seconds > told.batch_seconds / 2
-    assert [(batch.number, batch.version.number) for batch in seen] == [(0, 1), (1, 2), (2, 3)]
-    assert [(batch.version.subscriptions, batch.version.refused) for batch in seen] == [(3, 0), (2, 1), (3, 0)]
+    figures = rates.now()
+    assert (figures.batches, figures.documents, figures.batch, figures.files_waiting, figures.error) == (
+        3,
+        3,
+        2,
+        0,
+        None,
+    )
+    assert figures.batch_seconds > 0
+    assert figures.documents_per_second > 0
+    assert figures.lag_seconds is not None
+    assert figures.lag_seconds > figures.batch_seconds / 2
+    assert [(batch.number, batch.version.number) for batch in batches] == [(0, 1), (1, 2), (2, 3)]
+    assert [(batch.version.subscriptions, batch.version.refused) for batch in batches] == [(3, 0), (2, 1), (3, 0)]
     by_batch: dict[int, list[str]] = {0: [], 1: [], 2: []}
-    for _, subscription, number in found(spark, tmp_path):
+    for _, subscription, number in output_rows(spark, tmp_path):
         by_batch[number].append(subscription)
     assert by_batch == {0: ["goes", "same"], 1: ["changes", "same"], 2: ["changes", "comes", "same"]}
     context: Any = spark.sparkContext._jsc
     files = context.sc().addedFiles().get("default").get().toString()
-    # Withdrawn is what no batch will use again.
-    assert [batch.version.content[:32] in files for batch in seen] == [False, True, True]
-    assert [batch.version.path.exists() for batch in seen] == [False, True, True]
+    # Files that no batch will use again are withdrawn.
+    assert [batch.version.content[:32] in files for batch in batches] == [False, True, True]
+    assert [batch.version.path.exists() for batch in batches] == [False, True, True]
 
 
 def test_subscriptions_come_in_many_forms(spark: SparkSession, tmp_path: Path) -> None:
@@ -111,11 +117,11 @@ def test_subscriptions_come_in_many_forms(spark: SparkSession, tmp_path: Path) -
     assert ("index" in loaded, saved()) == (True, None)
     frame = spark.createDataFrame([("frame", "/a", "x")], "ID string, query string, other string")
     frame.write.parquet(str(tmp_path / "table"))
-    told = {"id": ["frame"], "query": ["/a"]}
-    for form in (lambda: frame, lambda: pa.table(told), tmp_path / "table"):
+    columns = {"id": ["frame"], "query": ["/a"]}
+    for form in (lambda: frame, lambda: pa.table(columns), tmp_path / "table"):
         table = supplier_of(form)()
         assert isinstance(table, pa.Table)
-        assert table.to_pydict() == told
+        assert table.to_pydict() == columns
     assert supplier_of(lambda: None)() is None
 
 
@@ -170,8 +176,8 @@ def test_a_failure_between_any_two_steps_loses_and_repeats_nothing(
     assert len(dead) == 5
     assert called == [0, 0, 1, 2]
     # Bound when the second generation was in force, and repeated with it four times.
-    assert [name for _, name, batch in found(spark, tmp_path) if batch == 0 and name != "b"] == ["generation-1"]
-    rows = [(file, name.partition("-")[0]) for file, name, _ in found(spark, tmp_path)]
+    assert [name for _, name, batch in output_rows(spark, tmp_path) if batch == 0 and name != "b"] == ["generation-1"]
+    rows = [(file, name.partition("-")[0]) for file, name, _ in output_rows(spark, tmp_path)]
     assert rows == [("one", "b"), ("one", "generation"), ("three", "b"), ("three", "generation"), ("two", "generation")]
     assert [path.name for path in (tmp_path / "out").glob(".batch*")] == []
 
@@ -196,9 +202,9 @@ def test_what_cannot_be_run_is_said(spark: SparkSession, tmp_path: Path) -> None
         (batch, TypeError, "an Index or a path, got DataFrame"),
         (lambda: pa.table({"id": ["a"]}), QueryError, "TC144 the table has no column 'query'"),
     ]
-    for given, kind, message in wrong:
+    for source, kind, message in wrong:
         with pytest.raises(kind, match=message):
-            match_stream(stream(spark, tmp_path), given, tmp_path / "x", checkpoint=tmp_path / "new")
+            match_stream(stream(spark, tmp_path), source, tmp_path / "x", checkpoint=tmp_path / "new")
     with pytest.raises(TypeError, match="after is a list of functions"):
         match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint=tmp_path / "y", after="x")  # type: ignore[arg-type]
     numbered = stream(spark, tmp_path).withColumnRenamed("ordinal", "batch")
@@ -255,34 +261,34 @@ def test_placements_follow_the_set(
     placement: Any = {"a Hierarchical": Hierarchical(3), "auto, short of room": "auto"}.get(name, name)
     batches: list[Batch] = []
     before = set(ship._asked_by)
-    shipped: list[int] = []
+    counts: list[int] = []
 
     def after(rows: DataFrame, batch: Batch) -> None:
         batches.append(batch)
         askers = [askers for file, askers in ship._asked_by.items() if file not in before]
-        shipped.append(sum(any(type(one) is object for one in each) for each in askers))  # by the placement
+        counts.append(sum(any(type(one) is object for one in each) for each in askers))  # by the placement
         subscribe(tmp_path, **generation(len(batches)))
 
     with caplog.at_level("INFO", "treecast"):
         run(spark, tmp_path, path, after=[after], placement=placement, shards=3)
     assert [batch.number for batch in batches] == [0, 1, 2]
     by_batch: dict[int, list[tuple[str, str]]] = {number: [] for number in range(3)}
-    for document, subscription, number in found(spark, tmp_path):
+    for document, subscription, number in output_rows(spark, tmp_path):
         by_batch[number].append((document, subscription))
-    seen = set()
+    documents = set()
     for number, rows in by_batch.items():
         index = Index()
         index.add_many(list(generation(number).items()))
         (document,) = {document for document, _ in rows}
         content = (tmp_path / "docs" / f"{document}.xml").read_bytes()
         assert sorted(rows) == sorted((document, id) for id in index.match(content))
-        seen.add(document)
-    assert len(seen) == 3
-    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("placement: ")]
-    assert len(told) == name.startswith("auto")
+        documents.add(document)
+    assert len(documents) == 3
+    messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("placement: ")]
+    assert len(messages) == name.startswith("auto")
     # Three shards, one that is empty and a router: what older sets had is gone.
-    assert all(count <= 5 for count in shipped)
-    assert (max(shipped) > 0) == (name != "auto")
+    assert all(count <= 5 for count in counts)
+    assert (max(counts) > 0) == (name != "auto")
 
 
 def test_a_placement_of_a_stream_is_empty_at_first(spark: SparkSession, tmp_path: Path) -> None:

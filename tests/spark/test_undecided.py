@@ -1,4 +1,4 @@
-"""Subscriptions that take too much work, on Spark: rows of their own, or one sentence; the others are answered."""
+"""Subscriptions that take too much work, on Spark: separate rows, or one sentence; the others are answered."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ def test_run(spark: SparkSession, tmp_path: Path) -> None:
     assert pairs(results / "matches") == [("1.xml", "any"), ("2.xml", "any"), ("3.xml", "plain")]
     (bad,) = [row for row in written(results / "matches") if row["error"]]
     assert (bad["subscription"], bad["error"]["code"]) == (None, "TC340")
-    told = json.loads((results / "run.json").read_text())
-    assert (told["documents"], told["matches"], told["refused"]) == (3, 3, 1)
+    report = json.loads((results / "run.json").read_text())
+    assert (report["documents"], report["matches"], report["refused"]) == (3, 3, 1)

@@ -64,7 +64,7 @@ def test_an_index_is_loaded_once_per_process(spark: SparkSession, index: treecas
 
 
 def test_workers_that_are_killed_lose_nothing(spark: SparkSession, index: treecast.Index, tmp_path: Path) -> None:
-    """In the first attempt of a task the workers beside it are killed while the documents are on their way."""
+    """The first attempt of a task kills the other workers while the documents are on their way."""
     marks = str(tmp_path)
 
     def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,9 +104,9 @@ def test_hosts_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, i
         os.utime(source, (1, 1))
         worker._promote(source, place)
         os.utime(place, (number, number))
-    kept = sorted(int(path.stem) for path in directory.iterdir())
-    assert len(kept) == worker.FILES_MAX and kept[-1] == worker.FILES_MAX + 2
-    assert treecast.Index.load(directory / f"{kept[-1]}.tcx").match(b"<a/>") == ["a"]
+    names = sorted(int(path.stem) for path in directory.iterdir())
+    assert len(names) == worker.FILES_MAX and names[-1] == worker.FILES_MAX + 2
+    assert treecast.Index.load(directory / f"{names[-1]}.tcx").match(b"<a/>") == ["a"]
     directory.chmod(0o777)  # others could put an index of theirs into it
     assert worker._shared_directory() is None
 

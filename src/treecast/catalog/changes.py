@@ -1,6 +1,6 @@
 """What has changed between two states of a set of subscriptions, and how a live index follows.
 
-Each state is a table of rows with one spelling of the settings, so that a row has changed just if a column of it has;
+Each state is a table of rows with one spelling of the settings: a row has changed exactly if one of its columns has.
 `refused` marks the rows that the index did not take. States are compared column by column in Arrow: a million rows that
 did not change cost no Python.
 
@@ -45,7 +45,7 @@ class Changes:
 
 
 def nothing(*, rows: bool = False) -> pa.Table:
-    """No subscriptions: as somebody would give them, or as a state."""
+    """No subscriptions: as a user would give them, or as a state."""
     import pyarrow as pa
 
     kinds = dict.fromkeys(FIELDS, pa.large_string()) | {"ordered": pa.bool_(), "refused": pa.bool_()}
@@ -54,7 +54,7 @@ def nothing(*, rows: bool = False) -> pa.Table:
 
 
 def rows_of(table: pa.Table) -> tuple[pa.Table, int]:
-    """The subscriptions of a table with settings namespace_texts in one way, and how many had to be left out.
+    """The subscriptions of a table with one spelling of their settings, and how many had to be left out.
 
     Left out are rows without an id or a query, rows whose settings cannot be read, and all but the first of an id.
     Raises QueryError where the columns themselves are wrong.

@@ -1,15 +1,15 @@
-"""Ids of deliveries: the same for the same delivery, whoever makes it and however often.
+"""Ids of deliveries: the same delivery always has the same id, in any process.
 
-A delivery is told from all others by its subscription, by what tells its document apart (say file, offset and ordinal),
-and in a stream by the stream and the batch. An id is a SHA-256 of that, so nobody can choose one that meets another.
+A delivery is identified by its subscription, by its document's key (for example file, offset and ordinal), and in a
+stream by the stream and the batch. An id is a SHA-256 of these, so no one can make two deliveries with the same id.
 
     >>> file_id("sport", ["a.xml", 0])
     '8d058ce966d79b5eb588479847cdfa351b473ceb'
     >>> message_key_fields(("file",))
     ('stream', 'batch', 'file', 'subscription')
 
-There are two, for files and for messages. Both stay as they are for ever: files that were written and messages that
-were published are known again by them. For something new take `message_id`, which has all of its bits.
+There are two, for files and for messages. Both stay as they are forever: they identify files and messages that
+exist already. For something new use `message_id`, which has all of its bits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def file_id(subscription: str, key: Sequence[str | int | None]) -> str:
 def message_key_fields(identity: Sequence[str]) -> tuple[str, ...]:
     """The fields of the JSON object that the id of a message is made of, in their order.
 
-    `identity` names the columns that tell documents of a batch apart; `stream` and `batch` are values of the sink.
+    `identity` names the columns that identify a document in its batch; `stream` and `batch` are values of the sink.
     """
     return ("stream", "batch", *identity, "subscription")
 

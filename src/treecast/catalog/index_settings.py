@@ -1,9 +1,9 @@
-"""What an index is made with, of subscriptions that come as a table: one value instead of four.
+"""The settings of an index that is made from a table of subscriptions: one value instead of four.
 
     >>> IndexSettings(namespaces={"x": "urn:x"}).index()
     <Index of 0 subscriptions>
 
-`text` tells whether a saved index was made with the same settings.
+`text` shows whether a saved index was made with the same settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from treecast.model import DeliveryLimits
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """None stands for what an `Index` has unless told otherwise. They are those of `Index`."""
+    """The settings of `Index`. None stands for its default."""
 
     namespaces: Mapping[str, str] | None = None
     limits: Limits | None = None

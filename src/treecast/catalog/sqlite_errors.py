@@ -1,9 +1,9 @@
-"""What SQLite cannot do, or cannot make sense of, in one sentence; for the records that streams keep.
+"""Errors of SQLite in one sentence, for the records that streams keep.
 
     with translate_sqlite_errors(lambda reason: PipelineError(f"… cannot be kept: {reason}", …), lambda reason: …):
         database.execute(…)
 
-Use it round every call; a mistake of ours (a wrong statement, a closed connection) stays what it is.
+Use it around every call; our own mistakes (a wrong statement, a closed connection) are raised unchanged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from treecast.errors import PipelineError
 def translate_sqlite_errors(
     not_kept: Callable[[object], PipelineError], damaged: Callable[[object], PipelineError]
 ) -> Iterator[None]:
-    """Raise what `not_kept` or `damaged` gives for what SQLite says; mistakes in how it is used stay what they are.
+    """Raise what `not_kept` or `damaged` gives for what SQLite says; our own mistakes are raised unchanged.
 
-    Where bytes of a file have changed, even SQLite's messages may be no text: Python then raises UnicodeDecodeError.
+    Where bytes of a file have changed, even SQLite's messages may not be text: Python then raises UnicodeDecodeError.
     """
     try:
         yield

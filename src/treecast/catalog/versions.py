@@ -1,19 +1,19 @@
 """Versions of a set of subscriptions that changes, and which batch of a stream used which.
 
 A supplier gives the whole set as it is now. What differs from the last version is applied to the live index (removed,
-replaced, added), which is then saved as the next version: nothing is built from nothing, and a restart goes on from the
-saved file. A batch is bound to a version before it is worked on, in a SQLite file, with synchronous writes; one that is
-bound keeps its version whatever happens, and the file of that version stays until later batches have taken its place.
+replaced, added), which is then saved as the next version. Nothing is rebuilt, and a restart continues with the saved
+file. A batch is bound to a version before it is worked on, in a SQLite file, with synchronous writes; it
+keeps that version whatever happens, and the version's file stays until later batches have used newer ones.
 
     versions = Versions("checkpoint/treecast", lambda: pa.table({"id": ["q1"], "query": ["/a"]}))
     version = versions.of_batch(0)             # the same again after a crash
     index = Index.load(version.path)
 
 Subscriptions that are refused (a bad query, an id that is there twice, no id at all) are left out, counted and logged.
-A supplier that fails leaves the last version in force; only where there is none yet, its error is raised.
+If a supplier fails, the last version stays in force; its error is raised only if there is none yet.
 
-A file of a version that is damaged counts as gone: the next version is built from nothing, with a warning. Records that
-are damaged cannot be made up for, as they say which batches are done.
+A file of a version that is damaged counts as gone: the next version is built from scratch, with a warning. Damaged
+records cannot be replaced, as they say which batches are done.
 
 Codes: TC752 a version that is gone, TC753 records that cannot be kept, or are damaged.
 """
@@ -74,7 +74,7 @@ class _Live:
     rows: pa.Table
     """What `treecast.catalog.changes` makes of the given table."""
     number: int | None
-    """Of the version that it is; None while it is none."""
+    """Of the version that it is saved as; None before."""
 
 
 class Versions:
@@ -110,7 +110,7 @@ class Versions:
             raise
 
     def begin(self) -> None:
-        """Make the first version, if there is none: who starts a stream hears what is wrong with its subscriptions."""
+        """Make the first version, if there is none: the start of a stream reports bad subscriptions."""
         with self._lock:
             if self.last() is None:
                 self._current()
@@ -141,7 +141,7 @@ class Versions:
         return {batch: (version, content) for batch, version, content in rows}
 
     def close(self) -> None:
-        """Let go of the index and the records; a scheduler that called this object may keep it for ever."""
+        """Let go of the index and the records; a scheduler that called this object may keep it forever."""
         with self._lock:
             self._live, self._saved, self._supplier = None, None, lambda: None
             self._database.close()
@@ -183,7 +183,7 @@ class Versions:
         return PipelineError(
             f"the records of versions in {self._directory} are damaged: {reason}",
             code="TC753",
-            hint="restore the checkpoint from a copy, or begin anew with another checkpoint directory",
+            hint="restore the checkpoint from a copy, or start again with another checkpoint directory",
         )
 
     def _check_records(self) -> None:
@@ -218,7 +218,7 @@ class Versions:
         return PipelineError(
             f"{what}, which is gone from {self._directory}, or damaged",
             code="TC752",
-            hint="restore it, or begin anew with another checkpoint directory",
+            hint="restore it, or start again with another checkpoint directory",
         )
 
     def _is_intact(self, version: Version) -> bool:
@@ -274,7 +274,7 @@ class Versions:
         return last
 
     def _of_index(self, index: Index, last: Version | None) -> Version:
-        """Saving it tells whether it has changed, unless it has not since it was saved."""
+        """Saving it shows whether it has changed, unless it has not since it was saved."""
         now = (index, index.revision)
         if last is None or self._saved != now or not self._is_intact(last):
             last, self._saved = self._save(index, None, 0, last), now
@@ -332,14 +332,14 @@ class Versions:
 
         if rows is None:
             self._live = None  # what was live is a table of before
-        beside = durable.unused_path(self._directory)
-        index.save(beside)
-        content = _content_of(beside)
+        temporary = durable.unused_path(self._directory)
+        index.save(temporary)
+        content = _content_of(temporary)
         if rows is None and last is not None and last.content == content:
             if self._is_intact(last):
-                beside.unlink()
+                temporary.unlink()
             else:
-                durable.rename(beside, last.path)
+                durable.rename(temporary, last.path)
             return last
         number = 1 if last is None else last.number + 1
         name = f"{number:08d}-{content[:16]}"
@@ -352,7 +352,7 @@ class Versions:
             ):
                 writer.write_table(rows)
         version = self._version(number, content, name, len(index), refused)
-        durable.rename(beside, version.path)
+        durable.rename(temporary, version.path)
         self._intact.add(version.path)
         with self._transaction():
             self._database.execute(

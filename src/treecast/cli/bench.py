@@ -1,4 +1,4 @@
-"""`treecast bench`: how fast, how large, and whether right: engines and peers on a named workload or on one's own.
+"""`treecast bench`: how fast, how large, and whether right: engines and peers on a named workload or on your own.
 
 Files and the environment are read here; what is measured, and how, is `treecast.measure`.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from treecast.measure.suite import Plan, Row
 
 DESCRIPTION = """\
-Measures engines of treecast and other tools beside them on the same documents
-and queries, and compares their answers.
+Measures engines of treecast and other tools on the same documents and queries,
+and compares their answers.
 
   nitf        news articles: the NITF DTD of DIR, else a built-in one
   aggregated  ten DTDs of DIR, else the two built-in ones
@@ -91,7 +91,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
     console = Console(progress=not options.quiet, noun="cells")
     engines, peers = _engines(parser, options.engines), _peers(parser, options, console)
-    # Wrong usage is told before anything is done.
+    # Report wrong usage before anything is done.
     _check_numbers(parser, options)
     targets = [_target(parser, options, name) for name in options.names]
     output = Path(options.output)
@@ -113,7 +113,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-# What is measured.
+# The plan of a measurement.
 
 
 def _check_numbers(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -128,25 +128,25 @@ def _check_numbers(parser: argparse.ArgumentParser, options: argparse.Namespace)
         parser.error("two workloads would write to files of the same name: measure them one after the other")
 
 
-def _engines(parser: argparse.ArgumentParser, given: Sequence[str]) -> list[str]:
+def _engines(parser: argparse.ArgumentParser, names: Sequence[str]) -> list[str]:
     from treecast import engines
 
-    if list(given) == ["all"]:
+    if list(names) == ["all"]:
         return engines.names(variants=True)
-    for name in given:
+    for name in names:
         try:
             engines.check(name)
         except ValueError as error:
             parser.error(str(error))
-    return list(given)
+    return list(names)
 
 
 def _peers(parser: argparse.ArgumentParser, options: argparse.Namespace, console: Console) -> list[str]:
     from treecast.errors import PipelineError
     from treecast.measure.peers import check_peer
 
-    given = ["lxml"] if options.peers is None else [] if options.peers == ["none"] else list(options.peers)
-    for name in given:
+    names = ["lxml"] if options.peers is None else [] if options.peers == ["none"] else list(options.peers)
+    for name in names:
         try:
             check_peer(name)
         except ValueError as error:
@@ -156,7 +156,7 @@ def _peers(parser: argparse.ArgumentParser, options: argparse.Namespace, console
                 raise
             _say(options, console, f"without a peer: {str(error).splitlines()[0]}")
             return []
-    return given
+    return names
 
 
 def _target(parser: argparse.ArgumentParser, options: argparse.Namespace, name: str) -> Any:
@@ -181,28 +181,28 @@ def _inputs(options: argparse.Namespace, target: Any, notes: list[str]) -> tuple
 
     count = options.documents or (DOCUMENTS_QUICK if options.quick else DOCUMENTS)
     file = _query_file(options)
-    given = None if file is None else queries_of_file(file, notes.append)
+    from_file = None if file is None else queries_of_file(file, notes.append)
     if isinstance(target, Path):
         documents = read_documents(target, count, notes.append)
         title = target.name
-        drawn = Inputs(["/*"], documents)
+        inputs = Inputs(["/*"], documents)
     else:
         notes += target.notes
-        wanted = 1 if given else max(_sizes(options))
-        drawn = target.inputs(wanted, count, options.bytes, options.seed, notes.append)
+        wanted = 1 if from_file else max(_sizes(options))
+        inputs = target.inputs(wanted, count, options.bytes, options.seed, notes.append)
         title = target.name
-    notes.append(f"documents: {len(drawn.documents):,} of {drawn.document_bytes:,.0f} bytes on average")
-    if given is None:
-        return drawn, title
-    queries, namespaces = given
-    return Inputs(queries, drawn.documents, {**drawn.namespaces, **namespaces}), title
+    notes.append(f"documents: {len(inputs.documents):,} of {inputs.document_bytes:,.0f} bytes on average")
+    if from_file is None:
+        return inputs, title
+    queries, namespaces = from_file
+    return Inputs(queries, inputs.documents, {**inputs.namespaces, **namespaces}), title
 
 
 def _plan(options: argparse.Namespace, title: str, inputs: Inputs, engines: list[str], peers: list[str]) -> Plan:
     from treecast.measure.suite import Plan
 
-    given = [size for text in options.queries for size in _numbers(text) or []]
-    sizes = [len(inputs.queries)] if _query_file(options) and not given else _sizes(options)
+    numbers = [size for text in options.queries for size in _numbers(text) or []]
+    sizes = [len(inputs.queries)] if _query_file(options) and not numbers else _sizes(options)
     sizes = sorted({min(size, len(inputs.queries)) for size in sizes})
     return Plan(title, inputs, sizes, engines, peers, _effort(options))
 
@@ -230,7 +230,7 @@ def _numbers(text: str) -> list[int] | None:
     return [int(part) for part in parts] if all(part.isascii() and part.isdigit() for part in parts) else None
 
 
-# What is told.
+# Messages.
 
 
 def _about(options: argparse.Namespace, plan: Plan) -> list[str]:
@@ -244,7 +244,7 @@ def _about(options: argparse.Namespace, plan: Plan) -> list[str]:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """As it was given, but for the names of directories that say nothing to others."""
+    """The command line as given, without the names of local directories."""
     words = ["treecast", "bench", *(Path(name).name for name in options.names)]
     words += ["--data", "DIR"] if options.data or os.environ.get("TREECAST_DATA") else []
     words += ["--engines", ",".join(options.engines)]
@@ -337,13 +337,13 @@ def _curves(rows: Sequence[Row]) -> Iterator[Any]:
     yield Curve("lxml, parsing only", [point for point in parse if point[1] > 0], dashed=True)
 
 
-# What stands behind options.
+# Types of options.
 
 
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of names such as auto,yfilter")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as auto,yfilter")
     return list(dict.fromkeys(names))
 
 
@@ -353,5 +353,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value

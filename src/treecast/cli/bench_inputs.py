@@ -57,7 +57,7 @@ def queries_of_file(path: str, note: Note) -> tuple[list[str], dict[str, str]]:
             if namespaces.setdefault(prefix, uri) != uri:
                 message = f"{path}: the prefix {prefix!r} is bound to different namespaces"
                 raise QueryError(
-                    message, code="TC193", hint="measure them apart: all queries of a run share their prefixes"
+                    message, code="TC193", hint="measure them separately: all queries of a run share their prefixes"
                 )
     if ordered:
         note(f"{ordered:,} ordered patterns are left out")

@@ -1,7 +1,7 @@
 """What people see: messages on stderr, a progress bar when that is a terminal, and results when stdout is one.
 
-Ids, names of files and the texts of errors were written by strangers. Everything that passes through here is shown
-without characters that could move the cursor, clear the screen or turn the writing round (`treecast.names.printable`).
+Ids, file names and error texts are untrusted. Everything that passes through here is shown without characters that
+could move the cursor, clear the screen or reverse the direction of text (`treecast.names.printable`).
 Results that go to a file or a pipe never pass through here.
 """
 
@@ -31,7 +31,7 @@ def results(form: str) -> BinaryIO:
 
 
 def json_escape(text: str) -> str:
-    """The same as `printable` inside of a JSON string, which it leaves one of the same value."""
+    """The same as `printable` inside a JSON string; the string keeps its value."""
     return "".join(c if c.isprintable() else _json_units(c) for c in text)
 
 
@@ -51,11 +51,11 @@ class _TerminalFile(io.BufferedIOBase):
         return True
 
     def write(self, data: ReadableBuffer) -> int:
-        given = bytes(data)
-        lines = given.decode("utf-8", "backslashreplace").split("\n")
+        piece = bytes(data)
+        lines = piece.decode("utf-8", "backslashreplace").split("\n")
         shown = "\n".join("\t".join(map(self._escape, line.split("\t"))) for line in lines)
         self._file.write(shown.encode("utf-8", "backslashreplace"))
-        return len(given)
+        return len(piece)
 
     def flush(self) -> None:
         self._file.flush()
@@ -91,7 +91,7 @@ class Console:
         print(printable_lines(message), file=self._stream)
 
     def update(self, documents: int, total: int | None, errors: int) -> None:
-        """Draw how far we are, a few times a second at most."""
+        """Draw the progress, a few times a second at most."""
         self.draw(lambda: progress_line(documents, total, errors, time.monotonic() - self._begin, self.noun))
 
     def draw(self, line: Callable[[], str] | str) -> None:
@@ -114,7 +114,7 @@ class Console:
             self._drawn = True
 
     def clear(self) -> None:
-        """Take the bar off the screen, before something else is written there."""
+        """Clear the bar before something else is written there."""
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

@@ -1,11 +1,11 @@
-"""`treecast match --render`: payloads beside document and subscription.
+"""`treecast match --render`: payloads with document and subscription.
 
     json     {"document": "…", "subscription": "…", "payload": "…"}, one object a line; a payload that is not UTF-8 (a
              whole document in another encoding) is payload_base64 instead
     parquet  columns document and subscription (strings) and payload (binary)
     files    a directory for each subscription, in it a file for each delivery: DIR/sport/0000001-monday.xml
 
-A delivery that is refused is reported, and the rest goes on. Results are written in the order of the documents, a table
+A refused delivery is reported, and the rest goes on. Results are written in the order of the documents, a table
 of `Index.render_batches` at a time, so that no more than one of them is held.
 """
 
@@ -36,7 +36,7 @@ ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 17
 
 Refuse = Callable[[str, str, str], None]
-"""Told the document, the subscription and the message of a delivery that was refused."""
+"""Takes the document, the subscription and the message of a refused delivery."""
 
 
 class Deliveries(NamedTuple):
@@ -56,7 +56,7 @@ class DeliveryWriter(Protocol):
 
 
 class BatchProgress(NamedTuple):
-    """What has become of some more documents of a batch."""
+    """The result of some more documents of a batch."""
 
     deliveries: int
     """That were written."""
@@ -79,7 +79,7 @@ def render_batch(
 
 
 def _write(rows: Any, names: Sequence[str], writer: DeliveryWriter, refuse: Refuse) -> int:
-    """Write the deliveries of one chunk of a table, and tell of those that were refused; how many were written."""
+    """Write the deliveries of one chunk of a table, and report refused ones; the answer is how many were written."""
     if rows["code"].null_count < len(rows):
         refused = rows.filter(pc.is_valid(rows["code"]))
         columns = (refused[name].to_pylist() for name in ("document", "subscription", "message"))
@@ -185,7 +185,7 @@ class FileWriter:
         directory = self._directory / file_name(subscription)
         try:
             directory.mkdir()
-        except FileExistsError:  # of an id that differs in case, where the file system does not tell that apart
+        except FileExistsError:  # of an id that differs in case only, on a file system that ignores case
             directory = self._directory / hashed(subscription)
             directory.mkdir()
         self._made[subscription] = directory

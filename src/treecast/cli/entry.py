@@ -1,7 +1,7 @@
-"""What `treecast` does before and after a verb: arguments, exit status, and no traceback for what the world did wrong.
+"""What `treecast` does before and after a verb: arguments, exit status, and no traceback for bad input.
 
-Exit status: 0 done; 1 bad input, said on stderr with the error's code; 2 wrong usage; 130 interrupted. A reader of our
-output that goes away (`| head`) is no failure: the command stops quietly with 0.
+Exit status: 0 done; 1 bad input, reported on stderr with the error's code; 2 wrong usage; 130 interrupted. A reader of
+our output that goes away (`| head`) is no failure: the command stops quietly with 0.
 
 Codes: TC790 a place that cannot be written to.
 """

@@ -27,7 +27,7 @@ DIM, RESET = "\x1b[2m", "\x1b[0m"
 
 @dataclass(frozen=True)
 class Mark:
-    """A range of characters; lines and columns count from 1, the end is behind the last."""
+    """A range of characters; lines and columns count from 1, the end is after the last."""
 
     line: int
     column: int
@@ -42,7 +42,7 @@ class Mark:
 
 
 def excerpt(source: str, marks: Sequence[Mark], context: int, *, colour: bool) -> Iterator[str]:
-    """The marked lines, `context` lines round each, and a gap where lines are left out."""
+    """The marked lines, `context` lines around each, and a gap where lines are left out."""
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -61,12 +61,12 @@ def excerpt(source: str, marks: Sequence[Mark], context: int, *, colour: bool) -
 
 def _ranges(line: str, marks: Sequence[Mark]) -> list[tuple[int, int, str]]:
     """(begin, end, kind) of the marks that begin on this line, from 0; what goes on below ends with the line."""
-    found: dict[tuple[int, int], str] = {}
+    kinds: dict[tuple[int, int], str] = {}
     for mark in marks:
         end = mark.end_column - 1 if mark.end_line == mark.line else len(line)
-        found[(mark.column - 1, max(end, mark.column))] = mark.kind
+        kinds[(mark.column - 1, max(end, mark.column))] = mark.kind
     # An attribute comes after the tag that it is in, and is drawn over it.
-    return sorted((begin, end, kind) for (begin, end), kind in found.items())
+    return sorted((begin, end, kind) for (begin, end), kind in kinds.items())
 
 
 def _line(
@@ -89,7 +89,7 @@ def _line(
 
 
 def _windows(size: int, ranges: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
-    """The parts of a line that are shown: all of it, or where it is long a part round the start of each range."""
+    """The parts of a line that are shown: all of it, or of a long one a part around the start of each range."""
     if size <= WIDTH_CHARS_MAX:
         return [(0, size)]
     windows: list[tuple[int, int]] = []

@@ -68,7 +68,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if data is not None and not Path(data).is_dir():
         parser.error(f"there is no directory {data!r}; --data names one with dtd/, docs/ and queries/")
     _need_matplotlib(parser)
-    Path(options.output).mkdir(parents=True, exist_ok=True)  # what cannot be written is said before the work
+    Path(options.output).mkdir(parents=True, exist_ok=True)  # fails before the work, if it cannot be written
     status = 0
     for name in names:
         status = max(status, _run_one(experiments.find(name), options, Path(data) if data else None))
@@ -118,7 +118,7 @@ def _sizes(experiment: Experiment, options: argparse.Namespace) -> Sizes:
 
 
 def _command(name: str, options: argparse.Namespace, data: Path | None) -> str:
-    """The same run again, for the record; where the data lie is not its business."""
+    """The command that repeats this run, for the record; without the place of the data."""
     words = ["treecast", "experiment", name]
     words += ["--data", "DIR"] if data else []
     words += ["--quick"] * options.quick
@@ -130,7 +130,7 @@ def _command(name: str, options: argparse.Namespace, data: Path | None) -> str:
 
 
 class _Progress:
-    """On a terminal a line that is drawn over; otherwise a line for each tenth, so that a log shows life."""
+    """On a terminal a line that is redrawn; otherwise a line for each tenth, so that a log shows progress."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self._name, self._quiet = name, quiet
@@ -156,7 +156,7 @@ def _number(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
     return number
 
 

@@ -29,7 +29,7 @@ from treecast.names import printable
 
 DESCRIPTION = """\
 Shows which elements of DOCUMENT satisfy each step and predicate of a query;
-where it does not match, how far it came and the first thing that failed. The
+if it does not match, how far it came and the first thing that failed. The
 exit status is 0 either way. DOCUMENT is an XML file (compressed too), a
 member of an archive (a.zip!/x.xml), or - for standard input."""
 
@@ -60,7 +60,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--namespace", metavar="P=URI", action="append", default=[], help=bind)
     option("--ordered", action="store_true", help="branches must come in the order of the query")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
-    option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines round each mark; else %(default)s")
+    option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines around a mark; else %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.set_defaults(run=lambda options: run(parser, options))
 
@@ -144,7 +144,7 @@ def _question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Q
 
 
 def _find(options: argparse.Namespace, namespaces: dict[str, str]) -> Question:
-    """The subscription with that id; the others need not even be good queries."""
+    """The subscription with that id; the others may be invalid."""
 
     def note(message: str) -> None:
         Console().say(f"treecast: {printable(message)}")

@@ -66,7 +66,7 @@ def _add(kinds: argparse._SubParsersAction[Any], name: str, **texts: Any) -> arg
     several = functools.partial(parser.add_argument, action="append", default=[])
     several("--dtd", metavar="DTD", help="news, records or a path; repeatable (default news)")
     several("--dtd-directory", metavar="DIR", help="where else parts of the DTD lie; repeatable")
-    parser.add_argument("--root", metavar="NAME", help="the root element, where the DTD does not tell")
+    parser.add_argument("--root", metavar="NAME", help="the root element, if the DTD does not say")
     parser.add_argument("--shares", metavar="N,N", type=_numbers, help="of several DTDs (default: even)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="equal seeds draw the same (default 0)")
     return parser
@@ -176,7 +176,7 @@ def run_documents(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     console, begin = _console(options, "documents"), time.monotonic()
     schemas = _schemas(parser, options, console)
     names = ("depth_max", "repeats_max", "recursion_max", "optional", "attributes", "skew")
-    given = _given(options, names)
+    given = _values_set(options, names)
     if "bytes" in options:
         given["bytes_target"] = options.bytes or None
     try:
@@ -210,7 +210,9 @@ def run_queries(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     )  # fmt: skip
     note = _note(options, console)
     try:
-        settings = QuerySettings(**_given(options, names), distinct=not options.duplicates, values=_values_of(options))
+        settings = QuerySettings(
+            **_values_set(options, names), distinct=not options.duplicates, values=_values_of(options)
+        )
         queries = generate_queries(
             schemas, options.count, settings, seed=options.seed, weights=options.shares, note=note
         )
@@ -224,7 +226,7 @@ def run_queries(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     return 0
 
 
-def _given(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+def _values_set(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names if name in options}
 
 
@@ -296,7 +298,7 @@ def _say_done(console: Console, options: argparse.Namespace, count: int, size: s
         console.say(f"{count:,} {noun}{size} in {time.monotonic() - begin:.1f} s")
 
 
-# What stands behind options.
+# Types of options.
 
 
 def _count(text: str) -> int:
@@ -309,7 +311,7 @@ def _size(text: str) -> int:
     factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     digits, factor = (text[:-1], factors[text[-1].upper()]) if text[-1:].upper() in factors else (text, 1)
     if not digits.isascii() or not digits.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write a number such as 5000, 5K or 2M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write a number such as 5000, 5K or 2M")
     return int(digits) * factor
 
 

@@ -54,7 +54,7 @@ class ZipSink:
 
 
 class StreamSink:
-    """Documents one behind the other; `bare` leaves out their XML declarations."""
+    """Documents one after the other; `bare` leaves out their XML declarations."""
 
     def __init__(self, file: BinaryIO, *, bare: bool) -> None:
         self._file, self._bare = file, bare

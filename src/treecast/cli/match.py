@@ -135,9 +135,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
         parser.error("standard input can be read once: give - once")
     check_formats(parser, options.subscriptions, options.subscriptions_format)
     options.namespaces = namespaces_of(parser, options.namespace)
-    given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
+    limits = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
     try:
-        options.limits = Limits(**given) if given else None  # a saved index has its own
+        options.limits = Limits(**limits) if limits else None  # a saved index has its own
         options.rule = record_rule(options)
     except ValueError as error:
         parser.error(str(error))
@@ -157,7 +157,7 @@ def check_formats(parser: argparse.ArgumentParser, paths: Sequence[str], given: 
 
 
 def namespaces_of(parser: argparse.ArgumentParser, texts: Sequence[str]) -> dict[str, str]:
-    """The bindings of all --namespace options; exits with 2 where one is none."""
+    """The bindings of all --namespace options; exits with 2 where one is invalid."""
     namespaces: dict[str, str] = {}
     for text in texts:
         try:
@@ -183,7 +183,7 @@ def read_settings(options: argparse.Namespace, index: Index) -> ReadSettings:
 
 
 def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
-    """The format that is meant; exits with 2 where it cannot be had."""
+    """The output format; exits with 2 where the other options do not allow it."""
     output = options.output or ""
     suffix = os.path.splitext(output)[1].lower()  # noqa: PTH122
     by_suffix = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".tsv": "tsv"}
@@ -221,7 +221,7 @@ def build_index(options: argparse.Namespace, note: subscriptions.Note) -> Index:
 
 @dataclass
 class Totals:
-    """What has been done so far."""
+    """Counts of the documents so far."""
 
     noun: tuple[str, str]
     documents: int = 0
@@ -312,5 +312,5 @@ def _size(text: str) -> int:
     factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     digits, factor = (text[:-1], factors[text[-1].upper()]) if text[-1:].upper() in factors else (text, 1)
     if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write a number such as 4096, 64K or 1G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write a number such as 4096, 64K or 1G")
     return int(digits) * factor

@@ -37,11 +37,11 @@ def _escape_tsv(value: str) -> str:
 
 
 def escape_json(value: str) -> str:
-    """As it stands between the quotes of a JSON string."""
+    """The text between the quotes of a JSON string."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-# characters to escape, how, and what stands before the document, between the two, and after the subscription
+# characters to escape, how, and the text before the document, between the two, and after the subscription
 TEXT_FORMS = {
     "tsv": (TSV_SPECIAL, _escape_tsv, "", "\t", "\n"),
     "json": (JSON_SPECIAL, escape_json, '{"document": "', '", "subscription": "', '"}\n'),
@@ -168,7 +168,7 @@ def _pieces(batch: Any, rows_max: int, bytes_a_row: int) -> Iterator[Any]:
 
 
 def _followed_by(texts: Any, after: str) -> Any:
-    """Each of the texts with `after` behind it; with 64-bit offsets where all together may need them."""
+    """Each of the texts followed by `after`; with 64-bit offsets where all together may need them."""
     wide = (_longest(texts) + len(after)) * len(texts) > TEXT_BYTES_MAX
     kind = pa.large_string() if wide else texts.type
     return pc.binary_join_element_wise(texts.cast(kind), pa.scalar(after, kind), pa.scalar("", kind))

@@ -3,9 +3,9 @@
     with file_beside("matches.csv") as file:
         file.write(b"…")
 
-Everything is written beside its place, under a hidden name, and renamed at the end; when something goes wrong, nothing
-is left behind. Files are durable then (`treecast.durable`). The files of a directory are not synced one by one: there
-may be a hundred thousand of them, and a verb that is called again makes them again.
+Everything is written to the same directory under a hidden name, and renamed at the end. If something goes wrong,
+nothing is left. Files are durable then (`treecast.durable`). The files of a directory are not synced one by one: there
+may be a hundred thousand of them, and the verb can be called again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A pipeline.toml -> Pipeline. What it may hold is the table KEYS below; docs/guide/run.md explains it.
 
-Paths are those of the file: relative ones start at its directory. Every message names the file, the table and the key,
+Relative paths start at the file's directory. Every message names the file, the table and the key,
 and a wrong name comes with the right one.
 
-Codes: TC730 a file that cannot be read, TC731 a name that is not known, TC732 a value that makes no sense, TC733
-something missing; TC734 a placement that is not there.
+Codes: TC730 a file that cannot be read, TC731 an unknown name, TC732 an invalid value, TC733 something
+missing; TC734 an unknown placement.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read(path: str) -> Pipeline:
 
 
 class _Reader:
-    """One file on its way: knows its name for messages, and its directory for relative paths."""
+    """Reads one file: knows its name for messages, and its directory for relative paths."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -79,9 +79,9 @@ class _Reader:
         return path if is_elsewhere(path) else str(self._directory / path)
 
     def _table(self, table: str, content: object) -> dict[str, Any]:
-        """The values of one table, each checked and made what the pipeline wants."""
+        """The values of one table, each checked and converted."""
         if not isinstance(content, Mapping):
-            raise self._error("", table, f"{_kind(content)} where a table is wanted", f"write [{table}] on a line")
+            raise self._error("", table, f"expected a table, got {_kind(content)}", f"write [{table}] on a line")
         known = KEYS[table]
         values: dict[str, Any] = {}
         for key, value in content.items():
@@ -98,7 +98,7 @@ class _Reader:
     def _settings(self, content: object, prefix: str = "spark") -> dict[str, str]:
         """Settings of Spark: dotted names in quotes, or as tables in tables, with or without the leading `spark.`."""
         if not isinstance(content, Mapping):
-            raise self._error("", "spark", f"{_kind(content)} where a table is wanted", "write [spark] on a line")
+            raise self._error("", "spark", f"expected a table, got {_kind(content)}", "write [spark] on a line")
         settings: dict[str, str] = {}
         for key, value in content.items():
             name = key if prefix == "spark" and key.startswith("spark.") else f"{prefix}.{key}"
@@ -110,7 +110,7 @@ class _Reader:
                 settings[name] = str(value)
             else:
                 hint = "write a string, a number, true or false"
-                raise self._error("spark", key, f"{_kind(value)} is no setting of Spark", hint)
+                raise self._error("spark", key, f"{_kind(value)} is not a Spark setting", hint)
         return settings
 
     def _unknown(self, table: str, key: str) -> PipelineError:
@@ -122,10 +122,8 @@ class _Reader:
         elif elsewhere:
             hint = f"it belongs to {elsewhere[0] if elsewhere[0].startswith('the') else f'[{elsewhere[0]}]'}"
         else:
-            hint = f"known are {', '.join(known)}"
-        return self._error(
-            table, key, "there is no such key" if table else "there is no such key or table", hint, "TC731"
-        )
+            hint = f"the known ones are {', '.join(known)}"
+        return self._error(table, key, "unknown key" if table else "unknown key or table", hint, "TC731")
 
     def _error(self, table: str, key: str, problem: str, hint: str, code: str = "TC732") -> PipelineError:
         place = " ".join(part for part in (f"[{table}]" if table else "", key) if part)
@@ -135,7 +133,7 @@ class _Reader:
 
 
 class _WrongError(Exception):
-    """A value of the wrong kind; the reader knows where it stands."""
+    """A value of the wrong kind; the reader adds the place."""
 
     def __init__(self, problem: str, hint: str) -> None:
         super().__init__(problem)
@@ -155,19 +153,19 @@ def _first_line(error: PipelineError) -> str:
 
 def _text(reader: _Reader, value: object) -> str:
     if not isinstance(value, str):
-        raise _WrongError(f"{_kind(value)} where a string is wanted", "put it in quotes")
+        raise _WrongError(f"expected a string, got {_kind(value)}", "put it in quotes")
     return value
 
 
 def _flag(reader: _Reader, value: object) -> bool:
     if not isinstance(value, bool):
-        raise _WrongError(f"{_kind(value)} where true or false is wanted", "write true or false, without quotes")
+        raise _WrongError(f"expected true or false, got {_kind(value)}", "write true or false, without quotes")
     return value
 
 
 def _number(reader: _Reader, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _WrongError(f"{_kind(value)} where a number is wanted", "write a number, without quotes")
+        raise _WrongError(f"expected a number, got {_kind(value)}", "write a number, without quotes")
     return value
 
 
@@ -176,7 +174,7 @@ def _size(reader: _Reader, value: object) -> int:
         return int(value[:-1]) * FACTORS[value[-1].upper()]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         shown = repr(value) if isinstance(value, str | int) else _kind(value)
-        raise _WrongError(f"{shown} is no size", 'write a number such as 4096 or a text such as "64M"')
+        raise _WrongError(f"{shown} is not a size", 'write a number such as 4096 or a text such as "64M"')
     return value
 
 
@@ -190,13 +188,13 @@ def _places(reader: _Reader, value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
     texts = [one for one in values if isinstance(one, str)]
     if len(texts) < len(values):
-        raise _WrongError(f"{_kind(value)} where a string or a list of strings is wanted", "put each path in quotes")
+        raise _WrongError(f"expected a string or a list of strings, got {_kind(value)}", "put each path in quotes")
     return tuple(reader.place(one) if one else "" for one in texts)
 
 
 def _texts(reader: _Reader, value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise _WrongError(f"{_kind(value)} where a table of strings is wanted", 'write it as {name = "text"}')
+        raise _WrongError(f"expected a table of strings, got {_kind(value)}", 'write it as {name = "text"}')
     return value
 
 
@@ -211,7 +209,7 @@ def _entities(reader: _Reader, value: object) -> str | dict[str, str]:
 
 def _format(reader: _Reader, value: object) -> str:
     if value not in FORMATS:
-        raise _WrongError(f"{_text(reader, value)!r} is no format", f"write one of {', '.join(FORMATS)}")
+        raise _WrongError(f"{_text(reader, value)!r} is not a format", f"write one of {', '.join(FORMATS)}")
     return str(value)
 
 

@@ -1,7 +1,7 @@
 """`treecast run`: the main job on Spark, described by a pipeline.toml, or the embedded sample without one.
 
-Everything that can be checked is checked before Spark starts, and all that is wrong is said at once. What Spark itself
-has to say goes to a log file in the output directory.
+Everything that can be checked is checked before Spark starts, and all problems are reported at once. Spark's own
+messages go to a log file in the output directory.
 
 Codes: TC736 an output directory that cannot be used.
 """
@@ -37,7 +37,7 @@ DESCRIPTION = """\
 Matches documents on Spark, as PIPELINE (a TOML file) describes; without one,
 the embedded sample. The output directory then holds the matches as Parquet, a
 report (HTML and PNG) and Spark's log. With --render, or render = true below
-[sinks], there is a payload beside each match: what the subscriber gets."""
+[sinks], each match has a payload: what the subscriber gets."""
 
 EPILOG = """\
 example:
@@ -118,7 +118,7 @@ def pipeline_of(options: argparse.Namespace) -> Pipeline:
 
         source = Source((str(sample.path() / "documents"),))
         subscriptions = Subscriptions((str(sample.path() / "subscriptions.csv"),))
-        # So small a job ends before the JVM's optimising compiler has paid.
+        # Such a small job ends before the JVM's optimising compiler pays off.
         quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
         pipeline = Pipeline(source, subscriptions, Sinks(), name="the embedded sample", spark=quick)
     if options.output is not None:
@@ -128,11 +128,11 @@ def pipeline_of(options: argparse.Namespace) -> Pipeline:
     return pipeline if options.master is None else replace(pipeline, master=options.master)
 
 
-# -- checks: all of them, whatever the others say
+# -- checks: all of them run, even if one fails
 
 
 def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None, list[str]]:
-    """The index, and what stands in the way of the job. Starts nothing and creates nothing."""
+    """The index, and the problems that prevent the job. Starts nothing and creates nothing."""
     from treecast.spark import session
     from treecast.spark.job.output_directory import check_output
 
@@ -249,7 +249,7 @@ def sparks_own(pipeline: Pipeline) -> list[str]:
 
 
 def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool = False) -> Figures:
-    """Start Spark, run the job, write what it leaves behind."""
+    """Start Spark, run the job, write its results."""
     from treecast.cli.run_progress import RunProgress
     from treecast.spark.job import failure, job
 
@@ -301,7 +301,7 @@ def chatter_to(log: Path) -> Iterator[None]:
 def interruptible() -> Iterator[Callable[[], None]]:
     """Let an interruption, also one by SIGTERM, be a KeyboardInterrupt here.
 
-    Spark puts a handler of its own in place when it starts, which cancels all jobs: call what this gives after that.
+    Spark installs its own handler when it starts, which cancels all jobs: call the returned function after that.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

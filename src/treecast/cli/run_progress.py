@@ -20,7 +20,7 @@ WINDOW_SECONDS = 5.0  # rates are those of the last few seconds
 
 
 class RunProgress:
-    """Told of progress a few times a second, it says so as often as fits the stream."""
+    """Takes progress a few times a second, and shows it as often as suits the stream."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
@@ -29,7 +29,7 @@ class RunProgress:
         self._recent: deque[Progress] = deque()
 
     def stage(self, words: str, *, said: bool = False) -> None:
-        """What is being done before or behind the documents; it may take a while."""
+        """Show what is done before or after the documents; it may take a while."""
         if self._console.shows_progress:
             self._console.clear()
             self._console.draw(f"{words} …")

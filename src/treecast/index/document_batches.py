@@ -1,6 +1,6 @@
-"""Documents on their way into native code, and the settings that all calls on many documents share.
+"""Documents for native code, and the settings that all calls on many documents share.
 
-Native code takes a sequence of buffers at a time. `as_sequence` makes one of whatever a caller has, `take` cuts one off
+Native code takes a sequence of buffers at a time. `as_sequence` makes one of a caller's documents, `take` cuts one off
 an iterable that may never end. For callers in this package; users see `Index.match_many` and its like.
 """
 
@@ -24,7 +24,7 @@ def is_report(on_error: str) -> bool:
 
 
 def check_threads(threads: int) -> int:
-    """The number of threads, if it is one."""
+    """The number of threads; raises if it is invalid."""
     if not 1 <= threads <= THREADS_MAX:
         raise ValueError(f"threads must be 1-{THREADS_MAX}, got {threads}")
     return threads

@@ -1,7 +1,7 @@
 """Why a query matches a document, or how near it came.
 
-Use it to look into one answer; it decides one query on one document at a time and is no way to match. `Index.explain`
-does the same for a subscription.
+Use it to look into one answer; it decides one query on one document at a time, and is slow.
+`Index.explain` does the same for a subscription.
 
     >>> from treecast.index.explain import explain
     >>> document = b'<a>\\n  <b c="2"/>\\n  <b c="1">x</b>\\n</a>'
@@ -34,7 +34,7 @@ from treecast.query.tree import FunctionName
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an element, attribute or text stands in the document."""
+    """Where an element, attribute or text is in the document."""
 
     kind: Literal["element", "attribute", "text"]
     path: str
@@ -48,7 +48,7 @@ class Place:
     """Its string value, cut after 200 bytes."""
     namespace: str
     tag_line: int
-    """Where the start tag ends, or the attribute or text: the column behind it."""
+    """Where the start tag ends, or the attribute or text: the column after it."""
     tag_column: int
 
 

@@ -11,7 +11,7 @@ subscriptions as they were when it began.
     ['sport', 'all']
 
 Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
-with arrays instead of lists. `render` and `render_many` likewise give payloads beside the ids.
+with arrays instead of lists. `render` and `render_many` also give payloads, in the same forms.
 
 This file holds the class and how its subscriptions change. `matching.py` and `rendering.py` turn native answers into
 Arrow tables, `saving.py` has the settings of a saved index.
@@ -64,8 +64,8 @@ class Index:
     0 does without it. `delivery_limits` bound what `render` gives.
 
     `seed` is for simulations, where every process has to do exactly the same. Without one, the hash tables of a live
-    index have seeds from the system, so that no stranger can write subscriptions that collide in them: keep a seed from
-    those who write subscriptions. It is not saved, and what `save` writes does not depend on it: the same
+    index have seeds from the system, so that no one can write subscriptions that collide in them: keep a seed secret
+    from the authors of subscriptions. It is not saved, and what `save` writes does not depend on it: the same
     subscriptions, added by the same calls in the same order, give the same bytes in every process.
     """
 
@@ -90,7 +90,7 @@ class Index:
         self._native = _native.Index(self._limits.native(), native_entities(entities), cache_bytes_max, engine, seed)
         self._default_settings = self._settings(None, False, "document")
         self.revision = 0
-        """Another number after each change: while it stays, so do the subscriptions."""
+        """Changes with each change of the subscriptions."""
         self._delivery_limits = delivery_limits or DeliveryLimits()
 
     # -- subscriptions
@@ -130,23 +130,23 @@ class Index:
         if on_refused not in ("raise", "report"):
             raise ValueError(f'on_refused must be "raise" or "report", got {on_refused!r}')
         table = None if type(subscriptions) is list else table_of(subscriptions)
-        given = from_items(subscriptions) if table is None else table
+        rows = from_items(subscriptions) if table is None else table
         if on_refused == "report":
-            return add_reporting(given, self._add_all, self._settings)
+            return add_reporting(rows, self._add_all, self._settings)
         try:
-            refused = self._add_all(given, LISTED_MAX)
-        except QueryError:  # rows that cannot be read: an index of its own finds out what else is wrong
-            report = Index(engine=self.engine, namespaces=self._namespaces).add_many(given, on_refused="report")
+            refused = self._add_all(rows, LISTED_MAX)
+        except QueryError:  # rows that cannot be read: a separate index finds out what else is wrong
+            report = Index(engine=self.engine, namespaces=self._namespaces).add_many(rows, on_refused="report")
             raise refused_in(report) from None
         if refused is not None:
             raise all_refused(*refused)
         return None
 
-    def _add_all(self, given: Any, listed_max: int) -> tuple[int, list[tuple[int, str, QueryError]]] | None:
+    def _add_all(self, rows: Any, listed_max: int) -> tuple[int, list[tuple[int, str, QueryError]]] | None:
         """None when all were added; otherwise none was: how many are refused, and the first of them."""
         answer: Any
-        if hasattr(given, "schema"):
-            columns = from_arrow(given)
+        if hasattr(rows, "schema"):
+            columns = from_arrow(rows)
             settings = [self._settings(*each) for each in columns.settings] or [self._default_settings]
             numbers = columns.numbers()
             answer = self._native.add_arrow(
@@ -158,8 +158,8 @@ class Index:
                 listed_max,
             )
         else:
-            pairs = [pair_of(item) for item in given]
-            answer = self._native.add_pairs(pairs, [self._settings_of(item) for item in given], listed_max)
+            pairs = [pair_of(item) for item in rows]
+            answer = self._native.add_pairs(pairs, [self._settings_of(item) for item in rows], listed_max)
         self.revision += 1
         return answer  # type: ignore[no-any-return]
 
@@ -208,7 +208,7 @@ class Index:
         return pa.table([*texts, *settings_columns], names=list(FIELDS))
 
     def part(self, subscriptions: Subscriptions, *, engine: str | None = None) -> Index:
-        """An index of these subscriptions that takes the same documents: for those who divide one into several.
+        """An index of these subscriptions that accepts the same documents: for dividing one index into several.
 
         Namespaces come with the subscriptions, as `subscriptions()` gives them.
         """
@@ -287,7 +287,7 @@ class Index:
     def match_part(
         self, documents: Sequence[Bytes], *, report: bool, matches_max: int = BATCH_MATCHES_MAX, timed: bool = False
     ) -> Part:
-        """As many of the documents as give about `matches_max` matches, at least one: for those who feed batches on.
+        """As many of the documents as give about `matches_max` matches, at least one: for callers that pass batches on.
 
         The answer has one list of ids per document that was done, as one Arrow array; see `Part`. Without `report` a
         bad document raises, and so does a subscription that is undecided.
@@ -383,7 +383,7 @@ class Index:
         bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
         share: bool = True,
     ) -> RenderedPart:
-        """As many of the documents as give about `bytes_max` bytes, at least one: for those who feed batches on.
+        """As many of the documents as give about `bytes_max` bytes, at least one: for callers that pass batches on.
 
         The bytes of a payload count once for each delivery. With `share=False` nothing is built in common for several
         subscribers; the answer is the same.
@@ -397,7 +397,7 @@ class Index:
         return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
 
     def explain(self, document: Bytes, id: str) -> Explanation:
-        """Why a subscription matches the document, or how near it came. Raises a KeyError if there is no such id.
+        """Why a subscription matches the document, or how near it came. Raises a KeyError for an unknown id.
 
         A DocumentLimitError (TC340) says that finding out takes more work than `Limits.work_per_item_max` allows.
         """
@@ -414,7 +414,7 @@ class Index:
     # -- saved
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the caches to a file: beside its place first, synced, then renamed.
+        """Write everything but the caches to a file: first under a temporary name, synced, then renamed.
 
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
         file share its memory. The same subscriptions, added by the same calls in the same order, give the same bytes in
@@ -423,7 +423,7 @@ class Index:
         settings = SavedSettings(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
         try:
             self._native.save(file_name(path), settings.to_bytes())
-        except OSError as error:  # it names the file beside
+        except OSError as error:  # it names the temporary file
             error.filename = str(path)
             raise
 

@@ -3,7 +3,7 @@
     index.match(document)            one document, a list of ids
     index.match_many(documents)      a batch, one Arrow table
     index.match_batches(documents)   any number of documents, a table at a time
-    index.match_part(documents)      lists of ids by document, for those who feed batches on
+    index.match_part(documents)      lists of ids by document, for callers that pass batches on
 
 Each call sees the subscriptions as they were when it began; of `match_batches` that holds for each table.
 """

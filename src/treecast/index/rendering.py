@@ -3,7 +3,7 @@
     index.render(document)            one document, a list of Delivery
     index.render_many(documents)      a batch, one Arrow table, by several threads if wanted
     index.render_batches(documents)   any number of documents, a table at a time, of bounded size
-    index.render_part(documents)      deliveries in lists by document, for those who feed batches on
+    index.render_part(documents)      deliveries in lists by document, for callers that pass batches on
 
 Native code answers with columns, which Arrow arrays look into without a copy. Equal payloads of a document are there
 once, however many subscribers get them, so the payload column is dictionary-encoded: a document of 50 KB that goes to a

@@ -1,4 +1,4 @@
-"""What a saved index says of itself besides its subscriptions: the settings that `Index.load` gives it again.
+"""What a saved index holds in addition to its subscriptions: the settings that `Index.load` restores.
 
 The file as a whole is native (native/base/snapshot.hpp); one of its sections is the JSON that is written and read
 here. A file saved by an earlier version may lack settings, or have some that are no longer used.

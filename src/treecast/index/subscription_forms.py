@@ -363,7 +363,7 @@ def _texts(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
 
 
 def add_reporting(given: Any, add: Add, check: Check) -> pa.Table:
-    """Add the good ones by `add`, which takes all or none, and tell of the others in a table."""
+    """Add the good ones by `add`, which takes all or none, and list the others in a table."""
     import pyarrow as pa
 
     refused: list[dict[str, Any]] = []
@@ -372,21 +372,21 @@ def add_reporting(given: Any, add: Add, check: Check) -> pa.Table:
     for row, unfit in (unfit_rows if is_table else _unfit_items)(given, check).items():
         id, query = (given.column(name)[row].as_py() for name in ("id", "query")) if is_table else pair_of(given[row])
         refused.append(_refused_row(row, id, query, unfit))
-    kept: Sequence[int] = range(count)
+    rows: Sequence[int] = range(count)
     if refused:
         lacking = {row["row"] for row in refused}
-        kept = [row for row in kept if row not in lacking]
+        rows = [row for row in rows if row not in lacking]
     while True:
-        # The second round adds what the first found good; a third only if somebody else added an id meanwhile.
-        part = given if len(kept) == count else _rows(given, kept)
-        answer = add(part, len(kept))
+        # The second round adds what the first found good; a third only if another thread added an id meanwhile.
+        part = given if len(rows) == count else _rows(given, rows)
+        answer = add(part, len(rows))
         if answer is None:
             break
         for number, id, error in answer[1]:
             query = part.column("query")[number].as_py() if is_table else pair_of(part[number])[1]
-            refused.append(_refused_row(kept[number], id, query, error))
-        gone = {number for number, _, _ in answer[1]}
-        kept = [row for number, row in enumerate(kept) if number not in gone]
+            refused.append(_refused_row(rows[number], id, query, error))
+        bad = {number for number, _, _ in answer[1]}
+        rows = [row for number, row in enumerate(rows) if number not in bad]
     refused.sort(key=lambda row: row["row"])
     fields = [(name, pa.int64() if name in ("row", "position") else pa.string()) for name in REFUSED_FIELDS]
     return pa.Table.from_pylist(refused, schema=pa.schema(fields))
@@ -425,7 +425,7 @@ def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]
         text += f"\n{name}: {message}"
     first = refused[0][2]
     error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint, refused=listed)
-    error.hint = hint or first.hint  # that of a single one stands in the text already
+    error.hint = hint or first.hint  # that of a single one is in the text already
     error.position = getattr(first, "position", 0)
     return error
 

@@ -1,4 +1,4 @@
-"""Documents and subscriptions from wherever they lie: the one reader of the command line, of jobs and of services.
+"""Documents and subscriptions from files and objects: the one reader of the command line, of jobs and of services.
 
 `treecast.inputs.document_files` reads documents: files, directories, patterns, archives, record files, standard input.
 `treecast.inputs.subscriptions` reads subscriptions: files in six formats, tables, DataFrames, lists.

@@ -7,8 +7,8 @@ This is the one place that opens documents. Archives (zip, tar, and compressed t
 compressed (gzip, bzip2, xz, zstd) by its name or its first bytes, in archives by its name. Archives in archives are
 not opened.
 
-Everything is decompressed piece by piece (`treecast.inputs.inflate`, where the bounds stand). What is corrupt, or grows
-to more than `ratio_max` times the size of the file (and more than 64 MiB), raises PipelineError from `read`, behind all
+Everything is decompressed piece by piece (`treecast.inputs.inflate`, which has the bounds). What is corrupt, or grows
+to more than `ratio_max` times the size of the file (and more than 64 MiB), raises PipelineError from `read`, after all
 that could be read; the other members of a zip archive still come, those of a tar archive as far as it can be followed.
 Memory: one piece, and for zip its directory.
 
@@ -72,7 +72,7 @@ def entries(
     check_unchanged(file)
     try:
         with Path(file.path).open("rb") as opened:
-            # Of a pipe nobody knows how long it will be. What comes out of it is bounded by the size of a document.
+            # The length of a pipe is unknown. What comes out of it is bounded by the size of a document.
             size = sys.maxsize if file.bytes == SIZE_UNKNOWN else file.bytes
             budget = Budget(size, ratio_max)
             if kind == "zip":
@@ -85,7 +85,7 @@ def entries(
                 yield Entry(file.path, budget.stream(inflating(stream, kind)))
             else:
                 outer = stream if kind == "tar" else inflating(stream, kind.partition(".")[2])
-                # What holes of sparse members and gzip in members add is counted beside, within the same bounds.
+                # What holes of sparse members and gzip in members add is counted separately, within the same bounds.
                 yield from _tar_entries(file.path, budget.stream(outer), pattern, Budget(size, ratio_max))
     except OSError as error:
         raise unreadable(error) from None
@@ -135,7 +135,7 @@ def _uncompressed(stream: _File, budget: Budget) -> Readable:
 
 
 class _File:
-    """A file whose reading fails in one way only."""
+    """A file that raises only PipelineError when it is read."""
 
     def __init__(self, opened: Readable) -> None:
         self._opened = opened
@@ -172,13 +172,13 @@ def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator
 
 
 def _inner(member: _Member, name: str) -> Readable:
-    """What is in a member: a member may be compressed once more, by its name."""
+    """What is in a member: its name says whether it is compressed again."""
     kind = kind_of(name)
     return inflating(member, kind) if kind in COMPRESSIONS.values() else member
 
 
 def _not_read() -> PipelineError:
-    message = "the file unpacks to far too much: this member and those behind it are not read"
+    message = "the file unpacks to far too much: this member and those after it are not read"
     return PipelineError(message, code="TC715", hint="raise ratio_max if that is right")
 
 
@@ -243,7 +243,7 @@ def _tar_entries(
 
 
 def _skip_rest(archive: tarfile.TarFile) -> None:
-    """Go behind the data of the member at hand. tarfile itself would never end where the stated size is not there."""
+    """Skip the data of the current member. tarfile itself would never end if the archive is shorter than it states."""
     file: Any = archive.fileobj
     while (left := archive.offset - file.tell()) > 0:
         if not file.read(min(left, PIECE_BYTES)):
@@ -267,8 +267,8 @@ class _TarSource:
 
     def headers_begin(self, archive: tarfile.TarFile) -> None:
         """Count from here on. Headers for the whole archive stay with it, and count as well."""
-        kept = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
-        if kept > TAR_HEADER_BYTES_MAX:
+        header_bytes = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
+        if header_bytes > TAR_HEADER_BYTES_MAX:
             raise _too_long_headers()
         self._left = TAR_HEADER_BYTES_MAX
 
@@ -283,7 +283,7 @@ def _too_long_headers() -> PipelineError:
 
 
 class _Member:
-    """A member of an archive, whose reading fails in one way only."""
+    """A member of an archive that raises only PipelineError when it is read."""
 
     def __init__(self, source: Any) -> None:
         self._source: Readable = source

@@ -13,7 +13,7 @@ Use `batches` where names and bytes are wanted, `read_file` where a file is to b
 `read_document` for one document. Memory: one batch. No document is read further than one byte past its limit, and no
 archive or record file is ever held as a whole.
 
-Codes: TC301 a document that is too long, TC710 a path that means nothing; TC712 to TC715 as in
+Codes: TC301 a document that is too long, TC710 a path that names no file; TC712 to TC715 as in
 `treecast.inputs.archives`.
 """
 
@@ -42,7 +42,7 @@ MEMBER = "!/"
 """Between the name of an archive and that of a member."""
 
 Report = Callable[[str, TreecastError], None]
-"""Told the name of what cannot be read, and why."""
+"""Takes the name of what cannot be read, and why."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def documents(paths: Sequence[str], settings: ReadSettings, report: Report) -> I
 
 
 def count(paths: Sequence[str], settings: ReadSettings) -> int | None:
-    """How many documents there will be; None where only reading them tells."""
+    """How many documents there will be; None where that is known only after reading."""
     if settings.rule is not None:
         return None
     number = 0
@@ -165,7 +165,7 @@ def read_document(name: str, settings: ReadSettings) -> bytes:
             hint = f"name one of them: {found[0].name}"
             raise PipelineError("the file holds several documents", code="TC710", hint=hint)
     if not found:
-        message = "the archive has no such member" if member is not None else "the archive holds no document"
+        message = "the archive has no member of this name" if member is not None else "the archive holds no document"
         raise PipelineError(message, code="TC710", hint="look into the archive for what it holds")
     return found[0].data
 

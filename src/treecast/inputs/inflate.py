@@ -6,7 +6,7 @@
 
 What the header of an archive says about sizes is not believed: every bound is on what comes out. Each decompressor is
 asked for so many bytes at a time, which bounds its output, and those whose memory depends on their input are given a
-limit of memory. All bounds stand here, and in docs/guide/files.md.
+limit of memory. All bounds are here, and in docs/guide/files.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RATIO_FREE_BYTES = 64 << 20
 LZMA_MEMORY_BYTES_MAX = 256 << 20
 """What the LZMA decompressor may use; `xz -9` needs 65 MiB."""
 ZSTD_MEMORY_BYTES_MAX = 128 << 20
-"""The largest window that the zstd library takes unless told otherwise; `zstd -19` needs 8 MiB."""
+"""The largest window that the zstd library accepts by default; `zstd -19` needs 8 MiB."""
 TAR_HEADER_BYTES_MAX = 1 << 20
 """Of all that stands before a member of a tar archive: long names and extended attributes."""
 
@@ -59,9 +59,9 @@ class Readable(Protocol):
 class Budget:
     """How much may still come out of a file, over all its members.
 
-    A member that takes all that is left is refused. The members behind it are read nevertheless, each up to the ratio
-    of its own bytes, and all of them together up to the ratio of the file: so one bomb costs nobody else's documents,
-    and many cost no more than twice what one does.
+    A member that takes all that is left is refused. The members after it are still read, each up to the ratio of
+    its own bytes, and all of them together up to the ratio of the file. So one bomb does not hide other documents, and
+    many bombs cost no more than twice what one does.
     """
 
     def __init__(self, file_bytes: int, ratio_max: int) -> None:
@@ -108,7 +108,7 @@ class _Counted:
 class Inflating:
     """What a compressed stream holds; several in a row are read as one, as gzip and its like do.
 
-    `one` ends behind the first, and takes the end of the source for its end: members of zip archives say their sizes
+    `one` ends after the first, and takes the end of the source for its end: members of zip archives say their sizes
     elsewhere. `head` is put before what the source gives.
     """
 
@@ -225,7 +225,7 @@ def compression_of(head: bytes) -> str | None:
 
 
 def inflating(source: Readable, kind: str) -> Readable:
-    """A stream behind "gz", "bz2", "xz" or "zst"."""
+    """The plain stream of a "gz", "bz2", "xz" or "zst" stream."""
     if kind == "zst":
         return InflatingZstd(source)
     makers: dict[str, Callable[[], Any]] = {
@@ -237,7 +237,7 @@ def inflating(source: Readable, kind: str) -> Readable:
 
 
 def inflating_member(source: Readable, method: int) -> Readable:
-    """The stream behind the raw bytes of a member of a zip archive. Raises NotImplementedError for other methods."""
+    """The plain stream of the raw bytes of a member of a zip archive. Raises NotImplementedError for other methods."""
     if method == zipfile.ZIP_STORED:
         return source
     if method == zipfile.ZIP_DEFLATED:

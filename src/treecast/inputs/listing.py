@@ -12,7 +12,7 @@ This is the one place that decides what of a directory is read, for the command 
 - links are followed, and each directory is entered once, so that links in a circle end;
 - what cannot be listed, or is a link to nothing, is listed with an unknown size: opening it says what is wrong.
 
-A file that is named is read whatever its name is. One that several paths mean is read once.
+A file given by its path is read whatever its name is. One that several paths name is read once.
 
 Codes: TC710 a path that means nothing.
 """
@@ -47,7 +47,7 @@ ARCHIVES = {
 _MAGIC = frozenset("*?[")
 
 Report = Callable[[str, PipelineError], None]
-"""Told the path that means nothing, and why."""
+"""Takes a path that names no file, and why."""
 
 
 @dataclass(frozen=True, order=True)
@@ -104,7 +104,7 @@ def list_files(
                     seen.add(place)
                 yield file
             if is_empty and report is not None:
-                hint = "files whose names begin with . or _ are left out; name them, or give another pattern"
+                hint = "files with names that begin with . or _ are left out; name them, or give another pattern"
                 raise PipelineError("no document in this directory", code="TC710", hint=hint)
         except PipelineError as error:
             if report is None:
@@ -190,7 +190,7 @@ def _is_there(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     except OSError:
-        return True  # nobody knows; opening it says why
+        return True  # unknown; opening it says why
     return True
 
 

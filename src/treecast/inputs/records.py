@@ -1,4 +1,4 @@
-"""Split large files into records: each becomes a document of its own.
+"""Split large files into records: each becomes a document.
 
 For files like `<dblp>…</dblp>` whose root has more children than fit into memory. A record is every child of the root
 (`record="*"`), or the outermost elements of a name, or of several, as spelled in their tags. Its document is UTF-8: the
@@ -8,20 +8,20 @@ between records is dropped. Memory is bounded by the largest record, or by `reco
 
     >>> import io
     >>> file = io.BytesIO(b'<list xmlns:x="urn:x"><x:item>1</x:item><!-- <item/> --><item>2</item></list>')
-    >>> for found in records(file):
-    ...     print(found.ordinal, found.offset, found.document)
+    >>> for record in records(file):
+    ...     print(record.ordinal, record.offset, record.document)
     0 22 b'<x:item xmlns:x="urn:x">1</x:item>'
     1 56 b'<item xmlns:x="urn:x">2</item>'
 
 A file that is cut off or broken gives the records before that place, and then what is wrong:
 
-    >>> for found in records(io.BytesIO(b"<list><item>1</item><item>2</i")):
-    ...     print(found.document or found.error)
+    >>> for record in records(io.BytesIO(b"<list><item>1</item><item>2</i")):
+    ...     print(record.document or record.error)
     b'<item>1</item>'
     TC209 the file ends inside the record that starts at byte 20
 
 `split` gives the same as Arrow batches; `plan` cuts a file into parts that `split` reads independently of each other.
-For documents in files of their own, none of this is needed.
+Documents in separate files need none of this.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Rule:
-    """What is a record, and what becomes of it. Raises ValueError or TypeError where it makes no sense."""
+    """What is a record, and what becomes of it. Raises ValueError or TypeError where it is invalid."""
 
     record: str | Sequence[str] = EVERY_CHILD
     entities: EntityTexts = None
@@ -158,7 +158,7 @@ def records(
 
 
 def error_of(code: str, message: str, offset: int) -> DocumentError:
-    """The error that a row of the column `error` tells of."""
+    """The error in a row of the column `error`."""
     kind = DocumentLimitError if code.startswith("TC3") else DocumentError
     return kind(message.removeprefix(f"{code} "), code=code, offset=offset)
 
@@ -175,13 +175,13 @@ def _batch(
     errors = pa.nulls(count, ERROR)
     known = document = None
     if refused:
-        told: list[dict[str, object] | None] = [None] * count
+        error_rows: list[dict[str, object] | None] = [None] * count
         present = bytearray(b"\xff" * (count // 8 + 1))
         for row, error in refused:
             assert isinstance(error, DocumentError)
-            told[row] = {"code": error.code, "message": str(error), "offset": error.offset}
+            error_rows[row] = {"code": error.code, "message": str(error), "offset": error.offset}
             present[row >> 3] &= ~(1 << (row & 7))
-        errors = pa.array(told, ERROR)
+        errors = pa.array(error_rows, ERROR)
         document = pa.py_buffer(bytes(present))
         if memoryview(ordinals).cast("q")[count - 1] < 0:  # only the last row can be about the file itself
             last = bytearray(b"\xff" * (count // 8 + 1))

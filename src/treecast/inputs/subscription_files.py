@@ -197,7 +197,7 @@ def _read_parquet(path: str, note: Note) -> Any:
             column = pa.array(maps, pa.map_(pa.string(), pa.string()))
             table = table.set_column(table.column_names.index("namespaces"), "namespaces", column)
     except pa.ArrowException as error:
-        raise _broken(path, str(error).split("\n", 1)[0], "write it anew, or choose another format") from None
+        raise _broken(path, str(error).split("\n", 1)[0], "write it again, or choose another format") from None
     return table
 
 

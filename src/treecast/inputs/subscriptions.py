@@ -1,4 +1,4 @@
-"""Subscriptions from wherever they lie: one function for the command line, for jobs, for Spark and for programs.
+"""Subscriptions from files and objects: one function for the command line, for jobs, for Spark and for programs.
 
     table = read_subscriptions("subscriptions.csv")  # or .json, .jsonl, .parquet, .txt, .tcx, a directory of Parquet
     table = read_subscriptions(frame)                # Arrow, pandas, polars, Spark; pairs, dicts, Subscriptions
@@ -38,14 +38,14 @@ Note = Callable[[str], None]
 
 
 def _ignore(message: str) -> None:
-    """Nobody wants to know."""
+    """Drop the message."""
 
 
 def read_subscriptions(source: Any, *, format: str | None = None, note: Note = _ignore) -> pa.Table:
     """The subscriptions of a file or an object, as a table with the columns that `Index.add_many` takes.
 
-    `format` is one of FORMATS, for a file whose name does not say it; `note` is told which columns are ignored. Raises
-    QueryError, which names the file and the place in it.
+    `format` is one of FORMATS, for a file whose name does not say it; `note` gets a message about ignored columns.
+    Raises QueryError, which names the file and the place in it.
     """
     if is_path(source):
         path = os.fspath(source)
@@ -69,8 +69,8 @@ def index_of(
 ) -> Index:
     """An index of all sources; `settings` are those of `Index`.
 
-    A saved index that stands alone is loaded, with the settings it has unless others are given. Beside others, or where
-    namespaces are given, its subscriptions are taken like theirs.
+    A single saved index is loaded, with its own settings unless others are given. If there are other sources, or
+    namespaces are given, its subscriptions are added like theirs.
     """
     if len(sources) == 1 and not namespaces and is_saved(sources[0], format):
         return load_saved(sources[0], **settings)
@@ -132,5 +132,5 @@ def _format_by_content(path: str, suffix: str) -> str | None:
     except (OSError, ValueError) as error:
         if suffix or not isinstance(error, OSError):
             return None
-        raise subscription_files.unreadable(path, error) from None  # only looking at it could have told
+        raise subscription_files.unreadable(path, error) from None  # this was not known before reading it
     return next((format for signature, format in _SIGNATURES.items() if head.startswith(signature)), None)

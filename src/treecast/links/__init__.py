@@ -1,9 +1,9 @@
-"""What may be done to documents before they reach those who asked: the algebra of the links between brokers.
+"""What may be done to documents before they reach subscribers: the algebra of the links between brokers.
 
-A link has subscriptions behind it. What all of them allow is done before the link, once: parts that nobody needs are
+A link has subscriptions behind it. What all of them allow is done before the link, once: parts that no one needs are
 removed (early projection), steps that all lists begin with are applied (early restructuring). Each subscription then
 has a remainder, and remainder(early(document)) is what the subscription itself makes of the document. Pure functions
-and one structure of counts; nothing here reads documents. docs/guide/links.md tells more.
+and one structure of counts; nothing here reads documents. docs/guide/links.md says more.
 
     >>> from treecast.model import Subscription
     >>> link = link_of([

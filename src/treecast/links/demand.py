@@ -33,9 +33,9 @@ from treecast.query.writer import UnwritableError, Writer
 class Early:
     """What is done to documents before they go over a link: a list of steps, as an index takes it.
 
-    A document of which nothing is left is not sent on, for nobody behind the link would be delivered anything; but with
-    `empty` everybody behind the link is delivered an empty payload. One that is refused by a rename (TC119) is refused
-    for everybody. Limits are for deliveries: run it with limits that no document meets.
+    If nothing is left of a document, it is not sent on, because no one behind the link would get anything; but with
+    `empty` everyone behind the link gets an empty payload. A document that a rename refuses (TC119) is refused for
+    everyone. Limits are for deliveries: run it with limits that no document reaches.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Early:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is allowed. `needs` without `unprojected`, `series` as far as it goes, `unmoved` tells why not further."""
+    """What is allowed. `needs` without `unprojected`, `series` as far as it goes, `unmoved` says why not further."""
 
     source: Subscription | Early | None
     """Whose demand it is; None is that of a link that passes documents on as they come."""
@@ -60,7 +60,7 @@ class Demand:
 
     @classmethod
     def of(cls, subscription: Subscription) -> Demand:
-        """The demand of a subscription; QueryError where its text is none."""
+        """The demand of a subscription; QueryError where its text is invalid."""
         parsed = parse(subscription.query, namespaces=subscription.namespaces)
         if isinstance(parsed, Query):
             return _of_query(subscription, parsed)
@@ -74,7 +74,7 @@ class Demand:
     def of_link(cls, early: Early | None) -> Demand:
         """The demand of a link: what it does early may in turn be done earlier, by the link before it.
 
-        QueryError where the text is none, ValueError where it is no list of steps for whole documents.
+        QueryError where the text is invalid, ValueError where it is no list of steps for whole documents.
         """
         if early is None:
             return cls(None, unprojected="passes whole documents on", unmoved="passes whole documents on")

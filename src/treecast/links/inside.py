@@ -1,6 +1,6 @@
 """The steps of a list that starts somewhere (`from F …`) as steps on the whole document, so that they can come early.
 
-Theory of operation. The list takes each element that F selects out as a tree of its own; `/x/y` and `//y` in a step
+Theory of operation. The list takes out each element that F selects as a separate tree; `/x/y` and `//y` in a step
 start at that tree. On the document the same elements are F/self::x/y, and F//y with F/self::y. Doing the step there
 and taking the trees out afterwards gives the same, if
 
@@ -78,10 +78,10 @@ def _check_untouched(conditions: tuple[Condition, ...], change: Change) -> None:
     if read is None or (change.kind == "unwrap" and read.elements):
         raise UnsharedError("starts from elements by conditions that its steps may change")
     known = {"element": read.elements, "attribute": read.attributes, "text": frozenset()}
-    given = [(change.name.uri, change.name.local)] if change.name else []
+    new_names = [(change.name.uri, change.name.local)] if change.name else []
     for path in change.paths:
         last = path.steps[-1]
-        if any(may_be(name, other) for name in ((last.uri, last.local), *given) for other in known[last.kind]):
+        if any(may_be(name, other) for name in ((last.uri, last.local), *new_names) for other in known[last.kind]):
             raise UnsharedError("starts from elements by conditions that its steps may change")
 
 

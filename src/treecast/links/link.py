@@ -23,7 +23,7 @@ never false. So one demand more or less costs what that one is long, and a new t
 `alternatives_max`, however many there are.
 
 remainder(early(document)) == original(document), for every demand. For projection treecast.links.needs says why;
-for restructuring it is the list itself, cut in two. Behind each other, links are demands:
+for restructuring it is the list itself, cut in two. A link behind another one is a demand of it:
 `Demand.of_link(link.early)` is added to the link before, whose `remainder` for it is what is done between the two.
 
 Source: ONYX, section 4.2.2. We differ: the paper's transformations are FLWR queries with one `for` clause; ours are
@@ -133,7 +133,7 @@ class Link:
 
     @property
     def done(self) -> int:
-        """How many steps of everybody's series the early form does; 0 where it is a projection, or nothing."""
+        """How many steps of every series the early form does; 0 where it is a projection, or nothing."""
         return self._done
 
     def add(self, key: Hashable, demand: Demand) -> bool:

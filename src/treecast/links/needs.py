@@ -6,7 +6,7 @@ elements round them, bare: with their names and attributes, without their other 
 document, if
 
 1. P selects the same elements again: the predicates of the steps above the last read names and attributes only
-   (`own`), and no step counts positions, since the elements beside may be gone. Where they do, what is kept whole is
+   (`own`), and no step counts positions, since their siblings may be gone. Where they do, what is kept whole is
    the element that the condition is about, or the one round those that are counted, and C says what has to be in it;
 2. of the elements that it binds, those that pass `where` are whole, so that `where`, `order by` and `return` see what
    they saw: no path of theirs is absolute;
@@ -15,7 +15,7 @@ document, if
    binding: all of it is bound at that depth or above (Link asks for this, because it knows all that is kept).
 
 The same holds of what a path query selects where elements are delivered, of the elements that a list of steps starts
-from, and of a further `keep` behind the first. Source: ONYX, section 4.2.2, conditions 1 to 3 of early projection. We
+from, and of a further `keep` after the first. Source: ONYX, section 4.2.2, conditions 1 to 3 of early projection. We
 differ: where the paper rewrites documents with a FLWR query, `keep` leaves the elements round the bindings as they
 are, so that the query itself is its own remainder; and several `for` paths are a union.
 
@@ -112,7 +112,7 @@ def find_mixed(needs: Iterable[Need]) -> Need | None:
 def needs_of_paths(
     paths: Iterable[Path], given: tuple[Condition, ...] = (), steady: bool = True, whole: bool = False
 ) -> tuple[Need, ...]:
-    """Of what the paths select where the conditions hold, too; `steady` tells whether what else decides is monotone.
+    """Of what the paths select where the conditions hold, too; `steady` says whether what else decides is monotone.
 
     With `whole`, needing the root element, that is everything, is no reason to refuse.
     """
@@ -182,10 +182,10 @@ def _alternatives(required: frozenset[Condition]) -> Iterator[frozenset[Conditio
 
 def needs_of_shape(shape: Shape) -> tuple[Need, ...]:
     """Of a FLWR query: what its outermost `for`s bind. Raises UnsharedError where it uses more than that."""
-    found = tuple(_collect(shape))
-    if not found:
+    needs = tuple(_collect(shape))
+    if not needs:
         raise UnsharedError("has no for clause")
-    return found
+    return needs
 
 
 def _collect(shape: Shape) -> Iterator[Need]:
@@ -234,5 +234,5 @@ def _needs_of_bindings(flwr: Flwr) -> Iterator[Need]:
             raise UnsharedError("binds the document itself")
         if any(inside.variable is not None for path in each.paths for inside in paths_in(path.steps)):
             raise UnsharedError("has a for clause that depends on another one")
-        given = (unbind(condition, each.variable) for condition in where)
-        yield from needs_of_paths(each.paths, tuple(part for part in given if part is not None), steady)
+        conditions = (unbind(condition, each.variable) for condition in where)
+        yield from needs_of_paths(each.paths, tuple(part for part in conditions if part is not None), steady)

@@ -155,7 +155,7 @@ class Reads:
 
 
 def reads(conditions: tuple[Condition, ...]) -> Reads | None:
-    """What the conditions on an element read, or None where names do not tell: texts, `//`."""
+    """What the conditions on an element read, or None where names do not show it: texts, `//`."""
     elements: set[tuple[str | None, str | None]] = set()
     attributes: set[tuple[str | None, str | None]] = set()
     if all(_read(condition, elements, attributes) for condition in conditions):

@@ -2,20 +2,20 @@
 
 Theory of operation. Each query is reduced to the plain path of each of its branches (its *skeletons*, see `facts`),
 which covers it; where that has no name in it, to an element or a value that must be there. A skeleton has
-*generalisations* that cover it in turn by construction: its prefixes, its suffixes behind `//`, each of its names
-behind `//`, and `/*`. Choosing few of them so that every skeleton is covered is a set cover, where a generalisation
+*generalisations* that cover it in turn by construction: its prefixes, its suffixes after `//`, each of its names
+after `//`, and `/*`. Choosing few of them so that every skeleton is covered is a set cover, where a generalisation
 costs a fixed price for being there, and the share of documents that it alone would forward. The greedy choice, best
 ratio of cost to skeletons newly covered first, is repeated with a higher price until the set is small enough; with `/*`
 as the last resort any size can be met. Selectivities come from a sample of documents, matched with all generalisations
 at once by an index of them.
 
-There are never false negatives; what the small set forwards in vain is reported.
+There are never false negatives; the share of false forwards is reported.
 
 Source: XTrie, "Generating intermediate filters", which refers to its authors' tree pattern aggregation. We differ:
 paths instead of tree patterns, and set cover instead of pairwise least upper bounds, because both hold for a million.
 
-    >>> found = aggregate([("1", "/a/b/c"), ("2", "/a/b/d[@x = 1]"), ("3", "/z")], filters_max=2)
-    >>> len(found.filters), found.expressions
+    >>> result = aggregate([("1", "/a/b/c"), ("2", "/a/b/d[@x = 1]"), ("3", "/z")], filters_max=2)
+    >>> len(result.filters), result.expressions
     (2, 3)
 """
 
@@ -67,12 +67,12 @@ class Aggregate:
 
     @property
     def false_forwards(self) -> float:
-        """The share of the documents that are forwarded in vain."""
+        """The share of the documents that are forwarded without a match."""
         return (self.forwarded - self.wanted) / max(1, self.documents)
 
     @property
     def precision(self) -> float:
-        """The share of the forwarded documents that somebody wants."""
+        """The share of the forwarded documents that match an expression."""
         return self.wanted / self.forwarded if self.forwarded else 1.0
 
     def describe(self) -> str:
@@ -138,21 +138,21 @@ def aggregate(
     """At most `filters_max` expressions that together cover all subscriptions; `documents` are a sample."""
     if filters_max < 1:
         raise ValueError(f"filters_max must be 1 or more, not {filters_max}")
-    given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
-    found = survey(given, namespaces)
+    all_of_them: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
+    facts = survey(all_of_them, namespaces)
     selectivity = Selectivity(documents, limits=limits, entities=entities)
     exact = Index(namespaces=namespaces, limits=limits, entities=entities)
     if selectivity.documents:
-        exact.add_many(given)
+        exact.add_many(all_of_them)
     wanted = sum(bool(exact.match(document)) for document in selectivity.documents)
-    paths = (text for row in range(len(found)) for text in found.covers_of(row))
-    return of_paths(paths, selectivity, filters_max, expressions=len(found), wanted=wanted)
+    paths = (text for row in range(len(facts)) for text in facts.covers_of(row))
+    return of_paths(paths, selectivity, filters_max, expressions=len(facts), wanted=wanted)
 
 
 def of_paths(
     paths: Iterable[str], selectivity: Selectivity, filters_max: int, *, expressions: int, wanted: int
 ) -> Aggregate:
-    """The aggregate of expressions that somebody has reduced (`Survey.covers_of`) and matched with the sample."""
+    """The aggregate of expressions that are already reduced (`Survey.covers_of`) and matched with the sample."""
     covering = cover(paths, selectivity, filters_max)
     filters = tuple(dict.fromkeys(covering.values()))
     forwarded = 0
@@ -276,6 +276,6 @@ def _narrowest(left: set[str], candidates: Mapping[str, list[str]], selectivity:
     return min(fitting, key=lambda text: (selectivity.bits(text).bit_count(), text), default=ANYTHING)
 
 
-def of_survey(found: Survey, rows: Iterable[int], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
+def of_survey(facts: Survey, rows: Iterable[int], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
     """For what some subscriptions are reduced to, the filters that cover it."""
-    return cover((text for row in rows for text in found.covers_of(row)), selectivity, filters_max)
+    return cover((text for row in rows for text in facts.covers_of(row)), selectivity, filters_max)

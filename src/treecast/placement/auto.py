@@ -57,48 +57,48 @@ def choose(
     `index_bytes` is what an index of all of them takes (`Index.stats().bytes`, with room for its caches), and
     `worker_bytes_max` what a worker has for it. A sample of `documents` makes the choice a better one.
     """
-    given: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
+    rows: Subscriptions = subscriptions if hasattr(subscriptions, "schema") else list(subscriptions)
     settings = {"namespaces": namespaces, "limits": limits, "entities": entities}
     if index_bytes <= worker_bytes_max:
         room = f"the index takes {_size(index_bytes)}, a worker has {_size(worker_bytes_max)} for it"
-        return _made(
+        return _with_subscriptions(
             DataSharing(shards, namespaces=namespaces),
-            given,
+            rows,
             f"data-sharing: {room}, so each holds everything and no document moves",
         )
     short = f"the index takes {_size(index_bytes)}, more than the {_size(worker_bytes_max)} of a worker"
     if shards == 1:
-        return _made(
-            FilterSharing(1, namespaces=namespaces), given, f"filter-sharing: {short}, and there is only one shard"
+        return _with_subscriptions(
+            FilterSharing(1, namespaces=namespaces), rows, f"filter-sharing: {short}, and there is only one shard"
         )
-    found = survey(given, namespaces)
-    roots = Counter(found.root(row) for row in range(len(found)))
-    rooted = 1 - roots[None] / max(1, len(found))
-    largest = max((count for root, count in roots.items() if root is not None), default=0) / max(1, len(found))
+    facts = survey(rows, namespaces)
+    roots = Counter(facts.root(row) for row in range(len(facts)))
+    rooted = 1 - roots[None] / max(1, len(facts))
+    largest = max((count for root, count in roots.items() if root is not None), default=0) / max(1, len(facts))
     if rooted >= ROOTED_MIN and len(roots) > 2 and largest * index_bytes <= worker_bytes_max:
         names = len(roots) - (None in roots)
         why = f"{rooted:.0%} of the subscriptions name one of {names} roots, the largest {largest:.0%}"
-        return _made(
+        return _with_subscriptions(
             RootTag(shards, documents=documents, namespaces=namespaces),
-            given,
-            f"root-tag: {short}; {why}, so the first tag of a document tells where it goes",
+            rows,
+            f"root-tag: {short}; {why}, so the first tag of a document says where it goes",
         )
-    paired = sum(bool(found.pairs(row)) for row in range(len(found))) / max(1, len(found))
+    paired = sum(bool(facts.pairs(row)) for row in range(len(facts))) / max(1, len(facts))
     if paired >= COVERED_MIN:
         pep = Pep(shards, documents=documents, **settings)  # type: ignore[arg-type]
-        pep.add_many(given)
+        pep.add_many(rows)
         if pep.uncovered <= 1 - COVERED_MIN:
             things = ", ".join(pattern.path for pattern in pep.patterns[:3]) + (", …" if len(pep.patterns) > 3 else "")
             why = f"{1 - pep.uncovered:.0%} of the subscriptions compare {things} with a value"
-            return Choice(pep, f"pep: {short}; {why}, so documents are told apart by their values")
-    return _by_names(given, shards, short, documents, lambda: Hierarchical(shards, documents=documents, **settings))  # type: ignore[arg-type]
+            return Choice(pep, f"pep: {short}; {why}, so their values say where documents go")
+    return _by_names(rows, shards, short, documents, lambda: Hierarchical(shards, documents=documents, **settings))  # type: ignore[arg-type]
 
 
 def _by_names(
-    given: Subscriptions, shards: int, short: str, documents: Sequence[Bytes], make: Callable[[], Placement]
+    rows: Subscriptions, shards: int, short: str, documents: Sequence[Bytes], make: Callable[[], Placement]
 ) -> Choice:
     placement = make()
-    placement.add_many(given)
+    placement.add_many(rows)
     routes = [route for route in placement.route(documents) if route is not None]
     fan_out = sum(map(len, routes)) / len(routes) if routes else 0.0
     if not routes:
@@ -107,13 +107,13 @@ def _by_names(
         why = f"its filters send a document to {fan_out:.1f} of {shards} shards on average"
         return Choice(placement, f"hierarchical: {short}; {why}")
     why = f"filters above them would still send a document to {fan_out:.1f} of {shards} shards"
-    return _made(
-        FilterSharing(shards), given, f"filter-sharing: {short}; {why}, so they would cost more than they spare"
+    return _with_subscriptions(
+        FilterSharing(shards), rows, f"filter-sharing: {short}; {why}, so they would cost more than they save"
     )
 
 
-def _made(placement: Placement, given: Subscriptions, why: str) -> Choice:
-    placement.add_many(given)
+def _with_subscriptions(placement: Placement, rows: Subscriptions, why: str) -> Choice:
+    placement.add_many(rows)
     return Choice(placement, why)
 
 

@@ -28,14 +28,14 @@ def allot(loads: Mapping[Key, float], shards: int) -> list[tuple[tuple[Key, ...]
         small.insert(0, large.pop())
     rest = sum(loads[key] for key in small)
     room = max(1, min(len(small), shards - len(large), round(rest * shards / total))) if small else 0
-    given = dict.fromkeys(large, 1)
+    counts = dict.fromkeys(large, 1)
     for _ in range(shards - len(large) - room):  # one after the other to whoever has most load per shard
         if not large:
             break
-        given[max(large, key=lambda key: (loads[key] / given[key], str(key)))] += 1
+        counts[max(large, key=lambda key: (loads[key] / counts[key], str(key)))] += 1
     if not large and small:
         room = min(len(small), shards)
-    return [((key,), given[key]) for key in large] + [(group, 1) for group in _packed(small, loads, room)]
+    return [((key,), counts[key]) for key in large] + [(group, 1) for group in _packed(small, loads, room)]
 
 
 def _packed(keys: Sequence[Key], loads: Mapping[Key, float], bins: int) -> list[tuple[Key, ...]]:

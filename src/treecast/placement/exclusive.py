@@ -5,7 +5,7 @@
     [['a', 'b'], ['c', 'd']]
 
 Two names belong together if they meet more often than `meeting_max` of the documents that have the rarer one. Names
-that most documents have tell nothing apart, and are left out. Where the schema is known, its owner can do better:
+that most documents have divide nothing, and are left out. Where the schema is known, its owner can do better:
 placements take such sets as they are given.
 
 Source: XTrie, "Clustering XPath expressions".
@@ -27,14 +27,14 @@ def name_sets(
     documents: Iterable[Bytes], *, limits: Limits | None = None, entities: EntityTexts = None
 ) -> list[frozenset[str]]:
     """The local names of the elements of each document; bad documents are left out."""
-    found = []
+    sets = []
     for document in documents:
         try:
             names = read(document, limits=limits, entities=entities).names
         except DocumentError:
             continue
-        found.append(frozenset(local for _, local in names))
-    return found
+        sets.append(frozenset(local for _, local in names))
+    return sets
 
 
 def exclusive_sets(

@@ -140,8 +140,8 @@ class Survey:
 
 def survey(subscriptions: Subscriptions, namespaces: Mapping[str, str] | None = None) -> Survey:
     """The facts of subscriptions in any form that Index.add_many takes; raises a QueryError for the first bad one."""
-    given: Any = subscriptions
-    columns = from_arrow(given) if hasattr(given, "schema") else _columns(from_items(given))
+    source: Any = subscriptions
+    columns = from_arrow(source) if hasattr(source, "schema") else _columns(from_items(source))
     import pyarrow as pa
 
     numbers = None if columns.codes is None else columns.codes.cast(pa.uint32())
@@ -159,7 +159,7 @@ def survey(subscriptions: Subscriptions, namespaces: Mapping[str, str] | None = 
 def _columns(items: list[tuple[str, str] | Subscription]) -> Columns:
     import pyarrow as pa
 
-    seen: dict[tuple[tuple[str, str], ...], int] = {(): 0}
+    numbers: dict[tuple[tuple[str, str], ...], int] = {(): 0}
     ids: list[str] = []
     queries: list[str] = []
     codes: list[int] = []
@@ -171,12 +171,12 @@ def _columns(items: list[tuple[str, str] | Subscription]) -> Columns:
         ids.append(id)
         queries.append(query)
         own = tuple(sorted(item.namespaces.items())) if isinstance(item, Subscription) else ()
-        codes.append(seen.setdefault(own, len(seen)))
+        codes.append(numbers.setdefault(own, len(numbers)))
     return Columns(
         pa.array(ids, pa.large_string()),
         pa.array(queries, pa.large_string()),
         pa.array(codes, pa.uint32()),
-        [(dict(own), False, "document") for own in seen],
+        [(dict(own), False, "document") for own in numbers],
     )
 
 

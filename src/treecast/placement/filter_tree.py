@@ -1,4 +1,4 @@
-"""A live tree of coarse filters: what a placement needs that sends documents on by what they contain.
+"""A live tree of coarse filters, for placements that route documents by their content.
 
 Each subscription relies on a *chain*: for every branch on the way down to its shard one filter (or several, of which a
 matching document matches one) that covers it. Subscriptions with the same chain are counted together; a filter stays as
@@ -41,7 +41,7 @@ class FilterTree:
         self._branches: list[_Branch] = []
         self._chains: dict[Chain, int] = {}
         self._chain_list: list[Chain] = []
-        self._free: list[int] = []  # numbers of chains that nobody uses
+        self._free: list[int] = []  # numbers of unused chains
         self._shard_sizes: Counter[int] = Counter()
         self._index = Index(limits=limits, entities=entities)
         self._numbers: dict[str, int] = {}  # of the filters in use
@@ -110,7 +110,7 @@ class FilterTree:
         return number
 
     def _number(self, chain: Chain) -> int:
-        """A number for a new chain: that of one that nobody uses, if there is one."""
+        """A number for a new chain: that of an unused one, if there is one."""
         if self._free:
             number = self._free.pop()
             self._chain_list[number] = chain

@@ -1,13 +1,13 @@
 """Coarse covering filters above, exact ones at the leaves (X6): XTrie's hierarchy of routers.
 
-Theory of operation. Subscriptions are divided step by step, so that each part can be told by a few coarse filters and
-most documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
+Theory of operation. Subscriptions are divided step by step, so that a few coarse filters describe each part and most
+documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
 schema or found in a sample of documents, root by root; then by the rarest name that a query needs. A division is made
 as long as a part is worth more than one shard, where what it is worth is the number of its subscriptions times the
 share of the documents that come there; light parts share a shard. What no name divides any further is shared out by the
 text of the query. Each leaf is guarded by an aggregate of what it holds (`aggregate`), so a document must pass one
-filter per level and then one of the leaf's. Queries without a root of their own are a part that every document enters,
-as long as there are any; their leaves are guarded all the same.
+filter per level and then one of the leaf's. Queries without a fixed root are a part that every document enters, as
+long as there are any; their leaves are guarded as well.
 
 Why root by root: the names that all documents of a type have meet all others of that type, and would join its kinds of
 documents into one set. Among the documents of one root they are left out, because most of these have them.
@@ -18,8 +18,8 @@ answers.
 Later subscriptions go down the same divisions: to the part that their names lead to, or, with a name that is new, to
 the lightest. A leaf's guards grow by what is new to them, up to twice `filters_max`; beyond, they become coarser.
 
-Source: XTrie, "Hierarchical XTrie". We differ: names are local names; a level is passed by matching, not by a machine
-of its own; the third division is ours.
+Source: XTrie, "Hierarchical XTrie". We differ: names are local names; levels are passed by matching, not by separate
+machines; the third division is ours.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Hierarchical(HeldByGroup):
         self._top: _Part | None = None
 
     def _note_sets(self, root: str, sets: Sequence[Collection[str]], seen: Sequence[frozenset[str]]) -> None:
-        if len(sets) < 2:  # one set tells nothing apart
+        if len(sets) < 2:  # one set divides nothing
             sets = ()
         self._set_of[root] = {}
         for number, names in enumerate(sets):

@@ -1,4 +1,4 @@
-"""Which subscription is in which group: the book that every placement keeps."""
+"""Which subscription is in which group: every placement keeps this record."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Members:
 
     def group(self, id: str) -> int:
         """The group of an id; an UnknownIdError, which is a KeyError, if there is none."""
-        found = self._group.get(id)
-        if found is None:
+        known = self._group.get(id)
+        if known is None:
             raise UnknownIdError(f"no subscription has the id {id[:80]!r}", code="TC143")
-        return found
+        return known
 
     def move(self, id: str, group: int) -> None:
         """Put an id into another group."""

@@ -3,8 +3,8 @@
 Theory of operation. A *pattern* is a path and a target in it that queries compare with `=`. A document in which the
 target occurs once can only match queries of one value, so queries divided by that value are divided well. (1) Choosing
 patterns: all that occur are counted by the queries that have them; greedily the one is taken that covers the most
-queries not covered yet, over how often its target occurs in a document; then each chosen pattern whose target repeats
-gives way to one that repeats less, if coverage does not suffer. (2) Making partitions: the values of each chosen
+queries not covered yet, over how often its target occurs in a document; then each chosen pattern with a repeated target
+is replaced by one that repeats less, if coverage does not suffer. (2) Making partitions: the values of each chosen
 pattern are cut into K buckets that equally many queries ask for, and bucket i of every pattern is partition i. A query
 that has several of the patterns goes by one of them, which follows from its text, so that it can be found again.
 Queries without any are the "don't care" partition, the last one, which sees every document.
@@ -14,8 +14,8 @@ pattern and value in use, the query `path[target = value]`, which covers all que
 repeats, or is written in another way ("1", "1.0"), is no problem.
 
 As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions more uneven
-than they were or the patterns cover less (`unbalanced`), `rebalance` chooses anew and tells what has to move. Where
-more queries have come than the patterns were chosen for, what was reached then no longer excuses anything.
+than they were or the patterns cover less (`unbalanced`), `rebalance` chooses again and says what has to move. If
+there are more queries than the patterns were chosen for, the quality reached then is no longer the measure.
 
 Source: ONYX, section 4.4. We differ: partitions are matched by values asked for, not by whole buckets, so fewer match;
 patterns come from the queries themselves, not from accepting states.
@@ -89,11 +89,11 @@ class _Cut:
 class Pep(HeldByGroup):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
-    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document; of others a sample of `documents`
-    tells. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
+    `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document. For others a sample of
+    `documents` decides. `shards` counts all partitions, the last one included. The first add_many decides the patterns.
 
-    That takes three steps, which work on counts: `choose`, `cut` and `place`. Who counts a population elsewhere, as
-    `treecast.spark.population` does, calls them with what was counted.
+    That takes three steps, which work on counts: `choose`, `cut` and `place`. Code that counts a population
+    elsewhere, such as `treecast.spark.batch.population`, calls them with its counts.
     """
 
     name = "pep"
@@ -182,7 +182,7 @@ class Pep(HeldByGroup):
         return uneven or self.uncovered > reached.uncovered + _UNCOVERED_MAX
 
     def rebalance(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
-        """Choose patterns and buckets anew for all subscriptions; the answer is who moves: id -> (from, to)."""
+        """Choose patterns and buckets again for all subscriptions; the answer is who moves: id -> (from, to)."""
         found = survey(subscriptions, self._namespaces)
         Members().check_new(found.ids)  # raises before anything changes
         before = {id: self.holders(id)[0] for id in self._members}
@@ -196,7 +196,7 @@ class Pep(HeldByGroup):
     def choose(self, signatures: Mapping[frozenset[str], int]) -> tuple[str, ...]:
         """Choose the patterns; the answer is as `Pair.pattern` writes them.
 
-        `signatures` tell for each set of patterns that a query has how many queries have just these.
+        `signatures` count, for each set of patterns, the queries that have exactly these.
         """
         counted = Counter({signature: count for signature, count in signatures.items() if signature})
         coverage: Counter[str] = Counter()
@@ -223,7 +223,7 @@ class Pep(HeldByGroup):
         return sum(counts) / max(1, sum(count > 0 for count in counts)) or 1.0
 
     def cut(self, asked: Mapping[Pair, int]) -> None:
-        """Cut the values of each pattern into buckets; `asked` tells how many queries go by each pair."""
+        """Cut the values of each pattern into buckets; `asked` is the number of queries that go by each pair."""
         values: dict[str, Counter[Value]] = {pattern: Counter() for pattern in self._cuts}
         for pair, count in asked.items():
             values[pair.pattern][_value(pair.literal)] += count

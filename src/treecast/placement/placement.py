@@ -1,7 +1,7 @@
 """The one interface of all placements, and what each of them has to prove: no match is lost, none is found twice.
 
 A placement divides subscriptions over *shards*: machines, brokers, tasks, each with an index of what it holds. It says
-which shards hold a subscription and which shards must see a document; matching is then the shards' own business.
+which shards hold a subscription and which shards must see a document; the shards then match on their own.
 
     >>> from treecast.placement import FilterSharing, violations
     >>> placement = FilterSharing(3)
@@ -85,14 +85,14 @@ def moves(
 ) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
     """Who moves from one placement to another of the same subscriptions: id -> (holders before, holders after).
 
-    The layout follows the first subscriptions that a placement was given. To lay out anew, give today's to a new one.
+    The layout follows the first subscriptions that a placement was given. For a new layout, make a new placement.
     """
     both = ((id, before.holders(id), after.holders(id)) for id in ids)
     return {id: (old, new) for id, old, new in both if old != new}
 
 
 def check_shards(shards: int, most: int = SHARDS_MAX) -> int:
-    """The number of shards, if it is one."""
+    """The number of shards; raises if it is invalid."""
     if not isinstance(shards, int) or isinstance(shards, bool):
         raise TypeError(f"shards must be an integer, not {shards!r}")
     if not 1 <= shards <= most:

@@ -54,19 +54,19 @@ class Report:
 
 def measure(placement: Placement, index: Index, documents: Sequence[Bytes]) -> Report:
     """Route the documents and compare with what an index of all the subscriptions finds."""
-    held: Counter[int] = Counter()
+    subscriptions_held: Counter[int] = Counter()
     for id in index.subscriptions().column("id").to_pylist():
-        held.update(placement.holders(id))
-    seen: Counter[int] = Counter()
+        subscriptions_held.update(placement.holders(id))
+    documents_seen: Counter[int] = Counter()
     fan_outs: list[int] = []
     vain = moved = 0
     for document, route in zip(documents, placement.route(documents), strict=True):
-        found = index.match_part([document], report=True)
-        if route is None or found.rejected:
+        part = index.match_part([document], report=True)
+        if route is None or part.rejected:
             continue
-        useful = {shard for id in found.matches[0].as_py() for shard in placement.holders(id)}
+        useful = {shard for id in part.matches[0].as_py() for shard in placement.holders(id)}
         fan_outs.append(len(route))
-        seen.update(route)
+        documents_seen.update(route)
         vain += sum(shard not in useful for shard in route)
         moved += len(document) * len(route)
     return Report(
@@ -75,11 +75,11 @@ def measure(placement: Placement, index: Index, documents: Sequence[Bytes]) -> R
         len(fan_outs),
         sum(fan_outs) / max(1, len(fan_outs)),
         max(fan_outs, default=0),
-        _evenness(held, placement.shards),
-        _evenness(seen, placement.shards),
+        _evenness(subscriptions_held, placement.shards),
+        _evenness(documents_seen, placement.shards),
         vain / max(1, sum(fan_outs)),
         moved,
-        held.total(),
+        subscriptions_held.total(),
     )
 
 

@@ -3,8 +3,8 @@ r"""The name of a document's root element, read from its beginning: the rest is 
     >>> root_name(b'<?xml version="1.0"?><!-- news --><n:news xmlns:n="urn:n"><head>')
     'news'
 
-It is the local name, without its namespace: two roots of one local name are told apart by the queries. None stands for
-a beginning that no well-formed document has; whether the rest is well-formed is for others to find out.
+It is the local name, without its namespace: the queries distinguish two roots of one local name. None stands for a
+beginning that no well-formed document has; whether the rest is well-formed is not checked here.
 
 Source: XTrie, "Hierarchical Strategy".
 """
@@ -30,10 +30,10 @@ def root_name(document: Bytes) -> str | None:
     if begin[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in begin:
         return _of_utf16(bytes(document))
     view: Bytes = document[3:] if begin[:3] == b"\xef\xbb\xbf" else document
-    found = _BEGINNING.match(view)
-    if found is None:
+    start = _BEGINNING.match(view)
+    if start is None:
         return None
-    name: bytes = found[1]
+    name: bytes = start[1]
     if name.isascii():
         return name.decode("ascii").rpartition(":")[2]
     declared = _ENCODING.match(view)
@@ -58,5 +58,5 @@ def _of_utf16(document: bytes) -> str | None:
         text = document.decode(codec)
     except UnicodeDecodeError:
         return None
-    found = _BEGINNING.match(text.encode("utf-8"))
-    return found[1].decode("utf-8").rpartition(":")[2] if found else None
+    start = _BEGINNING.match(text.encode("utf-8"))
+    return start[1].decode("utf-8").rpartition(":")[2] if start else None

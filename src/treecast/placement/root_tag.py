@@ -1,13 +1,13 @@
-"""Root tags first, documents shared behind (X7): XTrie's combination of the hierarchical and the data-sharing strategy.
+"""Root tags first, then shared documents (X7): XTrie's combination of the hierarchical and the data-sharing strategy.
 
 Theory of operation. A query that starts with `/name` matches documents with that root only. So the names divide queries
 into clusters, and a document belongs to one of them; which one is read from its first tag, without parsing the rest. A
-cluster has as many shards as its share of the load is worth, all of which hold the same; a document goes to one of
+cluster has as many shards as its share of the load is worth, and all of them hold the same; a document goes to one of
 them. Light clusters share a shard. Queries without a root of their own (`//…`, `/*…`, unions of different roots) form a
 cluster that every document visits as well. So a document goes to one shard, or to two where there are such queries.
 
 Source: XTrie, "Hierarchical Strategy", last paragraph. We differ: clusters go by the local name, so that namespaces
-need not be resolved; queries without a root are catered for; a root that was unknown is given to the lightest shard.
+need not be resolved; queries without a root have a cluster; a new root goes to the lightest shard.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RootTag(HeldByGroup):
     def _enter(self, found: Survey) -> None:
         roots = [found.root(row) or _REST for row in range(len(found))]
         if not self._clusters and roots:
-            self._found(Counter(roots))
+            self._lay_out(Counter(roots))
         self._members.enter(found.ids, [self._cluster(root) for root in roots])
 
     def _shards_of(self, group: int) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class RootTag(HeldByGroup):
             f"{rest} subscriptions are held where every document comes."
         )
 
-    def _found(self, counts: Counter[str]) -> None:
+    def _lay_out(self, counts: Counter[str]) -> None:
         """Lay out the clusters. Queries without a root never share a cluster with those of a root."""
         counts = counts + Counter({_REST: 1})
         unseen = min(self._frequencies.values(), default=1.0)
@@ -84,15 +84,15 @@ class RootTag(HeldByGroup):
         }
         rest = loads.pop(_REST)
         if self.shards == 1:
-            laid: list[tuple[tuple[str, ...], int]] = [(tuple(loads), 1)] if loads else []
+            groups: list[tuple[tuple[str, ...], int]] = [(tuple(loads), 1)] if loads else []
             rest_shards = 1
         else:
             total = rest + sum(loads.values())
             wanted = round(rest * self.shards / total) if loads else self.shards
             rest_shards = max(1, min(self.shards - (1 if loads else 0), wanted))
-            laid = allot(loads, self.shards - rest_shards)
+            groups = allot(loads, self.shards - rest_shards)
         first = 0
-        for roots, count in laid:
+        for roots, count in groups:
             self._cluster_of |= dict.fromkeys(roots, len(self._clusters))
             self._clusters.append(tuple(range(first, first + count)))
             first += count

@@ -7,7 +7,7 @@ Positions are dropped: a case may stand for more documents than the query matche
 document, the entry 1 its root element, of which every document has exactly one.
 
 What is done to a case is counted by the Budget that it shares with its alternatives: about one for each entry that is
-looked at, copied or changed. Where that is spent, OutOfStepsError is raised, and whoever asked knows nothing.
+looked at, copied or changed. Where that is spent, OutOfStepsError is raised, and the answer is unknown.
 
     >>> import treecast
     >>> path, = normalize(treecast.parse("/a[b = 1 or c]//d").tree)
@@ -65,7 +65,7 @@ class Budget:
             raise OutOfStepsError
 
 
-STEPS_MAX = 1_000_000  # of a case that nobody gave a budget
+STEPS_MAX = 1_000_000  # of a case without a budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Entry:
     tests: tuple[Test, ...] = ()  # its string value passes them
     origins: tuple[tuple[int, Step], ...] = ()  # the step selects it from that entry, positions and all
     denied: tuple[Condition, ...] = ()  # they are false of it
-    granted: tuple[Condition, ...] = ()  # true of it, beyond what the rest tells
+    granted: tuple[Condition, ...] = ()  # true of it, beyond what the rest says
 
 
 Alternative: TypeAlias = Callable[["Case"], None]
@@ -242,20 +242,20 @@ class Case:
         at, into = self.find(at), self.find(into)
         if at == into:
             return
-        gone = self.entries[at]
-        self.narrow(into, gone.kind, gone.uri, gone.local)
+        old = self.entries[at]
+        self.narrow(into, old.kind, old.uri, old.local)
         into = self.find(into)
-        kept = self.entries[into]
-        self.budget.spend(1 + len(kept.tests) // 8)  # tuples are copied fast
+        target = self.entries[into]
+        self.budget.spend(1 + len(target.tests) // 8)  # tuples are copied fast
         self.entries[into] = replace(
-            kept,
-            tests=kept.tests + gone.tests,
-            origins=kept.origins + gone.origins,
-            denied=kept.denied + gone.denied,
-            granted=kept.granted + gone.granted,
+            target,
+            tests=target.tests + old.tests,
+            origins=target.origins + old.origins,
+            denied=target.denied + old.denied,
+            granted=target.granted + old.granted,
         )
         self.merged[at] = into
-        if gone.kind != "element":
+        if old.kind != "element":
             return
         self.budget.spend(len(self.entries))
         for below in self.live():
@@ -272,7 +272,7 @@ class Case:
     # Choices out.
 
     def split(self, gaps_max: int) -> list[Case] | None:
-        """The alternatives of the first open choice, the least telling one last; None where no choice is left.
+        """The alternatives of the first open choice, the least specific one last; None where no choice is left.
 
         `gaps_max` bounds how often the gap before an element is made longer; attributes and texts get a parent anyway.
         """

@@ -15,7 +15,7 @@ homomorphism of Miklau and Suciu (Containment and Equivalence for a Fragment of 
 the length of a gap where the covering query has wildcards to fill it. All alternatives have to be covered; a case that
 no document fits is covered by anything. `not(x)` holds where assuming x as well leaves no document.
 
-The answer True is always right. False may mean that nobody knows: docs/guide/covering.md says when. No more than
+The answer True is always right. False may mean that it is unknown: docs/guide/covering.md says when. No more than
 CASES_MAX cases are looked at, and all of them together may take a number of steps that is linear in the two queries: an
 entry looked at, copied or tested is about one step. What is not settled by then is not known.
 """
@@ -168,7 +168,7 @@ class _CaseEvaluator:
         return any(entry.kind != "attribute" and implies(entry.tests, test) for entry in inner)
 
     def _first_passes(self, at: int, path: Path, test: Test) -> bool:
-        """Whether the first thing that the path selects passes the test; of several, nobody knows the first."""
+        """Whether the first thing that the path selects passes the test; of several, the first is unknown."""
         if not test[1]:
             return True
         known = (
@@ -211,15 +211,15 @@ class _CaseEvaluator:
 
     def _below(self, contexts: set[int]) -> set[int]:
         """Everything below one of them; what is below several is looked at once."""
-        found: set[int] = set()
+        below: set[int] = set()
         pending = list(contexts)
         while pending:
             for at in self.hanging[pending.pop()]:
-                if at not in found:
-                    found.add(at)
+                if at not in below:
+                    below.add(at)
                     pending.append(at)
-        self.budget.spend(len(found))
-        return found
+        self.budget.spend(len(below))
+        return below
 
     def _counted(self, step: Step, contexts: set[int]) -> Iterator[int]:
         """What a step with positions selects: known where the case has the same step, as far as it counts."""

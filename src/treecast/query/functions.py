@@ -1,7 +1,7 @@
 """The functions of predicates, as the native table has them (`native/query/functions.hpp`): contains() and its like.
 
-Covering, links and tests ask here instead of knowing names. Nothing else is kept in Python of a function but the class
-of its conditions in the syntax tree (`treecast.query.tree`).
+Covering, links and tests ask here instead of knowing names. Python has nothing else of a function but the class of
+its conditions in the syntax tree (`treecast.query.tree`).
 
     >>> FUNCTIONS["starts-with"].holds("abc", "ab"), FUNCTIONS["starts-with"].holds("abc", "bc")
     (True, False)
@@ -24,7 +24,7 @@ class Function:
     before: bool
     """Whether the value may have more before the literal."""
     after: bool
-    """Whether the value may have more behind the literal."""
+    """Whether the value may have more after the literal."""
 
     def holds(self, value: str, literal: str) -> bool:
         """Whether it holds of the value."""
@@ -33,7 +33,7 @@ class Function:
     def implies(self, literal: str, other: Function, part: str) -> bool:
         """Whether a value of which this holds, with `literal`, is one of which `other` holds with `part`.
 
-        Such a value is the literal with something round it. So `part` has to lie in the literal; and where the other
+        Such a value is the literal with something around it. So `part` has to lie in the literal; and where the other
         wants it at an end of the value, that has to be an end of the literal, and nothing may stand beyond it.
         """
         if not other.before and (self.before or not literal.startswith(part)):

@@ -2,7 +2,7 @@
 
 A FLWR query is one shape; a list of steps is a `StepList`. Paths and conditions are those of treecast.query.tree; a
 path that starts at a `for` variable has its number as `variable`, an absolute one starts at the document. A `let` is
-gone: it stands where it is used.
+replaced by its value where it is used.
 
     >>> import treecast
     >>> shape = treecast.parse("for $n in $msg/a/b where $n/@c = 1 return <d>{$n/e}</d>").tree

@@ -2,7 +2,7 @@
 
 A query is a tuple of paths (its union), a path a tuple of steps, a step has predicates, and a predicate is one of the
 conditions below. Names are expanded: `uri` and `local`, where None stands for "any". Positions are spelt out (`[3]` is
-`Position("=", 3.0)`), the path stands on the left of a comparison, `.` is a path without steps.
+`Position("=", 3.0)`), the path is on the left of a comparison, `.` is a path without steps.
 
     >>> import treecast
     >>> path, = treecast.parse("//a/b[@c = 1]").tree
@@ -90,7 +90,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the first thing that the path selects, and of a text. Each function has a class of its own."""
+    """A function of the first thing that the path selects, and of a text. Each function has its own class."""
 
     path: Path
     text: str

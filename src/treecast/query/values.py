@@ -1,9 +1,9 @@
-"""What a few comparisons tell about one string value, and what follows from them. Covering asks; nothing else needs it.
+"""What a few comparisons say about one string value, and what follows from them. Only covering needs it.
 
 A *test* is an operator and a value: a comparison as XPath 1.0 does it (`=` and `!=` with a string compare strings, all
 others numbers), or a function by its name (`treecast.query.functions`) and its literal. `implies` answers only what is
-certain: True means that every string that passes the known tests passes the asked one, False may mean that nobody
-knows.
+certain: True means that every string that passes the known tests passes the asked one, False may mean that it is
+unknown.
 
     >>> implies((("=", "1"),), ("=", 1.0)), implies((("=", 1.0),), ("=", "1"))
     (True, False)
@@ -39,9 +39,9 @@ _COMPARE: dict[str, Callable[[object, object], bool]] = {
 
 
 def number(text: str) -> float:
-    """XPath's number(): digits with an optional sign and point, white space round them; anything else is NaN."""
-    found = _NUMBER.fullmatch(text)
-    return float(found[1]) if found else math.nan
+    """XPath's number(): digits with an optional sign and point, white space around them; anything else is NaN."""
+    match = _NUMBER.fullmatch(text)
+    return float(match[1]) if match else math.nan
 
 
 def passes(text: str, test: Test) -> bool:

@@ -74,7 +74,7 @@ class Writer:
         if name.prefix == "" and name.uri == "":
             self._bare = True
             if "" in self.namespaces:
-                raise UnwritableError("a name without namespace beside a default namespace")
+                raise UnwritableError("a name without namespace next to a default namespace")
             return name.local
         if self.namespaces.setdefault(name.prefix, name.uri) != name.uri or (name.prefix == "" and self._bare):
             raise UnwritableError(f"two meanings for the prefix {name.prefix!r}")
@@ -110,7 +110,7 @@ class Writer:
             if step.local is None:
                 raise UnwritableError("any name without namespace")
             if element and "" in self.namespaces:
-                raise UnwritableError("a name without namespace beside a default namespace")
+                raise UnwritableError("a name without namespace next to a default namespace")
             self._bare = self._bare or element
             return ""
         if step.uri == _XML:
@@ -132,7 +132,7 @@ class Writer:
                 return self.condition(condition)
 
     def condition(self, condition: Condition) -> str:
-        """A condition, as it stands in brackets."""
+        """A condition, as it is written in brackets."""
         match condition:
             case And(operands):
                 return " and ".join(self._operand(operand) for operand in operands)

@@ -1,8 +1,8 @@
 """Everything of Spark that is not its public API, in one place: the next release of Spark may change any of it.
 
 No other file of treecast touches `_jvm`, `_jsc`, `_jsparkSession`, py4j or modules that Spark keeps for itself, and
-`tests/test_tidy.py` sees to that. Each entry says why the public API does not do. All of them need the driver's JVM,
-except for those that say that they run in Python workers, and `is_connect`, which tells whether there is one.
+`tests/test_tidy.py` checks that. Each entry says why the public API is not enough. All of them need the driver's JVM,
+except for those that say that they run in Python workers, and `is_connect`, which says whether there is one.
 
     files = FileSystem(spark, "hdfs://host/out")
     files.names("part-*")
@@ -41,7 +41,7 @@ def jvm_errors() -> tuple[type[BaseException], ...]:
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether the driver is behind Spark Connect, so that its JVM is out of reach.
+    """Whether the session uses Spark Connect, so that the driver's JVM is out of reach.
 
     Private: PySpark's own test, `is_remote`, is about how the process was started, not about this session.
     """
@@ -49,7 +49,7 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def session_key(session: SparkSession) -> str:
-    """What tells sessions apart, classic or Connect; raises where it was stopped.
+    """An id that no other session has, classic or Connect; raises if the session was stopped.
 
     Private: only Connect sessions have a public id. Files are added to a session, not to an application.
     """
@@ -124,11 +124,11 @@ class FileSystem:
         self._system.mkdirs(self._path(name))
 
     def rename(self, name: str, new: str) -> bool:
-        """Rename it; False where that does not go."""
+        """Rename it; False if that fails."""
         return bool(self._system.rename(self._path(name), self._path(new)))
 
     def remove(self, name: str) -> None:
-        """Remove it with all that is in it; nothing happens where it is not there."""
+        """Remove it with everything in it; do nothing if it does not exist."""
         self._system.delete(self._path(name), True)
 
     def _path(self, name: str) -> Any:
@@ -139,9 +139,9 @@ class FileSystem:
 
 
 class RunningQuery:
-    """How far a query is whose rows are observed under a name.
+    """The progress of a query that observes its rows under a name.
 
-    Private: an `Observation` tells its sums when the query has ended, and Spark's REST interface needs its web server.
+    Private: an `Observation` has its sums only after the query has ended; Spark's REST interface needs a web server.
     All methods may raise what `jvm_errors` names: the query may end at any time.
     """
 

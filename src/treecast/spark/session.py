@@ -33,10 +33,10 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     # A native crash then shows where it happened instead of "worker exited unexpectedly".
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    # One sentence per failure: the Python frames between Spark and treecast help nobody.
+    # One sentence per failure: the Python frames between Spark and treecast do not help users.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
-    # What tasks have done so far comes with the heartbeats: every ten seconds is rare for somebody who watches.
+    # What tasks have done so far comes with the heartbeats: every ten seconds is too rare for a progress line.
     "spark.executor.heartbeatInterval": "2s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -17,12 +17,12 @@ In words:
     DELIVERIES               a struct of deliveries (subscription, number) and payloads, which the numbers count; each
                              different payload of the document is there once; a bad document or a refused delivery
                              raises
-    DELIVERIES.with_errors()    the same, with an error beside the number
+    DELIVERIES.with_errors()    the same, with an error next to the number
     DELIVERIES.with_accounts()  the same, and error, nanoseconds, bytes and payload_bytes of the document; the latter
                                 count a payload once for each delivery
 
 Use one wherever a plan and a worker have to agree. To a worker it travels as the plain tuple `form.fields`: an executor
-without treecast could not unpickle more, and has to say so itself (`treecast.spark.batch.worker_function`).
+without treecast cannot unpickle more, and must still report that (`treecast.spark.batch.worker_function`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AnswerForm:
     has_errors: bool = False
     """Bad documents are part of the answer; without, they raise."""
     has_accounts: bool = False
-    """One error, the time and the size are beside the matches of each document; errors never raise."""
+    """One error, the time and the size come with the matches of each document; errors never raise."""
 
     def __post_init__(self) -> None:
         assert self.has_errors or not self.has_accounts, "accounts are kept of bad documents, too"

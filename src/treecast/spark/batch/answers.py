@@ -37,7 +37,7 @@ def answer(
 ) -> Iterator[pa.Array]:
     """Arrays that together are as long as `documents`; `source_errors` are those that some of these have already.
 
-    The rows in `silent_rows` are answered as the others are, but another row tells what is wrong with their documents.
+    The rows in `silent_rows` are answered as the others are, but another row says what is wrong with their documents.
     """
     views: list[Bytes] = arrow_views(documents)
     missing = missing_documents(documents, source_errors)
@@ -55,7 +55,7 @@ def answer(
         end = begin + len(part.deliveries if isinstance(part, RenderedPart) else part.matches)
         rejected = dict(part.rejected) | {row - begin: missing[row] for row in missing if begin <= row < end}
         errors = {row: [error] for row, error in rejected.items() if row + begin not in silent_rows}
-        if isinstance(part, Part):  # each shard tells of its own subscriptions
+        if isinstance(part, Part):  # each shard reports its own subscriptions
             for row, _, undecided in part.undecided:
                 errors.setdefault(row, []).append(undecided)
         yield _to_array(part, errors, form, views[begin:end])
@@ -154,7 +154,7 @@ def _payloads(part: RenderedPart, errors: Errors, form: AnswerForm) -> list[pa.A
     if not form.has_errors:
         _check_refused(rows)
     # Payloads are numbered over all documents, in the order in which deliveries first have them: those of a document
-    # end behind the highest number so far.
+    # end after the highest number so far.
     numbers = rows.field("payload").indices
     highest = pa.concat_arrays([pa.array([-1], pa.int64()), pc.cumulative_max(pc.fill_null(numbers, -1))])
     payload_ends = pc.add(highest.take(ends), 1)
@@ -171,7 +171,7 @@ def _payloads(part: RenderedPart, errors: Errors, form: AnswerForm) -> list[pa.A
 
 
 def _check_refused(rows: pa.StructArray) -> None:
-    """Raise the first refusal of a delivery, saying whose it is."""
+    """Raise the first refusal of a delivery, with the name of its subscription."""
     codes = rows.field("code")
     if codes.null_count == len(codes):
         return

@@ -8,8 +8,8 @@
 
 Equal settings and seeds give the same rows, whatever the number of partitions. A document is the one that
 `treecast.workload.generate_documents` gives under the same number. Queries are drawn in blocks of ten thousand, each
-with a seed of its own, and of equal ones the first is kept; so they are others than those of
-`treecast.workload.generate_queries`, of the same kind.
+with its own seed, and of equal ones the first is kept; so they are not the same ones as those of
+`treecast.workload.generate_queries`, but of the same kind.
 
 Both are drawn when they are used, and again when they are used again: write them, or cache them.
 """

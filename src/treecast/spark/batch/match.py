@@ -52,7 +52,7 @@ def match(
     are those of the index that is made of it.
 
     A bad or null document fails the job, or, with `on_error="report"`, gives one row whose `error` says why; the other
-    rows have none (`split` parts them). `cache_bytes_max` bounds what each Python worker learns from documents.
+    rows have none (`split` separates them). `cache_bytes_max` bounds what each Python worker learns from documents.
 
     `placement` says where subscriptions are held: "data-sharing" is all of them in every worker, and shuffles nothing;
     the others divide them over `shards` (as many as shuffle partitions, unless given), for an index that is too large

@@ -32,16 +32,16 @@ def directory_name(value: str) -> str:
 
 
 def file_name(subscription: str, key: Sequence[str | int | None], suffix: str = ".xml") -> str:
-    """The file of a delivery: its id, made of its subscription and of what tells its document from others."""
+    """The file of a delivery: its id, made of its subscription and the key of its document."""
     return file_id(subscription, key) + suffix
 
 
 def write(
     batches: Iterator[pa.RecordBatch], path: str, key: Sequence[str], of_batch: tuple[str | int, ...], suffix: str
 ) -> Iterator[pa.RecordBatch]:
-    """Write the payloads of a task; one row tells how many there are.
+    """Write the payloads of a task; the answer is one row with counts.
 
-    `of_batch` tells the batches of streams apart: documents of two may have the same key.
+    `of_batch` distinguishes the batches of a stream: documents of two batches may have the same key.
     """
     import pyarrow as pa
 
@@ -80,5 +80,5 @@ def _check_same(place: Path, payload: Any) -> bool:
     raise PipelineError(
         f"{place} holds another payload",
         code="TC719",
-        hint="choose key columns that tell documents apart, or another directory",
+        hint="choose key columns that identify a document, or another directory",
     )

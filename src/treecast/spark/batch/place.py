@@ -1,9 +1,9 @@
-"""A placement on Spark: the subscriptions divided into shards, each an index of its own, and documents sent to them.
+"""A placement on Spark: the subscriptions divided into shards, one index each, and documents sent to them.
 
-The plan: an Arrow function tells for each document the shards that must see it; Spark explodes that, brings the rows of
-a shard together in one task, and a second function matches them with the index of that shard. The document crosses a
-shuffle, once per shard that must see it, with all the columns beside it: that pays where the whole index is too large
-for a worker, and only there (docs/guide/placements.md).
+The plan: an Arrow function gives for each document the shards that must see it. Spark explodes that and brings the rows
+of a shard together in one task. A second function matches them with the index of that shard. The document crosses a
+shuffle, once per shard that must see it, with all its other columns. That pays only where the whole index is too large
+for a worker (docs/guide/placements.md).
 
 The first shard of a document is its *reporter*: where the document turns out to be bad, that row alone says so. A
 document that no shard wants is read by the router, or, if that does not read whole documents, by one of the shards: no
@@ -43,7 +43,7 @@ MAKERS: dict[str, Callable[[int], Placement]] = {
 }
 NAMES = (*MAKERS, "auto")
 SHARDS_MAX = 1024
-GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then it is made anew
+GROWTH_MAX = 4  # times as many subscriptions as a layout was made for: then a new one is made
 LAYOUT_SIZE_MIN = 1_000  # fewer are not worth it
 
 
@@ -61,7 +61,7 @@ class ShardTickets:
 
 
 def check(placement: object) -> None:
-    """Raise unless it is the name of a placement, or one."""
+    """Raise unless it is a placement, or the name of one."""
     if isinstance(placement, str):
         if placement not in NAMES:
             raise ValueError(
@@ -72,10 +72,10 @@ def check(placement: object) -> None:
 
 
 class SparkPlacement:
-    """A placement as it is asked for, and what of it is on the executors. It follows a set that changes.
+    """A placement for a job, and its shards on the executors. It follows a set that changes.
 
-    The second set and those after it are compared with the one before: what is new, changed or gone is added to the
-    placement and removed from it, and only shards that this concerns are made anew.
+    Each set after the first is compared with the one before: the placement gets what is new, changed or removed, and
+    only the shards that this concerns are built again.
     """
 
     def __init__(self, placement: str | Placement, shards: int | None, cache_bytes_max: int) -> None:
@@ -106,7 +106,7 @@ class SparkPlacement:
             raise PipelineError(
                 f"the placement has {len(self._placement)} subscriptions already",
                 code="TC709",
-                hint="give a stream an empty one: it takes the subscriptions that hold",
+                hint="give a stream an empty one: the stream adds its subscriptions",
             )
 
     def ship(
@@ -114,8 +114,8 @@ class SparkPlacement:
     ) -> ShardTickets | None:
         """Divide the subscriptions of an index, and make each part available to all executors.
 
-        None: each worker is to hold all of them. `sample` gives documents to those who choose by them. What is not
-        `lasting` is taken back when the next set is shipped.
+        None: each worker holds all of them. `sample` gives documents to placements that need them. What is not
+        `lasting` is withdrawn when the next set is shipped.
         """
         placement = self._choose(session, index, sample)
         if placement.name == "data-sharing":
@@ -143,13 +143,13 @@ class SparkPlacement:
         return ShardTickets(placement.shards, router.to_bytes(), router_ticket, tuple(tickets))
 
     def close(self) -> None:
-        """Let go of the placement and its index, when a stream has ended: py4j keeps what Spark has called for ever."""
+        """Release the placement and its index after a stream: py4j keeps forever what Spark has called."""
         self._placement, self._rows = None, None
 
     def _choose(self, session: SparkSession, index: Index, sample: Callable[[], Sequence[Bytes]]) -> Placement:
-        """The placement that is meant; by name with so many shards, or as many as the session has shuffle partitions.
+        """The placement; one given by name has `shards` shards, or as many as the session has shuffle partitions.
 
-        What "auto" chose stays, but for data-sharing that has no more room, and as long as the set does not outgrow it.
+        What "auto" chose stays, except data-sharing without enough room, and as long as the set does not outgrow it.
         """
         if self._is_outgrown(len(index)):
             self._placement, self._rows = None, None
@@ -204,7 +204,7 @@ class SparkPlacement:
         if not isinstance(router, ByFilters):
             return router, None
         if self._filters is None or self._filters[0] != router.filters:
-            # Made anew: which documents are accepted is a setting of the index.
+            # A new index: which documents are accepted is one of its settings.
             filters = index.part([(str(number), text) for number, text in router.filters.items()], engine="auto")
             self._filters = dict(router.filters), self._ship_index(session, filters, asker)
         return router.unbound(), self._filters[1]
@@ -214,7 +214,7 @@ class SparkPlacement:
 
 
 def worker_bytes(setting: str) -> int:
-    """What the cluster gives the Python workers of an executor, as Spark writes it; where nothing is given, a guess."""
+    """The memory for Python workers of an executor, from Spark's setting; a guess where it is not set."""
     size = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", setting.lower())
     if size is None:
         return WORKER_BYTES_MAX
@@ -223,7 +223,7 @@ def worker_bytes(setting: str) -> int:
 
 
 def divide(placement: Placement, ids: Sequence[str]) -> dict[tuple[int, ...], list[int]]:
-    """The rows of these ids by the shards that hold them. Raises unless the placement has placed just these."""
+    """The rows of these ids by the shards that hold them. Raises unless the placement holds exactly these."""
     parts: dict[tuple[int, ...], list[int]] = {}
     try:
         for row, id in enumerate(ids):

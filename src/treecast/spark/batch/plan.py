@@ -90,7 +90,8 @@ def account_rows(
     """For jobs that keep accounts: without `document` and `error`, with `answer` and `first`.
 
     `answer` is a struct as the form has it; bad documents never raise. Where subscriptions are divided, a document has
-    a row for each shard that must see it, at least one, and `first` is true in one of them, which alone tells an error.
+    a row for each shard that must see it, at least one, and `first` is true in one of them: only that one reports an
+    error.
     """
     from pyspark.sql import functions
 
@@ -127,7 +128,7 @@ def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTi
     travelling = (shards.router, shards.router_ticket, shards.count, form.fields)
     route = _arrow_function("route", travelling, "array<int>")
     routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
-    # As in _part_of_answer(): what comes out of a plain column would be asked for again by filters above.
+    # As in _part_of_answer(): with a plain column, filters above would call the function again.
     array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
     rows = routed.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
     rows = rows.repartitionById(shards.count, functions.col(_SHARD))
@@ -214,12 +215,12 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
             code="TC703",
             hint="it has to be binary or string",
         )
-    taken = next((other for other in fields if other.lower() in answers), None)
-    if taken is not None:
+    clash = next((other for other in fields if other.lower() in answers), None)
+    if clash is not None:
         raise PipelineError(
-            f"the documents have a column {taken} already, which is what the answer is called",
+            f"the documents have a column {clash} already, which is what the answer is called",
             code="TC703",
-            hint=f'rename it: documents.withColumnRenamed("{taken}", "…")',
+            hint=f'rename it: documents.withColumnRenamed("{clash}", "…")',
         )
     return name
 
@@ -246,7 +247,7 @@ def _source_errors(fields: dict[str, str], form: AnswerForm) -> list[str]:
 def index_of(
     subscriptions: Subscriptions, settings: IndexSettings = DEFAULTS, on_refused: str = "raise"
 ) -> Index | str | Path:
-    """The index that the subscriptions make, or are, or the path of a saved one; in any other form they are read."""
+    """An index of the subscriptions, or the path of a saved one; other forms are read."""
     if on_refused not in ("raise", "report"):
         raise ValueError(f'on_refused must be "raise" or "report", not {on_refused!r}')
     if isinstance(subscriptions, Index) or is_saved(subscriptions):
@@ -254,8 +255,8 @@ def index_of(
             raise ValueError(f"{', '.join(vars(settings))} are settings of the Index: give them to it")
         if not isinstance(subscriptions, Index) and not Path(subscriptions).is_file():
             load_saved(subscriptions)  # says why it cannot be read
-        given: Index | str | Path = subscriptions
-        return given
+        source: Index | str | Path = subscriptions
+        return source
     table = read_subscriptions(subscriptions)
     index = settings.index()
     if on_refused == "raise":
@@ -304,7 +305,7 @@ def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callabl
     treecast_match = worker_function("treecast.spark.batch.worker", name, arguments)
     treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and says so each time
+        warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and warns each time
         function: Callable[..., Column] = arrow_udf(treecast_match, kind, ArrowUDFType.SCALAR_ITER)
     return function
 

@@ -11,7 +11,7 @@ reducing them to paths, a part of the subscriptions in each task. What is chosen
 small tables, by the same code as in one process (`treecast.placement`): so the patterns and partitions are the same.
 
 How an aggregate is made: each task keeps the distinct paths of its subscriptions, shortened where there are too many,
-and finds out which documents of the sample somebody there wants. Paths are merged by Spark, wants by OR; the driver
+and finds out which documents of the sample match one of them. Paths are merged by Spark, matches by OR; the driver
 chooses filters that cover the paths. A path that covers a subscription is covered by its filter in turn.
 """
 
@@ -115,8 +115,8 @@ def aggregate(
     """At most `filters_max` expressions that together cover all subscriptions, with size and precision.
 
     As `treecast.placement.aggregate`, over a DataFrame. `documents` is a sample: a DataFrame with a column `document`,
-    of which at most 256 are taken, by a hash of their content, or a sequence. `covering` tells the filter of each path
-    that the tasks reduced their subscriptions to. Runs at once; ids are not looked at.
+    of which at most 256 are taken, by a hash of their content, or a sequence. `covering` has the filter of each path
+    that the tasks reduced their subscriptions to. Runs at once; ids are ignored.
     """
     from pyspark.sql import functions
 

@@ -1,8 +1,8 @@
 """What runs in Spark's Python workers for whole populations: queries in, facts or partial aggregates out; workloads.
 
 Record batches in, record batches out. Subscriptions are taken some ten thousand at a time, whatever the size of Spark's
-batches: the native survey then pays its fixed costs seldom. What is refused never raises here, where it would end as a
-page of Spark's: it becomes rows that the driver (`treecast.spark.population`) turns into one error.
+batches: the native survey then rarely pays its fixed costs. A refusal never raises here, where it would be a page of
+Spark frames: it becomes rows that the driver (`treecast.spark.batch.population`) turns into one error.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def reduce(
 ) -> Iterator[pa.RecordBatch]:
     """One row for each distinct path that the subscriptions of this task are reduced to; one without for the totals.
 
-    The totals: how many subscriptions there are, which documents somebody among them wants (bits, the first one the
+    The totals: how many subscriptions there are, which documents match one of them (bits, the first one the
     lowest), how many are refused, and some of those. Too many paths are shortened before they leave.
     """
     import pyarrow as pa
@@ -93,12 +93,12 @@ def reduce(
             for place in [place for place, document in open_documents.items() if index.match(document)]:
                 wanted |= 1 << place
                 del open_documents[place]
-    kept = sorted(set(shortened(sorted(paths)).values()))
+    covers = sorted(set(shortened(sorted(paths)).values()))
     bits = wanted.to_bytes((len(documents) + 7) // 8, "little")
     totals = {"cover": None, "expressions": expressions, "wanted": bits, "count": count, "refused": listed}
     kinds = [pa.string(), pa.int64(), pa.binary(), pa.int64(), _refused_type()]
     schema = pa.schema(list(zip(totals, kinds, strict=True)))
-    yield pa.RecordBatch.from_pylist([totals, *({"cover": path} for path in kept)], schema=schema)
+    yield pa.RecordBatch.from_pylist([totals, *({"cover": path} for path in covers)], schema=schema)
 
 
 def draw_documents(
@@ -118,7 +118,7 @@ def draw_documents(
         piece: list[bytes] = []
         first = size = 0
         for place, number in enumerate(numbers):
-            if number != following:  # as a rule once a task
+            if number != following:  # usually once a task
                 source = generate_documents(schemas, 1 << 62, settings, seed=seed, start=number, weights=weights)
             following = number + 1
             piece.append(next(source))
@@ -143,13 +143,13 @@ def draw_queries(
     for batch in batches:
         for block in batch.column(0).to_pylist():
             own_seed = int.from_bytes(sha256(f"{seed}/{block}".encode()).digest()[:8], "little")
-            drawn = generate_queries(schemas, BLOCK, repeating, seed=own_seed, weights=weights)
+            stream = generate_queries(schemas, BLOCK, repeating, seed=own_seed, weights=weights)
             firsts: dict[str, int] = {}
-            queries = list(islice(drawn, BLOCK))
+            queries = list(islice(stream, BLOCK))
             for place, query in enumerate(queries):
                 firsts.setdefault(query, place)
-            kept = [(place, query) for query, place in firsts.items()] if settings.distinct else enumerate(queries)
-            rows = [(block * BLOCK + place, query) for place, query in kept]
+            numbered = [(place, query) for query, place in firsts.items()] if settings.distinct else enumerate(queries)
+            rows = [(block * BLOCK + place, query) for place, query in numbered]
             columns = [pa.array([n for n, _ in rows], pa.int64()), pa.array([q for _, q in rows], pa.string())]
             yield pa.RecordBatch.from_arrays(columns, names=["number", "query"])
 
@@ -186,7 +186,7 @@ def _refusal_rows(refused: list[dict[str, Any]]) -> Refused:
 
 
 def _with_row_ids(table: pa.Table) -> pa.Table:
-    """With row numbers for ids: others may be there twice, and nobody asks for them."""
+    """With row numbers for ids: the real ones may repeat, and are not needed."""
     import pyarrow as pa
 
     numbers = pa.array([str(row) for row in range(table.num_rows)], pa.string())

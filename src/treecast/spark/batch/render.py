@@ -9,8 +9,8 @@ Without a transformation a payload is the document as given, or with deliver="el
 
 How it works: as `match` does, with the same plan (`treecast.spark.batch.plan`). But equal payloads of a document cross
 the border from Python once, whoever gets them: the function answers with the different payloads of the document and,
-for each delivery, the number of its own; Spark explodes the deliveries and looks the number up. So a document of ten
-megabytes for a thousand subscribers is ten megabytes until its rows are written.
+for each delivery, the number of its payload; Spark explodes the deliveries and looks the number up. So a document of
+ten megabytes for a thousand subscribers is ten megabytes until its rows are written.
 """
 
 from __future__ import annotations

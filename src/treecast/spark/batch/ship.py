@@ -2,7 +2,7 @@
 
 Spark copies such a file to each executor when the first task there asks for it. A second job with the same index ships
 nothing: the same subscriptions, added in the same order, are saved as the same bytes in every process. Broadcasting its
-bytes instead would give every Python worker a copy of its own.
+bytes instead would give every Python worker its own copy.
 
 A stream whose subscriptions change ships a file for each version, and withdraws those that no batch will use again.
 """
@@ -42,7 +42,7 @@ def ship(
 ) -> Ticket:
     """Make the index available to all executors of the session, and say how a worker finds it.
 
-    An `asker` may give it back (`give_back`) once nobody needs it; what is shipped without one stays.
+    An `asker` may give it back (`give_back`) once it is no longer needed; without an asker it stays.
     """
     if cache_bytes_max < 0:
         raise ValueError(f"cache_bytes_max must be 0 or more, not {cache_bytes_max}")
@@ -66,9 +66,9 @@ def withdraw(session: SparkSession, source: Path) -> None:
         _drop(session, _saved_files.pop(key).name, key)
 
 
-def give_back(session: SparkSession, asker: object, kept: Collection[str] = ()) -> None:
-    """Take back what was shipped for this asker, but for the files in `kept`, on the same terms."""
-    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in kept]:
+def give_back(session: SparkSession, asker: object, in_use: Collection[str] = ()) -> None:
+    """Take back what was shipped for this asker, except for the files `in_use`, on the same terms."""
+    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in in_use]:
         _drop(session, name, asker)
 
 

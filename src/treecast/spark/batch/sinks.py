@@ -10,8 +10,8 @@ Each task writes each of its directories in turn, so the number open at once is 
 system does not like millions of directories, so beyond `directories_max` subscriptions the rows go to `buckets`
 directories by a hash of the subscription, which stays a column: read one bucket and filter. `directory_of` says which.
 
-Deliveries, which `render` gives, are written the same way, with their payloads in a column; or each payload as a file
-of its own, in the same directories:
+Deliveries, which `render` gives, are written the same way, with their payloads in a column; or with one file for
+each payload, in the same directories:
 
     from treecast.spark.batch.sinks import write_payloads
     write_payloads(deliveries, "out", subscriptions=len(index), key=("file",))      # out/directory=sport/5d8e….xml
@@ -139,7 +139,7 @@ def write_payloads(
 ) -> Written:
     """Write each payload of a batch of deliveries as a file: `path/directory=…/….xml`, where `path_of` says.
 
-    `key` names the columns that tell documents apart (strings or integers). A file appears under its name only when it
+    `key` names the columns that identify a document (strings or integers). A file appears under its name only when it
     is complete, and is never overwritten: writing the same deliveries again changes nothing, another payload under the
     same name raises. The tasks write: `path` is a directory of this machine, or one that is mounted on all executors.
     """
@@ -212,14 +212,14 @@ def check_payloads(kinds: Mapping[str, str], path: str, key: tuple[str, ...], su
         raise ValueError("key names at least one column, and suffix is the end of a file's name")
     if is_elsewhere(path):
         hint = "name a directory that is mounted on all executors, or call write_directories()"
-        raise PipelineError(f"{path} is no directory of this machine", code="TC719", hint=hint)
+        raise PipelineError(f"{path} is not a directory of this machine", code="TC719", hint=hint)
     if kinds.get("payload") != "binary":
         raise PipelineError("the deliveries have no payloads", code="TC719", hint="they are what render() gives")
     for name in key:
         if kinds.get(name) not in KEY_TYPES:
             problem = f"is of {kinds[name]}" if name in kinds else "is not there"
             raise PipelineError(
-                f"the column {name}, which tells documents apart, {problem}",
+                f"the column {name}, part of the key of a document, {problem}",
                 code="TC719",
                 hint="name columns of strings or integers: key=(…,)",
             )

@@ -97,7 +97,7 @@ def _route(
         for row in missing_documents(documents, errors):
             routes[row] = None
         for row, shards in enumerate(routes):
-            # One that nobody wants is read by any shard, if nobody has read it yet or it has to be accounted for.
+            # A document that no shard wants goes to any shard, if it was not read yet or accounts are kept.
             if shards is None or (not shards and (form.has_accounts or not router.reads)):
                 routes[row] = (spread(views[row], count),)
         yield pa.array(routes, pa.list_(pa.int32()))
@@ -150,7 +150,7 @@ def _load(ticket: Ticket) -> Index:
     source = Path(SparkFiles.get(ticket.file))
     shared = _shared_directory()
     if shared is not None:
-        with suppress(OSError, SnapshotError):  # a full disk, a file that somebody cut: then the executor's own will do
+        with suppress(OSError, SnapshotError):  # a full disk, a file that was cut: then the executor's own will do
             place = shared / ticket.file
             if not place.exists() or place.stat().st_size != ticket.bytes:
                 _promote(source, place)
@@ -177,17 +177,17 @@ def _shared_directory() -> Path | None:
 
 
 def _promote(source: Path, place: Path) -> None:
-    beside = durable.unused_path(place.parent)
+    temporary = durable.unused_path(place.parent)
     try:
         try:
-            os.link(source, beside)
+            os.link(source, temporary)
         except OSError:  # another file system
-            shutil.copyfile(source, beside)
-        os.utime(beside)
-        beside.replace(place)  # not synced: what a loss of power leaves of it is found out by its checksum
+            shutil.copyfile(source, temporary)
+        os.utime(temporary)
+        temporary.replace(place)  # not synced: if a loss of power damages it, its checksum shows that
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     # Files in use stay mapped when their names go.
-    kept = sorted(place.parent.glob("*.tcx"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in [path for path in kept if path != place][FILES_MAX - 1 :]:
+    files = sorted(place.parent.glob("*.tcx"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in [path for path in files if path != place][FILES_MAX - 1 :]:
         path.unlink(missing_ok=True)

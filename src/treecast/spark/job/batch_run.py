@@ -1,4 +1,4 @@
-"""A job whose documents are there: one query, watched while it runs, whose result takes its place at the end.
+"""A job over documents that are all there: one query, watched while it runs. A rename puts the result in place.
 
 account = run_batch(spark, pipeline, index, placement, tell)
 """
@@ -62,7 +62,7 @@ def run_batch(
 
 
 def _run_watched(spark: SparkSession, group: str, write: Callable[[], None], watch: Callable[[], None]) -> None:
-    """Call `write` in a thread of its own, and `watch` a few times a second until it is done.
+    """Call `write` in a new thread, and `watch` a few times a second until it is done.
 
     What `watch` raises, and KeyboardInterrupt, cancels the jobs of the group.
     """
@@ -75,7 +75,7 @@ def _run_watched(spark: SparkSession, group: str, write: Callable[[], None], wat
         try:
             spark.sparkContext.setJobGroup(group, "treecast run", interruptOnCancel=True)
             write()
-        except BaseException as error:  # raised again below, where somebody hears it
+        except BaseException as error:  # raised again below, in the caller's thread
             failures.append(error)
         finally:
             done.set()

@@ -3,9 +3,9 @@
     with open_session(pipeline, log) as spark:
         figures = run(spark, pipeline, index, tell=print)
 
-A row per document comes back from matching: ids, error, time and size (`treecast.spark.job.plan`). While it runs, what
-is known so far is told (`progress`, `meter`); a batch and a stream run differently (`batch_run`, `stream_run`). What is
-kept of the result's details is counted from the written files (`result_details`).
+A row per document comes back from matching: ids, error, time and size (`treecast.spark.job.plan`). While it runs,
+it reports progress (`progress`, `meter`). A batch and a stream run differently (`batch_run`, `stream_run`). The details
+of the result are counted from the written files (`result_details`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def run(
     tell: Callable[[Progress], None],
     supplier: Supplier | None = None,
 ) -> Figures:
-    """Run it to its end, or a stream until it is interrupted, and say what came of it.
+    """Run it to its end, or a stream until it is interrupted; the answer is its figures.
 
-    A stream asks `supplier` before each batch for the subscriptions as they are then; without one they are those of the
-    index, throughout.
+    A stream asks `supplier` before each batch for the subscriptions as they are then; without one they are always
+    those of the index.
 
     `tell` is called a few times a second. KeyboardInterrupt ends a batch without a result, and a stream with what it
     has done.
@@ -64,7 +64,7 @@ def run(
         account = run_batch(spark, pipeline, index, placement, tell)
     figures = _figures(pipeline, account, len(index), _settings(pipeline, placement))
 
-    # A stream that was ended before its first batch has written nothing that could tell what its columns are.
+    # A stream that ended before its first batch has written no file that shows its columns.
     reader = spark.read.schema(row_type(pipeline)) if pipeline.source.stream else spark.read
     rows = reader.parquet(pipeline.sinks.matches_path)
     if pipeline.sinks.by_subscription:
@@ -76,7 +76,7 @@ def run(
 
 @contextmanager
 def open_session(pipeline: Pipeline, log: Path) -> Iterator[SparkSession]:
-    """A session for the job: its own, and stopped behind it, unless one was there."""
+    """A session for the job: a new one, stopped after it, unless a session runs already."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -120,12 +120,12 @@ def _figures(
 
 
 def _settings(pipeline: Pipeline, placement: SparkPlacement) -> tuple[tuple[str, str], ...]:
-    """Those of the pipeline; of a placement that was chosen, which and why."""
+    """The settings of the pipeline; for "auto", also the chosen placement and why."""
     return tuple((name, placement.why or text if name == "placement" else text) for name, text in pipeline.describe())
 
 
 def _write_by_subscription(rows: DataFrame, pipeline: Pipeline, subscriptions: int) -> None:
-    """The matches once more, by subscription: from the written rows, so nothing is matched twice."""
+    """The matches again, by subscription: from the written rows, so nothing is matched twice."""
     sinks = pipeline.sinks
     good, _ = split(rows)
     with replacing_directory(sinks.by_subscription_path) as target:

@@ -1,9 +1,9 @@
-"""How far a batch is while it runs, for show: it never fails a job.
+"""The progress of a running batch, for display only: it never fails a job.
 
     meter = Meter(spark, observation_name)
     progress = meter.read(progress_before, seconds)
 
-The observed sums are those of the tasks that have ended. Of tasks under way Spark's own metrics tell, with the
+The observed sums are those of the tasks that have ended. For running tasks there are Spark's own metrics, with the
 executors' heartbeats: rows out of matching are documents, rows out of the explosion are matches.
 """
 
@@ -23,7 +23,7 @@ MATCHING, EXPLOSION = "ArrowEvalPython", "Generate"  # what Spark calls these op
 
 
 class Meter:
-    """Reads how far the query is whose rows are observed under this name."""
+    """Reads the progress of the query that observes its rows under this name."""
 
     def __init__(self, spark: SparkSession, observation: str) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -33,7 +33,7 @@ class Meter:
         self._documents, self._rows = 0, 0
 
     def read(self, before: Progress, seconds: float) -> Progress:
-        """What is known now, and never less than before."""
+        """The progress now, never less than before."""
         try:
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
             done = sum(stage.numCompletedTasks for stage in stages if stage)
@@ -43,7 +43,7 @@ class Meter:
                 self._documents, self._rows = self._count()
                 self._counted_at = seconds
         except self._query_errors:
-            # It has just ended, or Spark is gone, which whoever writes the result finds out as well.
+            # It has just ended, or Spark is gone: then writing the result fails as well.
             return replace(before, seconds=seconds)
         now = before if sums is None else progress_of(sums, seconds)
         return replace(

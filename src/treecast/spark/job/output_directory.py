@@ -1,10 +1,10 @@
-"""The directory that a job writes to: what may be there before, and how results take their place.
+"""The directory that a job writes to: what may be in it before, and how results replace it.
 
-    check_output(pipeline)                       # raises where results would meet what is not theirs
+    check_output(pipeline)                       # raises where results would overwrite other files
     with replacing_directory("results/matches") as target:
         rows.write.mode(target.mode).parquet(target.path)
 
-Codes: TC736 an output that is in the way.
+Codes: TC736 an output directory that holds something else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from treecast.errors import PipelineError
 from treecast.spark.job.pipeline import Pipeline, Sinks
 from treecast.spark.stream.batches import is_elsewhere
 
-RUN_FILE = "run.json"  # says that a directory is ours, and what came of the job
+RUN_FILE = "run.json"  # marks a directory as ours, and holds the job's result
 
 
 def checkpoint_path(pipeline: Pipeline) -> Path:
@@ -28,10 +28,10 @@ def checkpoint_path(pipeline: Pipeline) -> Path:
 
 
 def check_output(pipeline: Pipeline) -> None:
-    """Raise PipelineError where results would meet what is not theirs. Creates nothing."""
+    """Raise PipelineError where results would overwrite other files. Creates nothing."""
     output = Path(pipeline.sinks.output)
     if output.exists() and not output.is_dir():
-        raise PipelineError(f"{output} is no directory", code="TC736", hint="name another output directory")
+        raise PipelineError(f"{output} is not a directory", code="TC736", hint="name another output directory")
     if output.is_dir() and any(output.iterdir()) and not (output / RUN_FILE).exists():
         hint = "name another output directory, or empty it"
         raise PipelineError(f"{output} holds something that is not of treecast", code="TC736", hint=hint)
@@ -50,7 +50,7 @@ def _check_holds_nothing_of_the_job(place: Path, pipeline: Pipeline) -> None:
     paths = [pipeline.sinks.output, *pipeline.source.path, *pipeline.subscriptions.path]
     for path in [Path(path).resolve() for path in paths if not is_elsewhere(path)]:
         if path.is_relative_to(place.resolve()):
-            hint = "name a directory of its own: what is in it is replaced"
+            hint = "name a separate directory: its contents are replaced"
             raise PipelineError(f"sinks.matches: {place} holds {path}", code="TC736", hint=hint)
 
 
@@ -62,7 +62,7 @@ def _check_free(place: Path, sinks: Sinks) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """Where Spark is to write, and what it is to do with what is there."""
+    """Where Spark writes, and what it does with existing files."""
 
     path: str
     mode: str
@@ -70,8 +70,8 @@ class Target:
 
 @contextmanager
 def replacing_directory(path: str, *, overwrite: bool = False) -> Iterator[Target]:
-    """A directory for Spark to fill. On this machine it takes its place when all is done, and an exception leaves
-    things as they were; elsewhere it is written directly."""
+    """A directory for Spark to fill. On this machine it is renamed into place when all is done, and an exception
+    leaves the old one; elsewhere it is written directly."""
     if is_elsewhere(path):
         yield Target(path, "overwrite" if overwrite else "errorifexists")
         return

@@ -12,7 +12,7 @@ Nothing here needs Spark.
     treecast.errors.PipelineError: TC732 source.path: there is no path
       hint: name a file, a directory or a pattern
 
-Codes: TC732 a setting that makes no sense, TC734 a placement that is not there.
+Codes: TC732 an invalid setting, TC734 an unknown placement.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from treecast.spark.batch.sinks import DIRECTORIES_MAX
 from treecast.spark.stream.batches import is_elsewhere
 
 AVAILABLE_NOW = "available-now"
-MASTER = "local[*,3]"  # all cores; a task that failed, say because its worker was killed, is tried three times
+MASTER = "local[*,3]"  # all cores; a failed task (its worker was killed, for example) is tried three times
 _INTERVAL = re.compile(r"\d+ (second|minute|hour)s?")
 
 
@@ -69,7 +69,7 @@ class Source:
             raise refuse("source.trigger", "only a stream has one", "set source.stream = true, or leave trigger out")
         if self.trigger not in ("", AVAILABLE_NOW) and not _INTERVAL.fullmatch(self.trigger):
             hint = f'write "{AVAILABLE_NOW}" or a time such as "10 seconds"'
-            raise refuse("source.trigger", f"{self.trigger!r} is no trigger", hint)
+            raise refuse("source.trigger", f"{self.trigger!r} is not a trigger", hint)
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class Subscriptions:
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where results go: a directory of this machine for report, log and matches; the latter may lie elsewhere."""
+    """Where results go: a directory of this machine for report, log and matches; the matches may be elsewhere."""
 
     output: str = "results"
     matches: str | None = None
-    """Parquet elsewhere than in the output directory; what lies there is kept, unless `overwrite` is set."""
+    """Parquet outside the output directory; existing files are kept, unless `overwrite` is set."""
     overwrite: bool = False
     render: bool = False
-    """What each subscriber gets, beside the matches."""
+    """What each subscriber gets, next to the matches."""
     by_subscription: bool = False
     directories_max: int = DIRECTORIES_MAX
     report: bool = True
@@ -102,7 +102,7 @@ class Sinks:
     def __post_init__(self) -> None:
         if not self.output or is_elsewhere(self.output):
             hint = "name a directory of this machine; sinks.matches may lie elsewhere"
-            raise refuse("sinks.output", f"{self.output!r} is no directory of this machine", hint)
+            raise refuse("sinks.output", f"{self.output!r} is not a directory of this machine", hint)
         if self.overwrite and self.matches is None:
             hint = "leave it out: what treecast wrote to the output directory is replaced anyway"
             raise refuse("sinks.overwrite", "it is about sinks.matches, which is not set", hint)
@@ -138,14 +138,15 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         if self.placement not in NAMES:
-            problem = f"{self.placement!r} is no placement; there are {', '.join(NAMES)}"
+            problem = f"{self.placement!r} is not a placement; choose one of {', '.join(NAMES)}"
             raise refuse("placement", problem, f'write placement = "{NAMES[0]}", or leave it out', code="TC734")
         if self.shards is not None and self.placement == NAMES[0]:
             raise refuse(
                 "shards", f"{NAMES[0]} has none", "name a placement that divides subscriptions, or leave it out"
             )
         if self.shards is not None and not 1 <= self.shards <= SHARDS_MAX:
-            raise refuse("shards", f"must be 1-{SHARDS_MAX}, got {self.shards}", "write such a number, or leave it out")
+            hint = "write a number in this range, or leave it out"
+            raise refuse("shards", f"must be 1-{SHARDS_MAX}, got {self.shards}", hint)
         if self.sinks.by_subscription and self.source.stream and self.source.trigger != AVAILABLE_NOW:
             hint = f'set source.trigger = "{AVAILABLE_NOW}", or call treecast.spark.stream_directories yourself'
             raise refuse("sinks.by_subscription", "it is written at the end, and this stream has none", hint)
@@ -155,7 +156,7 @@ class Pipeline:
             raise refuse("master", "it is empty", f'write a master of Spark such as "{MASTER}", or leave it out')
         if "://" not in self.master and self.master != "yarn" and not self.master.startswith("local"):
             hint = f'write "{MASTER}", "spark://host:7077", "yarn" or "k8s://…", or leave it out'
-            raise refuse("master", f"{self.master!r} is no master of Spark", hint)
+            raise refuse("master", f"{self.master!r} is not a Spark master", hint)
         if self.master.startswith("sc://"):
             hint = "call treecast.spark.match in a program of your own, or name the cluster's master"
             raise refuse("master", "a job does not run through Spark Connect", hint)

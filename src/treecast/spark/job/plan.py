@@ -67,7 +67,7 @@ def result_rows(
     rows = answers.filter(has_rows).select("*", functions.explode_outer(array).alias("item"))
     item = functions.col("item")
     if not form.has_payloads:
-        # An error has a row of its own, beside the matches of what was decided.
+        # An error has its own row, next to the matches of what was decided.
         error = functions.when(item.isNull(), functions.col("answer.error"))
         return rows.select("file", "offset", "ordinal", item.alias("subscription"), error.alias("error"))
     return rows.select(

@@ -36,11 +36,11 @@ class Progress:
     """Of reading and matching, over all processors."""
     tasks_done: int = 0
     tasks: int = 0
-    """0 while nobody knows; a stream has none."""
+    """0 while unknown, and for streams."""
     payload_bytes: int = 0
     refused_deliveries: int = 0
     stage: str = ""
-    """What is done with the documents behind it."""
+    """What the job does after the documents are matched."""
 
     def plus(self, other: Progress) -> Progress:
         """What two batches come to; seconds and stage are not of batches."""

@@ -7,7 +7,7 @@
 
 Columns: `document`, `file` (with the member of an archive: "a.zip!/x/y.xml"), `offset` and `ordinal` of a record in its
 file, and `error`: whatever cannot be read is a row with an error in place of a document, which `match(…,
-on_error="report")` carries on. Streams take files as they come (`treecast.spark.sources.source_stream`).
+on_error="report")` passes on. Streams take files as they come (`treecast.spark.sources.source_stream`).
 
 The files have to be reachable from all machines under the same paths: local files, mounted ones. For others, Spark's
 format "binaryFile" reads whole documents.
@@ -59,16 +59,16 @@ def documents(
     is a row with an error. With `stream`, files that come later are read as well, at most `max_files_per_batch`
     (10,000) at a time; which were read is kept in the directory `log` (by default .treecast in the watched directory).
 
-    Raises PipelineError where there is no such path or an option is wrong.
+    Raises PipelineError if a path does not exist or an option is wrong.
     """
     several = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
     here = "connect" not in type(spark).__module__  # a Connect server may see other files than we do
     if here:
         for one in several:
             check_exists(one, may_be_empty=stream)
-        several = [local_path(one) for one in several]  # Spark's processes may stand elsewhere
+        several = [local_path(one) for one in several]  # Spark's processes may run in another directory
         log = None if log is None else local_path(os.fspath(log))
-    given = {
+    options = {
         "paths": several,
         "record": record,
         "entities": entities,
@@ -82,7 +82,7 @@ def documents(
     }
     if not stream and (max_files_per_batch is not None or log is not None):
         raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
-    strings = to_strings(given)
+    strings = to_strings(options)
     Options.parse(strings)
     from treecast.spark.sources.source import FORMAT, DocumentSource
 

@@ -1,4 +1,4 @@
-"""The format "treecast" of Spark, for batches and streams; `treecast.spark.documents` is the easy way to it.
+"""The format "treecast" of Spark, for batches and streams; `treecast.spark.documents` is the easy way to use it.
 
     spark.dataSource.register(DocumentSource)
     spark.read.format("treecast").option("record", "article").option("entities", "html").load("dblp.xml")
@@ -31,7 +31,7 @@ FORMAT = "treecast"
 
 
 class DocumentSource(DataSource):
-    """The data source behind the format "treecast"; `documents` is the easy way to it."""
+    """The data source of the format "treecast"; `documents` is the easy way to use it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))

@@ -1,4 +1,4 @@
-"""The options of the data source, checked: a wrong one is told in one sentence, before anything is read."""
+"""The options of the data source, checked: a wrong one is reported in one sentence, before anything is read."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ def _to_string(value: Any) -> str:
 
 
 def _paths(path: str | None, paths: str | None) -> tuple[str, ...]:
-    given: Sequence[str] = []
+    names: Sequence[str] = []
     if paths is not None:
-        given = _strings(paths) if paths.startswith("[") else [paths]
+        names = _strings(paths) if paths.startswith("[") else [paths]
     elif path is not None:
         # Several in one string, unless there is a file of that name.
         several = "," in path and not Path(local_path(path)).exists()
-        given = [part.strip() for part in path.split(",")] if several else [path]
-    if not given or not all(given):
+        names = [part.strip() for part in path.split(",")] if several else [path]
+    if not names or not all(names):
         raise PipelineError("no path is given", code="TC711", hint='.load("directory/*.xml")')
-    return tuple(given)
+    return tuple(names)
 
 
 def _strings(text: str) -> list[str]:

@@ -1,12 +1,12 @@
 """The stream of files that come into a directory: each is read once, also across restarts.
 
 Spark's checkpoint keeps one small offset, here the number of a batch of files and the id of a log; which files these
-are is in the log, a SQLite file of its own for each query, in a directory that outlives the query. A file is one by
-path, size and time of change: one that changes is read again. A batch is written to the log before Spark hears of it
-and never changes, so a restarted query reads the same files again, in the same batches. No list is kept in memory.
+are is in the log, one SQLite file for each query, in a directory that outlives the query. A file is identified by path,
+size and time of change: one that changes is read again. A batch is written to the log before Spark hears of it and
+never changes, so a restarted query reads the same files again, in the same batches. No list is kept in memory.
 
-Move files into place when they are complete: one that is still written when it is read is a row with an error, and is
-read again when it has changed.
+Move files into place when they are complete: one that is read while it is being written is a row with an error, and
+is read again when it has changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SeenFiles:
             raise PipelineError(
                 f"the log of files that this query has read, {path}, is gone",
                 code="TC716",
-                hint="restore it, or begin anew with another checkpoint directory",
+                hint="restore it, or start again with another checkpoint directory",
             )
         self._path = path
         try:
@@ -79,7 +79,7 @@ class SeenFiles:
         return PipelineError(
             f"the log of files that this query has read, {self._path}, is damaged: {reason}",
             code="TC717",
-            hint="restore it from a copy, or begin anew with another checkpoint directory",
+            hint="restore it from a copy, or start again with another checkpoint directory",
         )
 
     def last(self) -> int:
@@ -117,7 +117,7 @@ class SeenFiles:
             self._database.execute("COMMIT")
 
     def between(self, after: int, last: int) -> list[ListedFile]:
-        """The files of the batches behind `after`, up to `last`."""
+        """The files of the batches after `after`, up to `last`."""
         chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
         with self._explained():
             rows = self._database.execute(chosen, (after, last)).fetchall()
@@ -171,7 +171,7 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stops = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks for the batches behind `start`, up to `end`."""
+        """The tasks for the batches after `start`, up to `end`."""
         tasks: list[InputPartition] = []
         if end["batch"] > start["batch"]:
             tasks += make(self._log(end).between(start["batch"], end["batch"]), self._options)

@@ -2,14 +2,14 @@
 
     out/batch=17/part-….parquet
 
-Rows are written beside (a name with a leading dot, which Spark does not read), synced, and take their place by a
-rename. A batch that has its place is never written again, so a batch that a restarted stream repeats changes nothing.
-`spark.read.parquet("out")` reads it, with `batch` as one more column. A mark in the directory says whose it is: batches
-of another stream have the same numbers.
+Rows are written under a name with a leading dot, which Spark does not read, synced, and renamed into place. A batch
+that is in place is never written again, so a batch that a restarted stream repeats changes nothing.
+`spark.read.parquet("out")` reads it, with `batch` as one more column. A mark in the directory says which stream owns
+it: batches of another stream have the same numbers.
 
 Any file system that Spark reaches will do if its rename is atomic: local and mounted ones, HDFS. Object stores are not.
 
-Codes: TC751 an output that is somebody else's.
+Codes: TC751 an output that belongs to another stream.
 """
 
 from __future__ import annotations

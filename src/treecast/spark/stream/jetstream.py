@@ -7,8 +7,8 @@
                  after=[JetStream("nats://127.0.0.1:4222", "matches")])
 
 A match of the subscription `sport` is a message on the subject `matches.sport`: JSON of its row. (An id that is no
-token of a subject, such as one with a dot, becomes `sha256-…`: see `treecast.names.subject_token`.) Somebody has to
-have made a JetStream stream that takes `matches.>`. With `match_stream(…, render=True)` the message is the payload as
+token of a subject, such as one with a dot, becomes `sha256-…`: see `treecast.names.subject_token`.) Create
+a JetStream stream that takes `matches.>` first. With `match_stream(…, render=True)` the message is the payload as
 it is, and the header Treecast-Row has the JSON of the other columns; a payload has to fit into the server's
 `max_payload`. Messages are published by the executors, from the rows that are durable in the output, and each is
 acknowledged before the batch counts as done.
@@ -66,7 +66,7 @@ class Message(NamedTuple):
 class JetStream:
     """A sink for `match_stream(after=[…])`.
 
-    `identity` names the columns that tell documents of a batch apart. Each task has at most `in_flight_max` messages
+    `identity` names the columns that identify a document in its batch. Each task has at most `in_flight_max` messages
     that are not acknowledged, and tries each `attempts_max` times.
     """
 
@@ -90,7 +90,7 @@ class JetStream:
         absent = [name for name in self.identity if name not in rows.columns]
         if absent:
             raise PipelineError(
-                f"the rows have no column {absent[0]} to tell documents apart",
+                f"the rows have no column {absent[0]}, which is part of a document's identity",
                 code="TC756",
                 hint="name the columns that do: JetStream(…, identity=(…,))",
             )
@@ -131,7 +131,7 @@ class JetStream:
 
 
 def _token(subscription: Column) -> Column:
-    """`treecast.names.subject_token`, in Spark. (In Java, too, `$` would allow for a line feed behind.)"""
+    """`treecast.names.subject_token`, in Spark. (In Java, too, `$` would allow a line feed at the end.)"""
     from pyspark.sql import functions
 
     digest = functions.concat(functions.lit(HASHED), functions.sha2(subscription.cast("binary"), 256))
@@ -143,7 +143,7 @@ def _token(subscription: Column) -> Column:
 
 
 def publish(sink: JetStream, messages: Iterable[Message]) -> None:
-    """Publish all of them, and return when all are acknowledged. Raises PipelineError where that is not to be had."""
+    """Publish all of them, and return when all are acknowledged. Raises PipelineError if that fails."""
     first = next(iterator := iter(messages), None)
     if first is not None:
         asyncio.run(_publish(sink, first, iterator))

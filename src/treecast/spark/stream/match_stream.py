@@ -13,8 +13,8 @@
 Before each batch the subscriptions are asked for; what has changed goes into the live index, which becomes the next
 version (`treecast.catalog.versions`). The batch is bound to that version, durably, then matched, then put into its
 place by a rename (`treecast.spark.stream.batches`), then handed to the functions in `after`, then committed by Spark.
-Whatever dies between two of these steps, the started-again stream repeats the batch with the same documents and the
-same version, and leaves out what is done: every match is in the output once. Functions in `after` are called at least
+Whatever dies between two of these steps, the restarted stream repeats the batch with the same documents and the same
+version, and skips what is done: every match is in the output once. Functions in `after` are called at least
 once for a batch.
 
 Use `match` on a streaming DataFrame where the subscriptions stay as they are and Spark's own sinks will do.
@@ -60,7 +60,7 @@ log = logging.getLogger("treecast.spark.stream.match_stream")
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch whose rows are in their place."""
+    """A batch with its rows in place."""
 
     stream: str
     """The id of the stream, which its checkpoint keeps."""
@@ -266,18 +266,18 @@ def when_changed(
 
     Files that change while they are read raise: what was read may be half of one state and half of another.
     """
-    seen: list[object] = []
+    last_read: list[object] = []
 
     def supply() -> pa.Table | Index | None:
         before = [_state(path) for path in paths]
-        if seen == before:
+        if last_read == before:
             return None
         subscriptions = read()
         if [_state(path) for path in paths] != before:
             raise PipelineError(
                 f"{paths[0]} was changed while it was read", code="TC754", hint="replace it by renaming"
             )
-        seen[:] = before
+        last_read[:] = before
         return subscriptions
 
     return supply
@@ -286,7 +286,7 @@ def when_changed(
 def _state(path: Path) -> object:
     """Names, sizes and times of the files at a path; raises where a writer of Spark is at work in it."""
     if not path.exists():
-        raise QueryError(f"{path}: cannot be read: there is no such file", code="TC190", hint="check the name")
+        raise QueryError(f"{path}: cannot be read: the file does not exist", code="TC190", hint="check the name")
     if not path.is_dir():
         about = path.stat()
         return (about.st_ino, about.st_size, about.st_mtime_ns)

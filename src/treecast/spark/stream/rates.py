@@ -8,8 +8,8 @@
     rates.now().documents_per_second, rates.now().lag_seconds
 
 The lag of a batch is the time from the last change of its oldest file to the end of the batch: how old a document is
-when its matches are there. It comes from the log that `documents(…, stream=True)` keeps. Sources of other kinds tell
-Spark themselves how far behind they are. One listener is for one query, or for all together.
+when its matches are there. It comes from the log that `documents(…, stream=True)` keeps. Other
+sources report to Spark themselves how far behind they are. One listener is for one query, or for all together.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Rates:
     documents_per_second: float = 0.0
     """Of the last batch that had any."""
     lag_seconds: float | None = None
-    """How old its oldest document was at its end; None where nobody knows."""
+    """How old its oldest document was at its end; None where unknown."""
     files_waiting: int | None = None
-    """Files that the source has noted for later batches; None where nobody knows."""
+    """Files that the source has noted for later batches; None where unknown."""
     running: bool = False
     error: str | None = None
     """Why the query ended, if it failed."""
@@ -105,7 +105,7 @@ class StreamRates(StreamingQueryListener):
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing has come: nobody waits, and no document is old."""
+        """Nothing has come: no file waits, and no document is old."""
         self._set(lag_seconds=None if self.now().lag_seconds is None else 0.0)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
