@@ -1,3 +1,4 @@
+// A Matcher: one reader, one engine run and the renderers of one thread, kept from document to document.
 #include "index/matcher.hpp"
 
 namespace treecast {
@@ -20,6 +21,7 @@ const Document& Matcher::match(const View& view, std::string_view bytes, Output<
     return document;
 }
 
+// Sharing and not sharing have their own renderers, so that measuring one does not disturb the other.
 Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {
     auto same = [&](const RenderLimits& other) {
         return limits.payload_bytes_max == other.payload_bytes_max && limits.bindings_max == other.bindings_max &&

@@ -1,12 +1,13 @@
 // Document + subscriptions that match it -> payloads: what each subscriber gets.
 //
-// Theory of operation. A subscription is read once into a Plan (render_plan.hpp), which stays in a cache across documents. A plan is
-// built at the end of the caller's buffer (render_build.hpp): copied elements are slices of the source, values are
-// escaped on the way, nothing is held in between. Nothing is evaluated twice for one document:
-//   - plans with the same key have the same payload, which is built once;
-//   - what `for` and `where` bind is found once for all plans that bind alike;
-//   - a constructor that several plans have in common is built once for the same items; the others copy its bytes.
-// Keys are canonical texts with expanded names, interned; all that is kept has a limit.
+// Theory of operation. A subscription is read once into a Plan (render_plan.hpp), which stays in a cache across documents.
+// A plan is built at the end of the caller's buffer (render_build.hpp): copied elements are slices of the source, values are
+// escaped on the
+// way, and nothing is stored in between. Nothing is evaluated twice for one document:
+// - plans with the same key have the same payload, which is built once;
+// - what `for` and `where` bind is found once for all plans that bind the same;
+// - a constructor that several plans have in common is built once for the same items; the others copy its bytes.
+// Keys are canonical texts with expanded names, interned. Everything that is kept has a limit.
 //
 //   TC119  a payload that cannot be: an attribute after content, an attribute twice, an attribute outside any element
 //   TC330  a payload of more than payload_bytes_max
@@ -35,7 +36,7 @@ struct RenderLimits {
     uint32_t work_per_item_max = Limits().work_per_item_max;     // of deciding and selecting: see evaluate.hpp
 };
 
-// Throws std::invalid_argument where a limit is out of range.
+// Throws std::invalid_argument if a limit is out of range.
 void check_render_limits(const RenderLimits& limits);
 
 struct Rendered {
