@@ -9,7 +9,7 @@
 //
 // The writer, one at a time, with write() held. A change is a transaction:
 //
-// begin()  ->  add() ... remove() ...  ->  prepare()  ->  commit() | rollback()
+//     begin()  ->  add() ... remove() ...  ->  prepare()  ->  commit() | rollback()
 //
 // Everything that can fail, including allocation, is done before commit(), which cannot fail. rollback() undoes all of it.
 // So a change is all or nothing, for engines as for the Store around them.

@@ -19,16 +19,16 @@
 // branches must have increasing start tags.
 //
 // We differ from the paper, which in this version gives no procedures:
-// - Ordered matching by a counter ("the next child in rank") would miss matches: with a[.//x[y]][.//z] in
-// <a><x><z/><y/></x></a> the second branch is complete before the first, though its witness starts later.
-// So for each rank the smallest last witness of a chain of branches is kept. Witnesses that came too early wait as long
-// as an earlier one may still be found, that is until the child of the occurrence's element closes.
-// If all branches are children, nothing ever waits, and the method is the counter again.
-// - The document is columns, so the value of an element is tested at its start tag, not after its text was read.
-// - The empty substring, of a `*` with a row of its own, occurs at every element. If the row must end at one level
-// below its parent, it is looked for only there, as long as the parent's occurrence lasts.
-// - Names have namespaces; `p:*` and the like are `*` with a test. A union is several expressions of one subscription.
-// - Functions such as contains() of the element's own text or of one attribute are tests like the comparisons.
+//   - Ordered matching by a counter ("the next child in rank") would miss matches: with a[.//x[y]][.//z] in
+//     <a><x><z/><y/></x></a> the second branch is complete before the first, though its witness starts later.
+//     So for each rank the smallest last witness of a chain of branches is kept. Witnesses that came too early wait as long
+//     as an earlier one may still be found, that is until the child of the occurrence's element closes.
+//     If all branches are children, nothing ever waits, and the method is the counter again.
+//   - The document is columns, so the value of an element is tested at its start tag, not after its text was read.
+//   - The empty substring, of a `*` with a row of its own, occurs at every element. If the row must end at one level
+//     below its parent, it is looked for only there, as long as the parent's occurrence lasts.
+//   - Names have namespaces; `p:*` and the like are `*` with a test. A union is several expressions of one subscription.
+//   - Functions such as contains() of the element's own text or of one attribute are tests like the comparisons.
 #pragma once
 
 #include "base/seeded_hash.hpp"

@@ -5,9 +5,9 @@
 // the step.
 //
 // A substring is a sequence of names joined by `/`, and has one row. Each substring is as long as possible. It ends
-// - at a leaf,
-// - at a step with several branches or with tests, so that a row stands for it and its branches can name that row,
-// - before `//` and before `*`.
+//   - at a leaf,
+//   - at a step with several branches or with tests, so that a row stands for it and its branches can name that row,
+//   - before `//` and before `*`.
 // It begins after the nearest `//` or `*` above its end, so it repeats names that it shares with the rows above:
 // the path //a/b[c/d]/e has the substrings ab, abcd and abe.
 //

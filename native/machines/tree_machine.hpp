@@ -5,14 +5,15 @@
 // requirements), and each distinct one is a bit. When an element closes, three sets of bits are known: `child`, the entries
 // that hold at its children (including attributes and texts), `descend`, those that hold anywhere below, and `tests`, the
 // conditions that its own value meets. From these and its labels follow the entries that hold here.
-// - An entry with a single requirement: entries are sorted by (label, kind of requirement, the required entry, recursively).
-// So for one label and kind they are in the order of what they require, and PEXT maps requirements to entries.
-// - An entry with several: the one that is met most rarely is its pivot (tree_plan.hpp). If few entries share a pivot, they are
-// listed, and their other requirements are tested one by one where it holds. If many do, they get a *context* of their own,
-// which is to them what a label is to others: it is entered where the pivot holds, and they are found by what else they require.
-// - Order and inequality of values are read from gauges (gauges.hpp). Entries that nothing else distinguishes are found by
-// bounds on one gauge, or pairs of bounds on two.
-// - An entry that requires nothing but absence and inequality is tested wherever its context is entered.
+//   - An entry with a single requirement: entries are sorted by (label, kind of requirement, the required entry, recursively).
+//     So for one label and kind they are in the order of what they require, and PEXT maps requirements to entries.
+//   - An entry with several: the one that is met most rarely is its pivot (tree_plan.hpp). If few entries share a pivot, they are
+//     listed, and their other requirements are tested one by one where it holds. If many do, they get a *context* of their own,
+//     which is to them what a label is to others: it is entered where the pivot holds, and they are found by what else they
+//     require.
+//   - Order and inequality of values are read from gauges (gauges.hpp). Entries that nothing else distinguishes are found by
+//     bounds on one gauge, or pairs of bounds on two.
+//   - An entry that requires nothing but absence and inequality is tested wherever its context is entered.
 //
 // Entries that depend on values are in a second half of their own, which starts at a whole word. Most of them hold in no
 // document,

@@ -2,10 +2,10 @@
 //
 // A linear branch is turned into plain paths step by step. The working set holds the alternatives so far: plain paths that
 // end at an element, or an empty one for the document itself. A step does one of these:
-// child, attribute, text      appends itself, as a descendant after `//`. Directly below the document there are no
-// attributes and no text, so such an alternative is dropped.
-// self                        narrows the test of the last step, or drops the path where the two tests exclude each other.
-// descendant_or_self          doubles the alternatives: the narrowed one, and one with a descendant step.
+//   child, attribute, text      appends itself, as a descendant after `//`. Directly below the document there are no
+//                               attributes and no text, so such an alternative is dropped.
+//   self                        narrows the test of the last step, or drops the path where the two tests exclude each other.
+//   descendant_or_self          doubles the alternatives: the narrowed one, and one with a descendant step.
 #include "query/query.hpp"
 
 #include "base/failure.hpp"

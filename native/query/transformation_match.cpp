@@ -3,7 +3,7 @@
 // The outermost `for`s bind; without any, the paths that are delivered do. The variables of one FLWR form a forest:
 // each ranges over paths from another one, or from the document. The matching part has the same form:
 //
-// for $a in $msg/x, $b in $a/y where $a/@k = 1 and $b/z   ->   /x[@k=1][y[z]]
+//   for $a in $msg/x, $b in $a/y where $a/@k = 1 and $b/z   ->   /x[@k=1][y[z]]
 //
 // A second tree of the forest becomes a predicate with an absolute path.
 // A condition on one variable becomes a predicate of that variable, as a whole; `and` is split.

@@ -1,7 +1,7 @@
 // Lists of steps: drop, keep, rename and unwrap, in order (ONYX, section 4.2.2: "a series of transformation steps").
 // The paper gives no language for them; ours is
 //
-// [from PATHS] STEP; STEP; …         STEP: drop PATHS | keep PATHS | unwrap PATHS | rename PATHS to NAME
+//   [from PATHS] STEP; STEP; …         STEP: drop PATHS | keep PATHS | unwrap PATHS | rename PATHS to NAME
 //
 // where PATHS are absolute paths with commas or bars between them.
 #include "query/transformation_parser.hpp"

@@ -2,11 +2,10 @@
 //
 // Theory of operation. A subscription is read once into a Plan (render_plan.hpp), which stays in a cache across documents.
 // A plan is built at the end of the caller's buffer (render_build.hpp): copied elements are slices of the source, values are
-// escaped on the
-// way, and nothing is stored in between. Nothing is evaluated twice for one document:
-// - plans with the same key have the same payload, which is built once;
-// - what `for` and `where` bind is found once for all plans that bind the same;
-// - a constructor that several plans have in common is built once for the same items; the others copy its bytes.
+// escaped on the way, and nothing is stored in between. Nothing is evaluated twice for one document:
+//   - plans with the same key have the same payload, which is built once;
+//   - what `for` and `where` bind is found once for all plans that bind the same;
+//   - a constructor that several plans have in common is built once for the same items; the others copy its bytes.
 // Keys are canonical texts with expanded names, interned. Everything that is kept has a limit.
 //
 //   TC119  a payload that cannot be: an attribute after content, an attribute twice, an attribute outside any element
