@@ -128,7 +128,7 @@ void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQ
 
 void LazyDfaEngine::prepare(const Subscriptions& rows) { add_rows(*paths_, rows, queries_, change_); }
 
-// Copies the paths of the slots, with labels in a table of their own. Names that nobody uses stay behind in the old one.
+// Copies the paths of the slots, with labels in a table of their own. Names that nobody uses remain in the old one.
 void LazyDfaEngine::renumber(std::span<const uint32_t> slots, const Subscriptions& rows) {
     auto copy = std::make_unique<Paths>(seeds_);
     auto new_label = [&](uint32_t label) { return label < label_first ? label : copy->labels->intern(paths_->labels->step_of(label)); };
@@ -157,7 +157,7 @@ void LazyDfaEngine::link(Paths& paths, uint32_t slot, std::span<const uint32_t> 
             paths.extras.push({slot, after});
         else
             paths.next[slot] = after;
-        // Release: a reader that sees the new head also sees the link behind it.
+        // Release: a reader that sees the new head also sees the link that it leads to.
         head(path).store(link, std::memory_order_release);
         mark_dirty(paths, path);
     }

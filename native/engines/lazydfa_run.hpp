@@ -52,7 +52,7 @@ private:
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
-    const Document* evaluated_document_ = nullptr;     // the one it was told of
+    const Document* evaluated_document_ = nullptr;     // the one that it has begun
     Query query_;
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;

@@ -92,7 +92,7 @@ private:
     std::vector<Occurrence> occurrences_;
     std::vector<Chain> chains_;              // kept for their memory; the first chains_used_ are in use
     uint32_t chains_used_ = 0;
-    std::vector<Level> levels_;              // the open elements, behind the document
+    std::vector<Level> levels_;              // the open elements, after the document
     std::vector<std::vector<uint32_t>> expected_;    // by level: rows that any element there matches, if its tests hold
     std::vector<uint32_t> expectations_;     // the levels of those rows in the order in which they were expected
     Work work_;

@@ -31,7 +31,7 @@ struct SelectingPath {
     uint32_t branch = none;                  // nested: the step that it hangs on; none for a main path
     uint32_t state = none;
     std::vector<LabelStep> steps;
-    std::vector<StepConditions> conditioned;    // by step; of a nested path those behind the branch
+    std::vector<StepConditions> conditioned;    // by step; of a nested path those after the branch
     std::vector<NestedPath> nested;              // by step
 };
 
@@ -433,7 +433,7 @@ void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint
     grow(w.found, paths_.size());
     grow(w.groups, groups_.size());
     Match(*this, document, w, slots).run();
-    auto empty = [](std::vector<uint32_t>& elements) {      // one large document must not hold memory for ever
+    auto empty = [](std::vector<uint32_t>& elements) {      // one large document must not hold memory forever
         elements.capacity() > 1024 ? std::vector<uint32_t>().swap(elements) : elements.clear();
     };
     for (uint32_t check : w.noted_checks) empty(w.noted[check]);

@@ -22,7 +22,7 @@ namespace treecast {
 struct Reason {
     uint32_t expr = no_entry;
     bool holds = false;
-    bool out_of_order = false;               // ordered: a witness exists, but not behind those of the branches before
+    bool out_of_order = false;               // ordered: a witness exists, but not after those of the branches before
     std::vector<Evaluator::Item> items;      // what made it true; where it is false, what was looked at; three at most
     Evaluator::Item other_namespace;         // where it is false for want of an element that exists in another namespace
     uint32_t wanting = no_entry;             // and the step that wants it
@@ -101,7 +101,7 @@ struct Place {
     StepKind kind = StepKind::element;
     std::string path;                        // /a[1]/b[2], /a[1]/@x, /a[1]/text()[1]; names as the document writes them
     uint64_t line = 0, column = 0;           // of its first character, from 1
-    uint64_t tag_line = 0, tag_column = 0;   // behind its start tag; of an attribute or text, behind its last character
+    uint64_t tag_line = 0, tag_column = 0;   // after its start tag; of an attribute or text, after its last character
     uint64_t start = 0, end = 0;             // bytes of the document as given
     std::string value, uri;
 };

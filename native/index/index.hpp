@@ -90,7 +90,7 @@ struct DeliveryOptions {
     RenderLimits limits;
     bool share = true;
     enum class Count : uint8_t {
-        delivered,                         // of payloads, once for each delivery: what whoever writes them out will write
+        delivered,                         // of payloads, once for each delivery: what writing them out takes
         held,                              // of memory: equal payloads of a document count once
     } count = Count::delivered;
     size_t threads = 1;

@@ -14,7 +14,7 @@ const Document& Matcher::match(const View& view, std::string_view bytes, Output<
     if (!run_) adopt(view);
     try {
         run_->match(view, document, to_render, out, undecided_);
-    } catch (...) {             // out of memory: leave nothing half done behind
+    } catch (...) {             // out of memory: leave nothing half done
         run_.reset();
         throw;
     }

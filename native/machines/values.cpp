@@ -65,7 +65,7 @@ uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) co
     size_t mask = table_.size() - 1;
     uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(test), seeds_);
     for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
-        if ((table_[at] ^ hash) >> 32) continue;       // most values are nobody's: one look at the table tells
+        if ((table_[at] ^ hash) >> 32) continue;       // most values match no test: one look at the table is enough
         uint32_t i = static_cast<uint32_t>(table_[at]);
         if (labels_[i] == label && tests_[i] == test && text(i) == value) return i;
     }

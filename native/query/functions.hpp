@@ -28,7 +28,7 @@ enum class Function : uint8_t { contains, starts_with };
 struct FunctionTraits {
     Function function;
     std::string_view name;      // as it is written
-    bool before, after;         // whether the value may have more before the literal, and behind it: what covering reasons with
+    bool before, after;         // whether the value may have more before the literal, and after it: used by covering
 };
 
 inline constexpr std::array functions{

@@ -155,7 +155,7 @@ private:
     // linear_paths for unions and self:: steps. Refuses more than alternatives_max; parsing has tried this already.
     void expand(std::vector<Path>& out) const;
 
-    std::vector<char> text_;          // as written, with a NUL behind; vectors, so that views survive a move
+    std::vector<char> text_;          // as written, with a NUL at the end; vectors, so that views survive a move
     std::vector<char> uris_;
     std::vector<std::pair<size_t, Slice>> stored_;   // the bindings used -> where in uris_ their URI is
     std::vector<PathEntry> paths_;

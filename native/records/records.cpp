@@ -1,5 +1,5 @@
 // Splits a record file while it streams in: a scanner that may stop at any byte, and copies each record with its namespaces.
-// It follows tags and quotes only. Everything else is checked by whoever reads the record.
+// It follows tags and quotes only. Everything else is checked by the reader of the record.
 #include "records/records.hpp"
 
 #include "document/characters.hpp"

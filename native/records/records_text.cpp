@@ -214,7 +214,7 @@ size_t append_reference(std::string_view text, const Entities& entities, bool in
             return stop + 1;
         }
     }
-    out += '&';                        // not ours to replace: whoever reads the record judges it
+    out += '&';                        // not ours to replace: the reader of the record decides
     return 1;
 }
 

@@ -73,7 +73,7 @@ public:
     void prefetch(Identity identity, size_t stage) const;
 
     // Any subscription: a transformation, or a query, which delivers as its settings say. One that delivers the document must
-    // match it: it is not judged again. A payload that was not there before is now at the end of `out`, and nothing else.
+    // match it: it is not evaluated again. A payload that was not there before is now at the end of `out`, and nothing else.
     // Throws Failure where the text cannot be read, which a store has checked before.
     Rendered render(std::string_view text, const Settings& settings, Identity identity = {});
 

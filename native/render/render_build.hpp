@@ -150,7 +150,7 @@ private:
     const bool share_;
     const Document* document_ = nullptr;
     Bytes* out_ = nullptr;
-    uint64_t document_begin_ = 0;        // of its payloads, beside the original
+    uint64_t document_begin_ = 0;        // of its payloads, without the original
     Scopes scopes_;
 
     // of the payload
@@ -184,9 +184,9 @@ private:
     struct Attribute {
         std::string_view prefix, local, uri;
     };
-    std::vector<Attribute> added_;       // to the open tag, beside those of its shape
+    std::vector<Attribute> added_;       // to the open tag, besides those of its shape
     NamespacesInForce in_force_;
-    std::vector<bool> written_;          // beside it: as an xmlns attribute of the query
+    std::vector<bool> written_;          // parallel to it: bound by an xmlns attribute of the query
     uint32_t force_ = 0;                 // number of that state
     TextMap<uint32_t> forces_;
     std::deque<std::string> prefixes_;   // made up, because the ones asked for were taken

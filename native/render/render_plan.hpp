@@ -93,7 +93,7 @@ struct Op {
     bool plain = false;              // element: neither it nor its attributes have namespaces, and it declares none
     bool constant = false;           // tag_attribute: `literal` is all of it
     bool binds = false;              // flwr: it has a `for`
-    uint32_t end = 0;                // behind what is in it
+    uint32_t end = 0;                // after what is in it
     uint32_t shape = no_entry;
     Slice literal;                   // escaped: <name; ` name="`, or all of it; text, markup and values
     uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice

@@ -42,7 +42,7 @@ struct State {
     bool made = false;
 };
 
-struct ReadTree {                              // a tree as a Document, with the judge of paths on it
+struct ReadTree {                              // a tree as a Document, with its evaluator
     Reader reader{no_limits()};
     Evaluator evaluator;
     const Document* document = nullptr;
