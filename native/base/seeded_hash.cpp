@@ -27,7 +27,7 @@ HashSeeds hash_seeds_from(uint64_t seed) {
     return {a, b, word()};
 }
 
-// Sixteen bytes a round, folded by a multiplication. The length comes first, so padding with zeros changes nothing.
+// Sixteen bytes a round, folded by a multiplication. The length comes first, so padding with zeros causes no collisions.
 uint64_t hash_bytes(std::string_view bytes, uint64_t salt, const HashSeeds& seeds) {
     uint64_t hash = hash_fold(salt ^ seeds.c, bytes.size() ^ seeds.a);
     while (!bytes.empty()) {

@@ -227,6 +227,7 @@ std::pair<char*, size_t> SnapshotReader::next(size_t element) {
     return {file_.get() + section.offset, section.bytes};
 }
 
+// Plain values are packed into the first section, in the order of writing.
 void SnapshotReader::take_value(void* value, size_t bytes) {
     if (next_value_ + bytes > sections_[0].bytes) damaged();
     std::memcpy(value, file_.get() + sections_[0].offset + next_value_, bytes);

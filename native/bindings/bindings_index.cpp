@@ -65,6 +65,7 @@ nb::object add_items(Index& index, std::span<const Item> items, size_t listed_ma
     return nb::make_tuple(refused.size(), refusals(refused, items, listed_max));
 }
 
+// Views into the str objects stay valid: the list holds them during the call.
 nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t listed_max) {
     if (pairs.size() != settings.size()) throw nb::value_error("one Settings for each pair");
     std::vector<Item> items;
@@ -192,6 +193,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
 
 nb::bytes to_bytes(const std::vector<int64_t>& numbers) { return nb::bytes(numbers.data(), numbers.size() * sizeof(int64_t)); }
 
+// Called when nobody imported the stream, or after the importer took it over.
 void release_capsule(PyObject* capsule) {
     auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule, "arrow_array_stream"));
     if (stream->release) stream->release(stream);

@@ -41,6 +41,7 @@ uint64_t next_generation() {
 // URI 0 is the empty one: names in no namespace.
 NameTable::NameTable() : generation_(next_generation()) { intern_uri(""); }
 
+// Ids are dense and never reused within a generation.
 uint32_t NameTable::intern_uri(std::string_view uri) {
     uint64_t hash = hash_bytes(uri);
     uint32_t id = uri_slots_.find(hash, [&](uint32_t other) { return uris_[other] == uri; });

@@ -230,6 +230,7 @@ struct Pass {
         current = d.parent[top.element];
     }
 
+    // The loop over text and markup. It ends when the root element closes.
     TREECAST_INLINE void read_content() {
         start_tag();
         while (depth) {

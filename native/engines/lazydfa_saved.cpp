@@ -9,6 +9,7 @@ namespace treecast {
 
 namespace {
 
+// Fixed labels are the same in every table, so only the others are written, in the order of their numbers.
 Array<char> write_labels(const LabelTable& table) {
     std::string out;
     for (uint32_t label = label_first; label < table.size(); ++label) {
@@ -21,6 +22,7 @@ Array<char> write_labels(const LabelTable& table) {
     return to_array(out);
 }
 
+// Interning in the same order gives the same numbers.
 void read_labels(const Array<char>& bytes, LabelTable& table) {
     for (SnapshotText text(bytes); !text.is_done();) {
         PathStep step;

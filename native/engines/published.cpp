@@ -87,6 +87,7 @@ void PublishedEngine::commit(const Subscriptions&, bool) noexcept {
     end_change();
 }
 
+// Removing what was added is enough, unless something was removed or stopped half way.
 void PublishedEngine::rollback(const Subscriptions& rows) noexcept {
     try {
         if (!is_damaged_)

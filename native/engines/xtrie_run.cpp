@@ -216,6 +216,7 @@ std::string_view XTrieRun::value(Item item) {
     return buffer_;
 }
 
+// The stamp of the document marks the filter, so it is reported once.
 void XTrieRun::accept(uint32_t filter) {
     matched_[filter] = stamp_;
     slots_->push_back(engine_->filters()[filter].slot);

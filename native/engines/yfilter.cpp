@@ -204,6 +204,7 @@ void YFilter::drop_plain(const Holding& holding) {
     if (plain.empty()) plain = {};
 }
 
+// Everything that the subscription inserted is recorded in its holdings, so nothing is searched.
 void YFilter::remove(uint32_t slot) {
     for (const Holding& holding : holdings_[slot]) {
         if (holding.state != none) {
@@ -338,6 +339,7 @@ private:
         return path.branch != none || path.steps[0].descendant || w_.depths.front() == 0;
     }
 
+    // Elements arrive in document order, so the list stays sorted.
     void note(uint32_t path, uint32_t element) {
         std::vector<uint32_t>& found = w_.found[path];
         if (found.empty()) begin_path(path);

@@ -312,6 +312,7 @@ Evaluator::Verdict Evaluator::verdict(uint32_t slot, uint32_t element) {
     return block.value & bit ? Verdict::yes : Verdict::no;
 }
 
+// A block of another key is overwritten; its verdicts will be computed again if needed.
 void Evaluator::keep(uint32_t slot, uint32_t element, bool value) {
     uint64_t place = slot * blocks_per_slot_ + element / 64, key = stamp_ << key_bits | place;
     Block& block = blocks_[place & (blocks_.size() - 1)];

@@ -118,6 +118,7 @@ bool Evaluator::compare(const Expr& expr, Item item) {
     return related(expr.relation, number_of(item), right);
 }
 
+// Attributes are at hand as one string; other values are compared text by text.
 bool Evaluator::text_equals(Item item, std::string_view text) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) {
@@ -145,6 +146,7 @@ std::string_view Evaluator::text_of(Item item) {
     return buffer_;
 }
 
+// Long values count as work even if they turn out to be no number.
 double Evaluator::number_of(Item item) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) {

@@ -91,6 +91,7 @@ bool Evaluator::first(uint32_t paths, Variables variables, Item& out) {
     return any;
 }
 
+// Conditions of clauses have no context item; their paths start at variables or at the document.
 bool Evaluator::holds(uint32_t expr, Variables variables) {
     settle(variables);
     return check(expr, {}, 1, 1);

@@ -94,6 +94,7 @@ void Index::give_back(std::unique_ptr<Matcher> matcher) noexcept {
     if (matcher && pool_.size() < pool_max) pool_.push_back(std::move(matcher));
 }
 
+// Lent Matchers are not counted: only their threads may look at them.
 uint64_t Index::cache_bytes() const {
     std::lock_guard lock(pool_mutex_);
     uint64_t total = 0;

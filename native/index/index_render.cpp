@@ -223,6 +223,7 @@ DeliveryBatch Index::render_part(std::span<const std::string_view> documents, co
     return batch;
 }
 
+// Threads take runs of documents until nothing is left, or until the answer is full.
 RenderedPieces Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;

@@ -59,6 +59,7 @@ Store::~Store() {
     [[maybe_unused]] auto* half_read = query_.release();
 }
 
+// Ids are columns of results, so their size is limited.
 void Store::check_id(std::string_view id) {
     if (id.empty()) throw id_failure("TC142", "a subscription needs an id that is not empty", "give it any string of up to 1 KiB");
     if (id.size() > id_bytes_max) {
@@ -227,6 +228,7 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
     }
 }
 
+// A new slot takes over the id and the place in the order; the old slot dies in the same version.
 void Store::replace(std::string_view id, std::string_view text, const Settings& settings) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
@@ -268,6 +270,7 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
     compact_if_due();
 }
 
+// If no reader is in any View, the engine may tidy up at once.
 void Store::remove(std::string_view id) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);

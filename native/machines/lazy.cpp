@@ -60,6 +60,7 @@ Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)
     reset();
 }
 
+// What the limit counts: sets, rows, states and the table of states.
 uint64_t Lazy::bytes() const {
     return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
 }

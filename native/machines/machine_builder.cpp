@@ -52,6 +52,7 @@ private:
         return static_cast<uint32_t>(parent_.size() - 1);
     }
 
+    // The child with this label, added if there is none.
     uint32_t child(uint32_t parent, uint32_t label) {
         uint32_t known = slots_.find(hash(parent, label), [&](uint32_t entry) { return parent_[entry] == parent && label_[entry] == label; });
         if (known != IdSlots::empty) return known;

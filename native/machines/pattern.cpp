@@ -187,6 +187,7 @@ private:
         return negated ? none_of(ways) : ways;
     }
 
+    // A union of paths: any of them will do.
     Ways of_condition(const Expr& expr) {
         Ways out;
         if (expr.kind == ExprKind::call) return of_call(expr);
@@ -231,6 +232,7 @@ private:
         return path.steps == 1 && step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
     }
 
+    // The ways in which a path leads to something that meets the target.
     Ways of_path(const PathEntry& path, const Target& target) {
         if (path.first == no_entry) {
             Way way;
@@ -340,6 +342,7 @@ Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
     return patterns;
 }
 
+// The same pattern under the labels of another table.
 std::string relabel(std::string_view pattern, const std::function<uint32_t(uint32_t)>& label) {
     std::string out;
     const char* at = pattern.data();

@@ -260,6 +260,7 @@ private:
 
     uint32_t place_of(const Requirement& r) const { return r.reach == Reach::value ? test_[r.target] : position_[r.target]; }
 
+    // One test: a bit of a set, or a bound on a gauge.
     void check(uint32_t label, const Requirement& r) {
         if (plan_.nature(r) == Nature::bit)
             m_.checks_.push({place_of(r), static_cast<uint8_t>(r.reach), r.negated});
@@ -274,6 +275,7 @@ private:
         return c;
     }
 
+    // A context among candidates: entering it has no checks of its own here.
     TreeMachine::Candidate entrance(uint32_t context) {
         return {TreeMachine::context_bit | context, static_cast<uint32_t>(m_.checks_.size())};
     }
@@ -327,6 +329,7 @@ private:
         m_.groups_.shrink();
     }
 
+    // Members come in the order of their requirements, so a record needs only the first target of each kind.
     void add_record(TreeMachine::Record& record, uint64_t bit, Member member) {
         if (member.entry != none && plan_.kind(member.entry) == Kind::single) {
             if (!record.single) record.target = position_[member.entry];
@@ -419,6 +422,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     }
 }
 
+// The machine numbers its own labels densely, so that arrays by label stay small.
 uint32_t TreeMachine::local(uint32_t label) const {
     auto found = std::lower_bound(labels_.begin(), labels_.end(), label);
     return found != labels_.end() && *found == label ? static_cast<uint32_t>(found - labels_.begin()) : none;

@@ -29,6 +29,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
 }
 
+// The reader's numbers of names have changed their meaning; everything by name is looked up again.
 void TreeRun::forget_names() {
     element_labels_.clear();
     attribute_labels_.clear();
@@ -245,6 +246,7 @@ bool TreeRun::set_test(uint32_t test) {
     return known;
 }
 
+// For direct labels a test decides one entry by itself, so the sets are not needed.
 void TreeRun::emit_test(uint32_t test, Level& into) {
     if (uint32_t entry = machine_->test_entry(test); entry != none) emit(into, entry, 1);
 }
@@ -384,6 +386,7 @@ void TreeRun::raise(const Level& level) {
     for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
 }
 
+// Clears only what was listed: the bitmaps are large, and nearly all of their words are 0.
 void TreeRun::unload() {
     child_bits_.clear(child_list_.view());
     descend_bits_.clear(descend_list_.view());

@@ -377,6 +377,7 @@ Slice QueryParser::store_uri(size_t binding, std::string_view uri) {
     return slice;
 }
 
+// Recursive descent uses the native stack, so depth needs a limit.
 QueryParser::Nesting::Nesting(QueryParser& parser, uint32_t at) : parser_(parser) {
     if (++parser_.depth_ > query_limits.depth_max) parser_.refuse_depth({at, 1});
 }

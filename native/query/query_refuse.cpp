@@ -86,6 +86,7 @@ void QueryParser::refuse(const char* code, std::string message, Slice where, std
     throw failure;
 }
 
+// Limits of queries are fixed, so the hint says how to do without.
 void QueryParser::refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where) {
     std::string message = "more than " + std::to_string(limit) + " " + what + ", the limit (" + name + ")";
     Failure failure(Family::query, code, std::move(message), where.begin);
@@ -170,6 +171,7 @@ void QueryParser::refuse_comment(uint32_t at) {
     refuse("TC105", "comments are not part of the language", {at, 2}, "leave it out");
 }
 
+// The hint depends on the axis, because each has its own replacement.
 void QueryParser::refuse_kind_test(Slice name, Axis axis) {
     scan_.at = name.end();
     scan_.skip_space();
@@ -291,12 +293,14 @@ void QueryParser::refuse_variable(Slice where) {
            "$msg/a means /a");
 }
 
+// The hint shows the binding in Python and on the command line.
 void QueryParser::refuse_unbound(std::string_view prefix, Slice where) {
     std::string own(cut_text(prefix, 60));
     refuse("TC109", "the prefix '" + own + "' is not bound to a namespace", where,
            "bind it: namespaces={\"" + own + "\": \"…\"}, or --namespace " + own + "=… on the command line");
 }
 
+// Such a query would match every document, which is never what was meant.
 void QueryParser::refuse_everything(Slice where) {
     refuse("TC107", "the path selects the document itself, or everything in it", where,
            "write /* for the root element, //* for all elements");

@@ -19,6 +19,7 @@ constexpr const char* closed_prefix = "\x01";     // no name has it: the binding
 
 }  // namespace
 
+// The byte after '<' says which kind it is.
 uint32_t TransformationParser::read_constructor() {
     if (scan_.peek(1) == '!') return read_comment();
     if (scan_.peek(1) == '?') return read_instruction();
@@ -314,6 +315,7 @@ void TransformationParser::check_values(uint32_t index) {
         for (uint32_t at = child; at != no_entry; at = out_.shapes_[at].next) check_values(at);
 }
 
+// XML forbids two hyphens inside a comment, so the result could not be read.
 uint32_t TransformationParser::read_comment() {
     uint32_t begin = scan_.at;
     std::string_view rest = scan_.view(begin, scan_.size());
@@ -330,6 +332,7 @@ uint32_t TransformationParser::read_comment() {
     return add_shape(shape, since(begin));
 }
 
+// The target and the text are kept together, as they will be written.
 uint32_t TransformationParser::read_instruction() {
     uint32_t begin = scan_.at;
     scan_.at += 2;
@@ -389,6 +392,7 @@ void TransformationParser::read_reference() {
     refuse("TC114", "this reference is not known", where, "write &amp; for '&', or the character itself");
 }
 
+// CDATA is only another spelling of characters: braces and references mean nothing inside.
 void TransformationParser::read_cdata() {
     uint32_t begin = scan_.at;
     std::string_view rest = scan_.view(begin, scan_.size());

@@ -485,6 +485,7 @@ void TransformationParser::read_let() {
     } while (true);
 }
 
+// Several `where` clauses are allowed; all must hold.
 void TransformationParser::read_where(std::vector<Clause>& clauses) {
     scan_.skip_space();
     uint32_t begin = scan_.at;

@@ -33,6 +33,7 @@ const TransformationParser::Variable& TransformationParser::find_variable(Slice 
            "bind it with for or let; bound here: " + bound);
 }
 
+// A later variable of the same name hides the earlier one.
 void TransformationParser::declare(Slice name, Holds holds, uint32_t index) {
     if (name.size && scan_.view(name) == "msg")
         refuse("TC113", "$msg is the document and cannot be bound again", {name.begin - 1, name.size + 1}, "use another name");
@@ -136,6 +137,7 @@ uint32_t TransformationParser::copy_path(const PathEntry& path, uint32_t suffix)
     return append(query_.paths_, entry, entry.source);
 }
 
+// Appends copies to the chain that ends at `last`, and counts them for the limit.
 uint32_t TransformationParser::copy_steps(uint32_t first, uint32_t& last, uint32_t& count) {
     uint32_t head = no_entry;
     for (uint32_t at = first; at != no_entry; at = query_.steps_[at].next) {
@@ -211,6 +213,7 @@ StepKind TransformationParser::kind_of(uint32_t paths) const {
 
 // -- what a shape depends on
 
+// Variables as bits; there are at most 64.
 uint64_t TransformationParser::path_variables(uint32_t paths) const {
     uint64_t found = 0;
     query_.each_path(paths, [&](uint32_t, const PathEntry& path) {

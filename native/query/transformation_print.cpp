@@ -71,6 +71,7 @@ void ShapePrinter::name(const Name& name) {
     out_ += all_.view(name.local);
 }
 
+// Writes an expression so that reading it again gives the same shape.
 void ShapePrinter::shape(uint32_t index) {
     const Shape& shape = all_.shape(index);
     switch (shape.kind) {
@@ -129,6 +130,7 @@ void ShapePrinter::call(const char* opening, const Shape& shape) {
     out_ += ')';
 }
 
+// Keys of one `order by` are joined with commas; everything else is a clause of its own.
 void ShapePrinter::clauses(uint32_t first) {
     bool ordering = false;
     all_.each_clause(first, [&](uint32_t, const Clause& clause) {
@@ -159,6 +161,7 @@ void ShapePrinter::clauses(uint32_t first) {
     });
 }
 
+// Declarations come first: the parser refuses them after an expression.
 void ShapePrinter::element(const Shape& shape) {
     out_ += '<';
     name(shape.name);
@@ -222,6 +225,7 @@ void ShapePrinter::string_literal(std::string_view text) {
     out_ += '"';
 }
 
+// Steps in their order, which matters: each works on what the one before left.
 void ShapePrinter::list() {
     if (all_.from() != no_entry) {
         out_ += "from ";

@@ -389,6 +389,7 @@ void RecordSplitter::tag_closed(size_t end, bool empty) {
     if (empty) close_element(end);
 }
 
+// Bindings of a closed ancestor no longer apply to the records that follow.
 void RecordSplitter::close_element(size_t end) {
     at_ = end;
     place_ = Place::text;
@@ -542,6 +543,7 @@ struct StateReader {
 
 }  // namespace
 
+// Everything that a later run needs to continue at this record: open elements and namespaces in scope.
 std::string RecordSplitter::save() {
     std::string state;
     put(state, static_cast<uint64_t>(input_.encoding()));

@@ -15,6 +15,7 @@ namespace {
 
 bool ends_name(char c) { return is_space(c) || c == '>' || c == '/' || c == '='; }
 
+// The source is well-formed, so a name always ends.
 std::string_view name_at(std::string_view source, size_t at) {
     size_t end = at;
     while (!ends_name(source[end])) ++end;

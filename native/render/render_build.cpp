@@ -65,12 +65,14 @@ void Builder::cut() {
     made_.clear();
 }
 
+// Called rarely; it enforces the limit of work and notices Ctrl-C.
 void Builder::pause() {
     if (evaluator.looked_at > looked_max_) refuse_work();
     pause_at_ = std::min(looked_max_, evaluator.looked_at + looks_per_pause);
     Interrupt::check(looks_per_pause * nanoseconds_per_look);
 }
 
+// What is left of the smaller of the two limits.
 uint64_t Builder::room() const { return end_max_ > out_->size() ? end_max_ - out_->size() : 0; }
 
 // Two limits can be hit. The message names the one that was reached first.
@@ -283,6 +285,7 @@ uint32_t Builder::open_tag(uint32_t at) {
     return inside;
 }
 
+// A constant attribute is a single literal, quotes included.
 void Builder::tag_attribute(uint32_t at) {
     const Op& op = program_->ops[at];
     *out_ += program_->literal(op.literal);

@@ -156,6 +156,7 @@ void PlanCache::remember(Identity identity, Plan& plan) {
     std::copy(plan.filled.begin(), plan.filled.end(), recent.literals.begin());
 }
 
+// Pointers to plans would dangle, so all entries become invalid by one new stamp.
 void PlanCache::forget_recents() {
     if (++stamp_) return;
     recents_.clear();                // stamps begin again
@@ -304,6 +305,7 @@ Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
     return kept;
 }
 
+// Plans leave their keys and programs, which may live on in other plans.
 void PlanCache::drop(Generation& generation) {
     forget_recents();
     generation.each([this](const Plan& plan) {

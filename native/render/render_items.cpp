@@ -74,6 +74,7 @@ void Builder::items(const Op& op) {
     --pool_used_;
 }
 
+// Functions need only the first item, so the walk stops there.
 bool Builder::first_of(const Op& op, Item& found) {
     bool any;
     if (op.first != no_entry) {
@@ -203,6 +204,7 @@ void Builder::string_of(Item item) {
 
 // --- attributes that come with the content
 
+// The value is written straight into the open tag.
 void Builder::computed_attribute(uint32_t at) {
     const Op& op = program_->ops[at];
     source_op_ = &op;
@@ -214,6 +216,7 @@ void Builder::computed_attribute(uint32_t at) {
     *out_ += '"';
 }
 
+// A copied attribute keeps its prefix if possible; its namespace is what counts.
 void Builder::attribute_item(uint32_t attribute) {
     uint32_t name = document_->attribute_name[attribute];
     std::string_view prefix;
@@ -274,6 +277,7 @@ bool Builder::takes_prefix(std::string_view prefix) const {
     return used || std::any_of(added_.begin(), added_.end(), [&](const Attribute& attribute) { return attribute.prefix == prefix; });
 }
 
+// Only a document shows this mistake, but it is one of the query: so it has a place in its text.
 void Builder::refuse_attribute(const char* message, const char* hint) const {
     Slice source = all_->shape(source_op_->shape).source;
     Failure failure(Family::query, "TC119", message, source.begin);

@@ -76,6 +76,7 @@ struct Restructurer::Impl {
 
     Impl(bool share_, uint64_t kept_bytes_max_) : share(share_), kept_bytes_max(kept_bytes_max_) {}
 
+    // States refer to one document, and to each other by number; they are dropped together.
     void forget() {
         states.clear();
         state_of.clear();
@@ -172,6 +173,7 @@ struct Restructurer::Impl {
         return *tree;
     }
 
+    // The untouched root is not copied; it is read from the document.
     std::string_view bytes_of(const State& state) const {
         if (!state.whole) return state.bytes;
         return document->source.substr(document->start[0], document->end[0] - document->start[0]);
