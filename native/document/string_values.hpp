@@ -5,8 +5,8 @@
 // Here all values are parts of one long text, the texts of the document, which stays where it is:
 //
 //   contains()     searches a value in place. Once that has read about as much as there is, one pass over all texts records
-//                where the next occurrence begins, for each text. A value that begins with that text contains the literal
-//                if that occurrence ends in time.
+//                  where the next occurrence begins, for each text. A value that begins with that text contains the literal
+//                  if that occurrence ends in time.
 //   number()       needs only the few characters between white space. Where white space ends is recorded in the same way.
 //   equals(), starts_with()   read no more than they compare with.
 //

@@ -54,8 +54,7 @@ public:
     void remove(std::string_view id);
 
     // Saved indexes: see base/snapshot.hpp. `about` is stored as it is, for the caller that wraps the Store. The bytes depend
-    // only
-    // on what was added and removed, and in which order: they contain no random seed.
+    // only on what was added and removed, and in which order: they contain no random seed.
     void save(const std::string& path, std::string_view about) const;
     static std::string saved_about(const std::string& path);
     bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version

@@ -143,8 +143,7 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
                    descend_, scratch_);
     if (!descend_.empty()) {
         // Descend states stay alive below: the target has those of the source and the new ones. Mostly none is new, and then the
-        // set
-        // of the source is used as it is.
+        // set of the source is used as it is.
         subtract(descend_, pool_->view(descend));
         if (!descend_.empty()) {
             unite(pool_->view(descend), descend_.view(), united_);

@@ -183,8 +183,7 @@ private:
     }
 
     // Entries of one group should be neighbours, so that those that hold are handed over together. Numbers them, in their keys,
-    // by
-    // the place of their pivot in an order that ignores groups. Returns false if there are no groups.
+    // by the place of their pivot in an order that ignores groups. Returns false if there are no groups.
     bool gather_groups(const std::vector<uint32_t>& sorted, std::vector<uint64_t>& key) const {
         std::vector<uint32_t> place(entries_.size(), 0);
         for (uint32_t i = 0; i < sorted.size(); ++i) place[sorted[i]] = i;
