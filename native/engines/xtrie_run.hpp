@@ -21,7 +21,7 @@ public:
     // Appends the slots of all filters that the document matches.
     void run(const XTrie& engine, const Document& document, std::vector<uint32_t>& slots);
 
-    // The cost of the documents so far; redundant occurrences are not counted. PERF: only what is rare is counted.
+    // What the documents so far have cost; what is redundant is in neither. PERF: only what is rare is counted.
     struct Work {
         uint64_t remembered = 0;        // occurrences that wait for children
         uint64_t told = 0;              // rows that were found matched with all that hangs on them

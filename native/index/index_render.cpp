@@ -20,7 +20,7 @@ namespace {
 constexpr size_t room_bytes_max = 32u << 20;    // at first
 constexpr size_t id_bytes_max = 0x7FFFFFFFu;    // their ends have 32 bits
 
-// What is known about a subscription is in memory that was not touched for long. PERF: bench/rendering.py
+// What is known of a subscription lies in memory that has not been touched for long. PERF: bench/rendering.py
 void prefetch(const View& view, const Renderer& renderer, std::span<const int32_t> slots, size_t at) {
     constexpr size_t apart = 3;
     for (size_t stage = 0; stage < Renderer::prefetch_stages; ++stage) {
@@ -157,8 +157,8 @@ DeliveryBatch begin_piece(const std::shared_ptr<const View>& view, size_t bytes)
     return piece;
 }
 
-// What one thread has made. It writes one run after the other, because memory that was never touched costs more than
-// rendering. It begins another piece before numbers become too large for it. PERF: bench/rendering.py, render_many
+// What one thread has made. It writes one run after the other, because memory that was never touched costs more than rendering
+// does, and begins another piece before the numbers of one become too large for it. PERF: bench/rendering.py, render_many
 class ThreadPieces {
 public:
     void begin(const std::shared_ptr<const View>& view, size_t first, size_t bytes) {
