@@ -1,4 +1,6 @@
 // A bitmap that knows where it was touched: accept ids of a document, entries below an element.
+//
+// Machines have millions of bits, of which a document sets a few hundred. Clearing or scanning all words would dominate.
 #pragma once
 
 #include "base/words.hpp"
@@ -10,7 +12,7 @@
 
 namespace treecast {
 
-// Two summaries, each a bit for a word of the level below, so that walking a large and almost empty set costs what is in it.
+// Two summaries, each with a bit for a word of the level below. So walking a large, almost empty set costs what is in it.
 class AcceptBits {
 public:
     void resize(uint32_t bits) {
@@ -50,7 +52,7 @@ public:
                 }
             }
     }
-    // The same, and clears the set.
+    // The same, and clears the set on the way.
     template <class F>
     void drain(F&& f) {
         for (size_t t = 0; t < tops_.size(); ++t) {
@@ -71,6 +73,7 @@ public:
         out.clear();
         each([&](uint32_t word, uint64_t mask) { out.push(word, mask); });
     }
+    // Clears whole summary words: all their bits belong to words of the list.
     void clear(WordsView words) {                     // of a list that list() gave
         for (uint32_t i = 0; i < words.size; ++i) {
             uint32_t word = words.index[i];

@@ -1,8 +1,8 @@
 // The arrays that an index is made of: plain numbers in a row, so that a saved index *is* these arrays.
 //
 // An Array owns its memory or looks into a mapped file. Readers may share the memory while one writer appends: growing moves
-// the array and leaves the old memory to those who hold it. A mapped file is mapped privately, so writing into an element
-// copies a page, and growing copies the array out of the file.
+// the array and leaves the old memory to those who hold it. A mapped file is mapped privately, so writing to an element copies
+// a page, and growing copies the array out of the file.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ public:
     }
     bool has_room(size_t wanted) const { return wanted <= capacity_; }
     void reserve(size_t wanted) {
-        // A quarter more at a time: a copy is cheap beside what an index holds otherwise, and half-empty arrays are not.
+        // Grows by a quarter: copying is cheap compared with the rest of an index, and half-empty arrays are not.
         if (wanted > capacity_) relocate(std::max<size_t>(wanted, capacity_ + capacity_ / 4 + 16));
     }
     void shrink() {
@@ -73,6 +73,7 @@ public:
     uint64_t bytes() const { return capacity_ * sizeof(T); }
 
 private:
+    // A reader that holds the old memory keeps it alive through its own shared pointer.
     void relocate(size_t capacity) {
         std::shared_ptr<T[]> other(capacity ? new T[capacity] : nullptr);
         std::copy(data_.get(), data_.get() + size_, other.get());

@@ -1,3 +1,4 @@
+// Detects the instruction set once. A forced level lets tests run every variant on one machine.
 #include "base/cpu.hpp"
 
 #include <atomic>
@@ -8,6 +9,7 @@ namespace {
 std::atomic<int> forced{-1};
 }
 
+// BMI2 is required together with AVX2, because the machines need PEXT.
 Simd simd_best() {
 #if TREECAST_X86
     static const bool fits = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&

@@ -1,3 +1,7 @@
+// Locks that survive fork(). fork.hpp explains the two kinds.
+//
+// fork() copies only the calling thread. A lock that another thread held would stay locked for good in the child.
+// So short locks are all taken before the fork and released after it. Long ones are examined in the child.
 #include "base/fork.hpp"
 
 #include "base/interrupt.hpp"
@@ -13,7 +17,7 @@ namespace {
 
 std::atomic<uint64_t> forks{0};
 
-// All locks that there are.
+// All locks that exist.
 class Registry {
 public:
     static Registry& only() {
@@ -39,9 +43,11 @@ public:
     }
 
 private:
+    // POSIX calls these around every fork of the process.
     Registry() { pthread_atfork(&Registry::before, &Registry::in_parent, &Registry::in_child); }
     static bool by_rank(const MomentaryLock* a, const MomentaryLock* b) { return a->rank() < b->rank(); }
 
+    // Taken in the order of their ranks, as everywhere, so that this cannot deadlock.
     static void before() {
         Registry& registry = only();
         registry.mutex_.lock();
@@ -52,6 +58,7 @@ private:
         for (MomentaryLock* mutex : registry.momentary_) mutex->unlock();
         registry.mutex_.unlock();
     }
+    // In the child no other thread exists, so locks can be replaced without synchronization.
     static void in_child() {
         Registry& registry = only();
         ++forks;
@@ -84,6 +91,7 @@ void LastingLock::refuse_nested() {
     throw std::runtime_error("this thread is at work on the index: a signal handler that runs meanwhile cannot change it");
 }
 
+// Held by a thread that does not exist here: what it protects may be half changed, so it becomes an orphan.
 void LastingMutex::after_fork() {
     if (owner_.load() == std::this_thread::get_id()) return;     // a signal handler forks: the work goes on in both processes
     if (mutex_.try_lock()) {
@@ -95,6 +103,7 @@ void LastingMutex::after_fork() {
     orphaned_ = true;
 }
 
+// The gate makes readers that arrive later wait behind a waiting writer, so writers do not starve.
 void LastingSharedMutex::lock() {
     if (orphaned_) refuse_orphan();
     if (Interrupt::in_handler()) refuse_nested();        // it may be this very thread that reads
@@ -108,6 +117,7 @@ void LastingSharedMutex::lock_shared() {
     mutex_.lock_shared();
 }
 
+// Only a writer leaves something half changed. Readers of the parent merely disappear.
 void LastingSharedMutex::after_fork() {
     new (&gate_) std::mutex;
     if (mutex_.try_lock()) {

@@ -1,7 +1,7 @@
 // Locks for a process that forks.
 //
-// A child of fork() has one thread, the one that forked. A lock that another thread held stays locked in it for ever, and what that
-// thread was changing stays half changed. So there are two kinds:
+// A child of fork() has one thread, the one that forked. A lock that another thread held stays locked in it forever, and what
+// that thread was changing stays half changed. So there are two kinds:
 //
 //   - MomentaryMutex and MomentarySharedMutex are held for moments, by threads that wait for nothing meanwhile. fork() waits for
 //     them, and what they guard is whole in the child.
@@ -110,7 +110,7 @@ private:
 };
 
 // For many readers or one writer, whom readers that keep coming do not keep waiting. Readers change nothing: only a writer can
-// leave something half changed behind.
+// leave something half changed.
 class LastingSharedMutex final : public LastingLock {
 public:
     LastingSharedMutex() { enlist(); }

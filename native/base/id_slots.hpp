@@ -81,7 +81,7 @@ public:
         ++used_;
         place(hash, id);
     }
-    // Takes out an id that is there; those behind it move up, so that no gap stops a search.
+    // Takes out an id that is there; those after it move up, so that no gap stops a search.
     template <class HashOf>
     void remove(uint64_t hash, uint32_t id, HashOf hash_of) noexcept {
         const size_t mask = slots_.size() - 1;

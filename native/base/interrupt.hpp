@@ -43,7 +43,7 @@ public:
     static void check_now();
     // Whether this thread is in a signal handler, or whatever else is_asked runs, in the middle of a call.
     static bool in_handler();
-    // For a thread that waits for its workers: asks, and tells them. Whether the call is to end.
+    // For a thread that waits for its workers: asks, and informs them. Returns whether the call is to end.
     static bool ask();
 
 private:

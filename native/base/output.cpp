@@ -1,3 +1,4 @@
+// Memory for results: malloc for small ones, huge pages for large ones, and a few spare mappings for the next results.
 #include "base/output.hpp"
 
 #include "base/fork.hpp"
@@ -20,7 +21,7 @@ constexpr size_t huge_page = 2u << 20, first_bytes = 4096;
 // written to them. They are marked as free, so the system takes them back when it needs memory. PERF: bench/million.py, warm.
 class Spare {
 public:
-    // The smallest that has `bytes`; none: nothing fits.
+    // The smallest spare mapping that has `bytes`; empty if nothing fits.
     OutputMemory take(size_t bytes) {
         std::lock_guard lock(mutex_);
         OutputMemory* best = nullptr;
@@ -66,6 +67,7 @@ Spare& spare() {
 
 void drop_spare_outputs() { spare().clear(); }
 
+// May be called at the very end of the process, by Arrow. So it must neither fail nor allocate.
 void OutputMemory::free() {
     if (!mapped_bytes)
         std::free(data);
@@ -74,6 +76,7 @@ void OutputMemory::free() {
     *this = {};
 }
 
+// Doubles, so that appending is linear. Large memory grows by mremap, which moves pages instead of copying bytes.
 void grow_output(OutputMemory& memory, size_t used_bytes, size_t wanted_bytes, size_t& capacity_bytes) {
     size_t bytes = std::max({wanted_bytes, capacity_bytes * 2, first_bytes});
     if (bytes < 2 * huge_page) {

@@ -1,4 +1,6 @@
-// Gathering and counting bits: in hardware where it is there, in software elsewhere.
+// Gathering and counting bits: in hardware where possible, in software elsewhere.
+//
+// The machines map sets to sets with PEXT. One template runs with either version, chosen at run time.
 #pragma once
 
 #include "base/cpu.hpp"
@@ -11,7 +13,7 @@ namespace treecast {
 // PEXT gathers the bits of a value under a mask.
 struct HardBits {
 #if TREECAST_X86
-    // Assembly needs no compiler flag where it is inlined; std::popcount without one is a call into a library.
+    // Assembly needs no compiler flag where it is inlined; std::popcount without the flag is a call into a library.
     static inline __attribute__((always_inline)) uint64_t pext(uint64_t value, uint64_t mask) {
         uint64_t gathered;
         asm("pextq %2, %1, %0" : "=r"(gathered) : "r"(value), "r"(mask));
@@ -25,6 +27,7 @@ struct HardBits {
 #endif
 };
 
+// Visits only the bits that are set in both; sets are sparse, so these are few.
 struct SoftBits {
     static inline uint64_t pext(uint64_t value, uint64_t mask) {
         uint64_t gathered = 0;

@@ -1,4 +1,4 @@
-// Numbers that are given back and given again, so that arrays indexed by them stay dense.
+// Numbers that are given back and used again, so that arrays indexed by them stay dense.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,11 @@
+// Seeds and hashes of all tables. seeded_hash.hpp explains why every hash is seeded.
 #include "base/seeded_hash.hpp"
 
 #include <random>
 
 namespace treecast {
 
+// Drawn once per process, from the system's source of randomness.
 const HashSeeds& hash_seeds() {
     static const HashSeeds seeds = [] {
         std::random_device device;
@@ -13,7 +15,7 @@ const HashSeeds& hash_seeds() {
     return seeds;
 }
 
-// Steele, Lea and Flood, "Fast splittable pseudorandom number generators": three numbers of their generator.
+// Three numbers of the generator by Steele, Lea and Flood, "Fast splittable pseudorandom number generators".
 HashSeeds hash_seeds_from(uint64_t seed) {
     auto word = [&seed] {
         uint64_t z = seed += 0x9E3779B97F4A7C15ull;
@@ -25,6 +27,7 @@ HashSeeds hash_seeds_from(uint64_t seed) {
     return {a, b, word()};
 }
 
+// Sixteen bytes a round, folded by a multiplication. The length comes first, so padding with zeros causes no collisions.
 uint64_t hash_bytes(std::string_view bytes, uint64_t salt, const HashSeeds& seeds) {
     uint64_t hash = hash_fold(salt ^ seeds.c, bytes.size() ^ seeds.a);
     while (!bytes.empty()) {

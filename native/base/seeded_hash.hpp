@@ -40,7 +40,7 @@ inline uint64_t hash_words(const HashSeeds& seeds, uint64_t w0, uint64_t w1, uin
     return hash_fold(hash_words(seeds, w0, w1) ^ w2, w3 ^ seeds.c);
 }
 
-// Any length; `salt` tells apart keys that share their bytes. A saved table keeps the seeds it was made with.
+// Any length; `salt` separates keys that share their bytes. A saved table keeps the seeds it was made with.
 uint64_t hash_bytes(std::string_view bytes, uint64_t salt = 0, const HashSeeds& seeds = hash_seeds());
 
 // The tables of the standard library, by text and by number. Texts are looked up without making a std::string.

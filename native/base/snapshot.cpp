@@ -1,3 +1,7 @@
+// Writes and maps saved indexes. snapshot.hpp has the layout of the file.
+//
+// A file is written next to its destination, synced and renamed, so that a reader never sees half of one.
+// It is mapped privately: processes share its pages, and writing to one copies only that page.
 #include "base/snapshot.hpp"
 
 #include "base/failure.hpp"
@@ -31,6 +35,7 @@ struct Header {
     uint64_t sections_sum, header_sum;     // of everything after the table; of header and table with this field 0
 };
 
+// Sections start on cache lines, so that arrays can be used in place.
 uint64_t aligned(uint64_t offset) { return (offset + alignment - 1) & ~(alignment - 1); }
 
 [[noreturn]] void refuse(const char* code, std::string message, std::string hint) {
@@ -86,6 +91,7 @@ private:
 }  // namespace
 
 // Eight lanes of xor and multiply, each a bijection of its state, so that any change of one word changes the sum.
+// It protects against accidents, not against attackers. Eight lanes let the processor work on several words at once.
 uint64_t checksum(const void* data, size_t bytes, uint64_t seed) {
     constexpr uint64_t prime = 0x9E3779B97F4A7C15ull;
     uint64_t lanes[8];
@@ -112,6 +118,7 @@ uint64_t checksum(const void* data, size_t bytes, uint64_t seed) {
     return sum;
 }
 
+// Checksums chain from section to section, so that sections cannot change places unnoticed.
 void SnapshotWriter::write(const std::string& path) {
     std::vector<std::string_view> sections{values_};
     sections.insert(sections.end(), sections_.begin(), sections_.end());
@@ -132,7 +139,7 @@ void SnapshotWriter::write(const std::string& path) {
     for (std::string_view section : sections) header.sections_sum = checksum(section.data(), section.size(), header.sections_sum);
     header.header_sum = checksum(table.data(), table.size() * 8, checksum(&header, sizeof header));
 
-    // Others may save to the same place, in this process too.
+    // Others may save to the same place, in this process too. So each save has a name of its own.
     static std::atomic<uint64_t> saves{0};
     std::string beside = path + "." + std::to_string(getpid()) + "." + std::to_string(++saves) + ".unfinished";
     {
@@ -155,11 +162,13 @@ void SnapshotWriter::write(const std::string& path) {
         if (rename(beside.c_str(), path.c_str()) != 0) system_failure(path);
         unfinished.finished();
     }
+    // The rename is durable only after the directory is synced.
     size_t slash = path.rfind('/');
     File directory(slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash), O_RDONLY | O_DIRECTORY);
     fsync(directory.number());      // some file systems cannot; the file itself is safe
 }
 
+// For sizes and numbers that contradict each other: whatever the cause, the file cannot be used.
 void SnapshotReader::damaged() {
     refuse("TC503", "this saved index is damaged: what it holds differs from its checksum", "save it again, or restore it from a copy");
 }
@@ -200,6 +209,7 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
     uint64_t expected = header.header_sum;
     header.header_sum = 0;
     if (checksum(sections_.data(), sections_.size() * sizeof(Section), checksum(&header, sizeof header)) != expected) damaged();
+    // Every section must lie inside the file, or a damaged table would lead to reads outside the mapping.
     for (const Section& section : sections_)
         if (section.offset % alignment || section.offset < table_end || section.offset > bytes || section.bytes > bytes - section.offset) damaged();
     if (verify) {
@@ -210,12 +220,14 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
     version_ = header.version;
 }
 
+// The order of reading is the order of writing; there are no names in the file.
 std::pair<char*, size_t> SnapshotReader::next(size_t element) {
     if (next_section_ >= sections_.size() || sections_[next_section_].bytes % element) damaged();
     const Section& section = sections_[next_section_++];
     return {file_.get() + section.offset, section.bytes};
 }
 
+// Plain values are packed into the first section, in the order of writing.
 void SnapshotReader::take_value(void* value, size_t bytes) {
     if (next_value_ + bytes > sections_[0].bytes) damaged();
     std::memcpy(value, file_.get() + sections_[0].offset + next_value_, bytes);

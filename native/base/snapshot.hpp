@@ -29,7 +29,7 @@ constexpr uint32_t snapshot_version = 2;
 
 uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
 
-// Takes the parts of an index in order, then writes the file beside its place, syncs it and renames it.
+// Takes the parts of an index in order, then writes the file next to its place, syncs it and renames it.
 class SnapshotWriter {
 public:
     // No gaps between members: what is in them would differ from process to process.

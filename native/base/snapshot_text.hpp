@@ -1,4 +1,4 @@
-// Texts and numbers in one array of a saved index: for tables of strings, which are no flat arrays in memory.
+// Texts and numbers in one array of a saved index, for tables of strings, which are not flat arrays in memory.
 #pragma once
 
 #include "base/array.hpp"
@@ -16,7 +16,7 @@ inline void put_text(std::string& out, std::string_view text) {
     out += text;
 }
 
-// Reads what put_varint and put_text wrote; a damaged text is a Failure.
+// Reads what put_varint and put_text wrote. A damaged text is a Failure, never a read outside the array.
 class SnapshotText {
 public:
     explicit SnapshotText(const Array<char>& bytes) : at_(bytes.begin()), end_(bytes.end()) {}

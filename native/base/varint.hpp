@@ -1,4 +1,4 @@
-// Numbers in as few bytes as they need: seven bits a byte, the lowest first; the high bit says that more follow.
+// Numbers in as few bytes as they need: seven bits per byte, lowest first. The high bit says that more follow.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@ inline void put_varint(std::string& out, uint32_t value) {
     out.push_back(static_cast<char>(value));
 }
 
+// For bytes that this process wrote; it checks nothing. SnapshotText reads those of a file.
 inline uint32_t take_varint(const char*& at) {
     uint32_t value = 0;
     int shift = 0;

@@ -1,4 +1,6 @@
 // Sparse bit sets as ascending (word index, 64-bit mask) pairs: sets of states, sets of accept ids.
+//
+// Indices and masks are in two arrays, so that a comparison of sets is two calls of memcmp.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +10,7 @@
 
 namespace treecast {
 
+// A set that somebody else owns.
 struct WordsView {
     const uint32_t* index = nullptr;
     const uint64_t* mask = nullptr;
@@ -33,7 +36,7 @@ public:
         index_[size_] = word;
         mask_[size_++] = bits;
     }
-    // `bits` laid at bit position `position`, possibly across two words.
+    // Puts `bits` at the bit position `position`, possibly across two words.
     void append(uint32_t position, uint64_t bits) {
         if (!bits) return;
         uint32_t word = position >> 6, shift = position & 63;

@@ -1,9 +1,10 @@
-// The native module: failures become Python exceptions here; the classes are bound in the files beside.
+// The native module. Failures become Python exceptions here; the other files of this folder bind the classes.
 #include "base/cpu.hpp"
 #include "bindings/bindings.hpp"
 
 namespace treecast {
 
+// Python code builds the exception, so that the hierarchy of errors is written down once, in treecast/errors.py.
 nb::object to_python(const Failure& failure, std::string_view query) {
     static const char* const families[] = {"query", "document", "snapshot"};
     return enter_python([&]() -> nb::object {

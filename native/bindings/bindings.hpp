@@ -1,4 +1,4 @@
-// Shared by the binding files, the only ones that know Python.
+// Shared by the binding files, the only native code that knows Python.
 #pragma once
 
 #include "base/failure.hpp"
@@ -16,12 +16,12 @@ namespace treecast {
 
 namespace nb = nanobind;
 
-// Entity texts in the form that any number of Readers share.
+// Entity texts in a form that any number of Readers can share.
 struct EntityTexts {
     std::shared_ptr<const Entities> texts;
 };
 
-// The Python exception object for a Failure; `query` is the text that it is about, if any.
+// The Python exception object for a Failure. `query` is the text that it is about, if any.
 nb::object to_python(const Failure& failure, std::string_view query = {});
 // Sets that exception and throws nb::python_error, so a binding may simply `raise(failure, text)`.
 [[noreturn]] void raise(const Failure& failure, std::string_view query = {});

@@ -1,4 +1,4 @@
-// Documents that Python hands over.
+// Documents that Python hands over, held as bytes that cannot change while native code reads them.
 #pragma once
 
 #include "bindings/bindings.hpp"
@@ -14,14 +14,14 @@ namespace treecast {
 
 // Bytes-like objects, held while native code reads them without the GIL.
 //
-// A document is read more than once, and what was found in it the first time is relied on later. So bytes that another thread
-// may change meanwhile (a bytearray, a map of a file, an array of numpy, whether lent as read-only or not) are copied, and the object
-// is let go at once. What cannot change is not copied: bytes, views of bytes, and the buffers of Arrow, which by its rules never
-// change; arrow_views() of src/treecast/document.py lends these as read-only.
+// A document is read more than once, and later passes rely on what the first one found. So bytes that another thread may change
+// meanwhile (a bytearray, a mapped file, a numpy array, whether exported as read-only or not) are copied, and the object is
+// released at once. What cannot change is not copied: bytes, views of bytes, and Arrow buffers, which by Arrow's rules never
+// change; arrow_views() in src/treecast/document.py exports these as read-only.
 class Buffers {
 public:
     explicit Buffers(nb::sequence documents) {
-        // A tuple of its own: the sequence may be changed while buffers are asked for.
+        // A tuple of its own: the sequence may change while buffers are requested.
         given_ = nb::steal(PySequence_Tuple(documents.ptr()));
         if (!given_.is_valid()) throw nb::python_error();
         Py_ssize_t count = PyTuple_GET_SIZE(given_.ptr());
@@ -36,7 +36,7 @@ public:
     size_t copied() const { return copies_.size(); }
 
 private:
-    // An exported buffer, given back at the end.
+    // An exported buffer, released at the end.
     class Export {
     public:
         explicit Export(PyObject* document) {

@@ -1,4 +1,6 @@
-// Deliveries for Python: what Index.render, render_many and render_part are made of.
+// Deliveries for Python: the native side of Index.render, render_many and render_part.
+//
+// Results leave as addresses of columns, which Python wraps as Arrow arrays without a copy.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
 #include "index/index.hpp"
@@ -25,7 +27,7 @@ nb::object refusal(const DeliveryBatch& batch, size_t number) {
     return to_python(failure, failure.family == Family::query ? std::string_view(batch.refusal_texts[number]) : std::string_view());
 }
 
-// What `make` gives, without the GIL; the first document that was not accepted is raised. `first` is the number of the first of all.
+// Runs `make` without the GIL, and raises the first document that was not accepted. `first` is the number of the first document.
 template <class Make>
 auto render(Make make, int64_t first = 0) {
     std::optional<Rejected> failed;
@@ -45,7 +47,7 @@ auto render(Make make, int64_t first = 0) {
     throw nb::python_error();
 }
 
-// (id, payload, error or None) of each delivery of one document; equal payloads are one object.
+// (id, payload, error or None) of each delivery of one document. Equal payloads are one object.
 nb::list render_one(Index& index, nb::handle document, const RenderLimits& limits, bool share) {
     Buffers buffers(document);
     DeliveryBatch batch = render([&] { return index.render_part(buffers.views(), {.limits = limits, .share = share}); });
@@ -71,8 +73,8 @@ std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents,
     return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.views(), options); }));
 }
 
-// The same by several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document). What they hold
-// counts, not what they deliver. `bytes_max` 0: all documents.
+// The same with several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document).
+// The limit counts what they hold in memory, not what they deliver. `bytes_max` 0: all documents.
 nb::tuple render_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t bytes_max, int64_t first,
                       const RenderLimits& limits) {
     Buffers buffers(documents);
@@ -85,11 +87,12 @@ nb::tuple render_many(Index& index, nb::sequence documents, size_t threads, bool
     return nb::make_tuple(rendered.documents, pieces, runs);
 }
 
+// An address and a size in bytes. The memory belongs to the batch, which the caller keeps alive.
 template <class T>
 nb::tuple place_of(const T* data, size_t size) { return nb::make_tuple(reinterpret_cast<uintptr_t>(data), size * sizeof(T)); }
 
-// What no way of building these payloads can do without: each byte is looked at, for characters to escape, and copied. Markup is
-// masked beforehand, as it would not be escaped. The memory that is written to is as large as results are, `batch_bytes`, and used again.
+// The least work that any way of building these payloads needs: each byte is checked for escaping, and copied. Markup is masked
+// beforehand, because it would not be escaped. The memory written to is as large as results are, `batch_bytes`, and reused.
 class CopyFloor {
 public:
     CopyFloor(const std::vector<nb::bytes>& payloads, size_t batch_bytes) : batch_bytes_(batch_bytes) {

@@ -18,7 +18,7 @@ namespace {
 std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
 nb::str text(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
 
-// One document with the bytes it came from; it is read once and never changes, so views of its columns stay valid.
+// One document with the bytes it came from. It is read once and never changes, so views of its columns stay valid.
 class HeldDocument {
 public:
     HeldDocument(nb::bytes data, const Limits& limits, const EntityTexts* entities)
@@ -40,13 +40,14 @@ private:
     const Document* document_ = nullptr;
 };
 
+// A column as a memoryview, without a copy. It keeps `self` alive.
 template <class T, class S = T>
 nb::object column(nb::handle self, const Column<T>& items) {
     static_assert(sizeof(T) == sizeof(S));
     return nb::ndarray<nb::memview, const S, nb::ndim<1>>(reinterpret_cast<const S*>(items.data()), {items.size()}, self).cast();
 }
 
-// Offsets into the bytes as given.
+// Offsets into the bytes as given. Only a transcoded document needs new numbers.
 nb::object offsets(nb::handle self, const Document& document, const Column<uint32_t>& items) {
     if (document.source.data() == document.original.data()) return column(self, items);
     auto mapped = std::make_unique<std::vector<uint32_t>>(items.size());

@@ -1,4 +1,6 @@
 // The direct evaluator and its explanations for Python.
+//
+// Explanations become plain tuples. src/treecast/index/explain.py gives them classes and words.
 #include "bindings/bindings.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/explain.hpp"
@@ -18,7 +20,7 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
 
-// The query, or the matching part of a transformation, which `matching` gets too if it is wanted.
+// The query, or the matching part of a transformation, which is also stored in `matching` if wanted.
 Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, Matching* matching = nullptr) {
     Query query;
     try {
@@ -37,7 +39,7 @@ Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, M
     return query;
 }
 
-// The steps that deciding takes; fails where it is more than `per_item` allows.
+// The steps that deciding takes; fails if that is more than the limit allows.
 uint64_t work(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered, const Limits& limits) {
     Query parsed = read_query(view(query), namespaces, ordered);
     Reader reader(limits);
@@ -71,7 +73,7 @@ nb::list select(const nb::bytes& document, const nb::bytes& query, const Pairs& 
 }
 
 // One Evaluator for all: for each document, the numbers of the queries it satisfies. With `reparse` each query is parsed
-// again for every document, as those are that are kept as text only.
+// again for every document, like queries that are kept only as text.
 std::vector<std::vector<uint32_t>> satisfied_queries(const std::vector<nb::bytes>& documents, const std::vector<nb::bytes>& queries,
                                          const Pairs& namespaces, bool ordered, bool reparse) {
     std::vector<Query> parsed;
@@ -96,10 +98,10 @@ std::vector<std::vector<uint32_t>> satisfied_queries(const std::vector<nb::bytes
     return result;
 }
 
-// The tuples that src/treecast/index/explain.py turns into its classes; field orders are the same there.
+// The tuples that src/treecast/index/explain.py turns into its classes. The order of fields is the same there.
 class Teller {
 public:
-    // `origins` are those of a transformation's matching part, `written` its text.
+    // `origins` are those of a transformation's matching part, `written` is its text.
     Teller(const Document& document, const Query& query, const std::vector<Origin>& origins, std::string_view written)
         : document_(document), query_(query), origins_(origins), written_(written), places_(document) {}
 
@@ -144,7 +146,7 @@ private:
                               reason.out_of_order, place(reason.other_namespace), text(wanted));
     }
 
-    // A predicate as written: in a transformation, the condition that it came from.
+    // A predicate as written; in a transformation, the condition that it came from.
     nb::object source(const Expr& expr) const {
         for (const Origin& origin : origins_) {
             if (origin.matching.begin != expr.source.begin || origin.matching.size != expr.source.size) continue;
@@ -177,7 +179,7 @@ private:
         return std::string(cut_text(found, value_bytes_max)) + "…";
     }
 
-    // With the slashes before it, and with the brackets that became part of its name test.
+    // The step with the slashes before it, and with the brackets that became part of its name test.
     nb::object written(const Step& step) const {
         std::string_view all = query_.written();
         size_t begin = step.source.begin, end = step.source.end();

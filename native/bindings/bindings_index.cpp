@@ -1,4 +1,4 @@
-// Index for Python. The border is crossed once a call; the GIL is released while native code works.
+// Index for Python. The border is crossed once per call, and the GIL is released while native code works.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
 #include "index/arrow.hpp"
@@ -21,6 +21,7 @@ namespace treecast {
 
 namespace {
 
+// The text of a str without a copy: CPython caches its UTF-8, which is valid as long as the object.
 std::string_view utf8(nb::handle text, const char* what) {
     if (!PyUnicode_Check(text.ptr())) {
         PyErr_Format(PyExc_TypeError, "%s is a str, not %.80s", what, Py_TYPE(text.ptr())->tp_name);
@@ -53,7 +54,7 @@ nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> ite
     return out;
 }
 
-// None when all were added; otherwise how many were refused, and the first of them as (number, id, error).
+// None if all were added. Otherwise how many were refused, and the first of them as (number, id, error).
 nb::object add_items(Index& index, std::span<const Item> items, size_t listed_max) {
     std::vector<Refusal> refused;
     {
@@ -64,6 +65,7 @@ nb::object add_items(Index& index, std::span<const Item> items, size_t listed_ma
     return nb::make_tuple(refused.size(), refusals(refused, items, listed_max));
 }
 
+// Views into the str objects stay valid: the list holds them during the call.
 nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t listed_max) {
     if (pairs.size() != settings.size()) throw nb::value_error("one Settings for each pair");
     std::vector<Item> items;
@@ -76,7 +78,7 @@ nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t lis
     return add_items(index, items, listed_max);
 }
 
-// The columns of an Arrow table by their addresses; `numbers`, those of the settings by row, is 0 where all have the first.
+// The columns of an Arrow table by their addresses. `numbers` are the settings by row; 0 means that all rows have the first.
 nb::object add_arrow(Index& index, size_t count, uintptr_t id_ends, uintptr_t id_bytes, uintptr_t query_ends,
                      uintptr_t query_bytes, uintptr_t numbers, nb::list settings, size_t listed_max) {
     Texts ids{reinterpret_cast<const int64_t*>(id_ends), reinterpret_cast<const char*>(id_bytes)};
@@ -99,6 +101,7 @@ void add_one(Index& index, nb::handle id, nb::handle query, const Settings& sett
     if (!refused.empty()) raise(refused[0].failure, item.text);
 }
 
+// Built with the C API, since a million ids per call are common.
 nb::list id_list(const View& view, const int32_t* slots, size_t count) {
     PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
     if (!list) throw nb::python_error();
@@ -139,7 +142,7 @@ nb::object match_one(Index& index, nb::handle document) {
     return nb::make_tuple(ids, undecided_list(*view, undecided, 0));
 }
 
-// What match_many returns: an Arrow stream, once, and the rejected documents.
+// What match_many returns: an Arrow stream, which can be taken once, and the rejected documents.
 struct Matches {
     std::unique_ptr<ArrowArrayStream> stream;
     size_t documents = 0, matches = 0;
@@ -178,6 +181,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
             failed = failure.rejected;
         }
     }
+    // The exception is made only here, because it needs the GIL.
     if (failed) {
         nb::object error = to_python(failed->failure);
         error.attr("document") = first + static_cast<int64_t>(failed->document);
@@ -189,13 +193,14 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
 
 nb::bytes to_bytes(const std::vector<int64_t>& numbers) { return nb::bytes(numbers.data(), numbers.size() * sizeof(int64_t)); }
 
+// Called when nobody imported the stream, or after the importer took it over.
 void release_capsule(PyObject* capsule) {
     auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule, "arrow_array_stream"));
     if (stream->release) stream->release(stream);
     delete stream;
 }
 
-// Runs f without the GIL; what the operating system refuses becomes an OSError.
+// Runs f without the GIL. What the operating system refuses becomes an OSError.
 template <class F>
 void without_gil(F&& f) {
     int refused = 0;
@@ -215,13 +220,14 @@ void without_gil(F&& f) {
     throw nb::python_error();
 }
 
-// Without the GIL, for whatever takes a lock of the Store: one who has that may be waiting for the GIL.
+// Without the GIL, for everything that takes a lock of the Store: its holder may be waiting for the GIL.
 template <class F>
 auto ask_store(F&& f) {
     WithoutGil released;
     return f();
 }
 
+// Sorted, so that equal namespaces in different order are equal settings.
 Bindings to_bindings(nb::dict namespaces) {
     Bindings bindings;
     for (auto [prefix, uri] : namespaces)
@@ -245,7 +251,7 @@ nb::tuple subscription_tuple(const Store::Subscription& s) {
     return nb::make_tuple(s.id, s.text, namespaces_of(s.settings), s.settings.ordered, s.settings.deliver == 1);
 }
 
-// All subscriptions that are there, in their order: ids, texts, the number of the settings of each, and the settings.
+// All living subscriptions in their order: ids, texts, the number of the settings of each, and the settings.
 nb::tuple all_subscriptions(Index& index) {
     std::shared_ptr<const View> view = index.store().view();
     std::vector<uint32_t> slots;

@@ -43,7 +43,7 @@ Query parse_bytes(nb::bytes text, const std::vector<std::pair<nb::bytes, nb::byt
     return query;
 }
 
-// How many of the texts are queries, with one Query refilled over and over, as an index does; normal form included.
+// How many of the texts are queries. One Query is refilled over and over, as in an index; includes the normal form.
 size_t parse_count(const std::vector<std::string>& texts) {
     Interruptible release;
     Query query;
@@ -69,8 +69,8 @@ nb::list text_list(const NumberedTexts& texts) {
 template <class T>
 nb::bytes to_bytes(const std::vector<T>& numbers) { return nb::bytes(numbers.data(), numbers.size() * sizeof(T)); }
 
-// The facts of an Arrow array of queries, given by its addresses (large_string), under the bindings that `codes` name:
-// uint32, or 0 where all have the first. The fields of QueryFacts, numbers as bytes.
+// The facts of an Arrow array of queries, given by its addresses (large_string), under the bindings that `codes` select:
+// uint32, or 0 if all have the first. Returns the fields of QueryFacts, with numbers as bytes.
 nb::tuple query_facts(size_t count, uintptr_t ends, uintptr_t bytes, uintptr_t codes,
                       const std::vector<std::vector<std::pair<std::string, std::string>>>& bindings) {
     const auto* places = reinterpret_cast<const int64_t*>(ends);

@@ -44,7 +44,7 @@ public:
         : reader_({}, entities ? entities->texts : nullptr),
           renderer_({payload_bytes_max, document_payload_bytes_max, bindings_max}, share) {}
 
-    // For each: its number among the payloads, bytes, None (nothing to deliver) or the error that refuses it.
+    // For each: its number among the payloads and bytes, None (nothing to deliver), or the error that refuses it.
     nb::list render(const nb::bytes& data, const std::vector<std::string>& texts, const Pairs& namespaces, bool ordered, bool elements) {
         Settings settings{namespaces, ordered, static_cast<uint8_t>(elements)};
         std::vector<Rendered> rendered;

@@ -1,4 +1,4 @@
-// What an XTrie holds, for those who want to look at one: the substring table and the trie.
+// What an XTrie contains, for inspection: the substring table and the trie.
 #include "bindings/bindings.hpp"
 #include "document/reader.hpp"
 #include "engines/xtrie.hpp"
@@ -26,6 +26,7 @@ std::string label_text(const LabelTable& labels, uint32_t label) {
     return text.append(step.test == Test::name || step.test == Test::any_local ? step.local : "*");
 }
 
+// The string of a state is read from its parents, so it comes out reversed.
 nb::tuple string_of(const XTrie& engine, uint32_t state) {
     std::vector<std::string> labels;
     for (; state != SubstringTrie::root; state = engine.trie().parent(state))
@@ -36,7 +37,7 @@ nb::tuple string_of(const XTrie& engine, uint32_t state) {
     return nb::tuple(out);
 }
 
-// The rows in the order in which they were added; the parents are numbers of rows here.
+// The rows in the order in which they were added. Parents are numbers of rows in this list.
 nb::list rows_of(const XTrie& engine) {
     std::vector<std::vector<uint32_t>> by_slot;
     for (const XTrie::Filter& filter : engine.filters()) {
@@ -71,7 +72,7 @@ nb::list states_of(const XTrie& engine) {
 using Texts = std::vector<nb::bytes>;
 using Prefixes = std::vector<std::pair<nb::bytes, nb::bytes>>;
 
-// An engine that holds the queries, each under its number.
+// Fills an engine with the queries, each under its number.
 void fill(XTrie& engine, const Texts& texts, const Prefixes& namespaces, bool ordered) {
     Bindings bindings;
     for (const auto& [prefix, uri] : namespaces)

@@ -1,3 +1,4 @@
+// The columns of a document, the table of expanded names, and offsets in the bytes as given.
 #include "document/document.hpp"
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 
 namespace treecast {
 
+// Bump allocation in blocks: views stay valid because blocks never move.
 std::string_view StringArena::keep(std::string_view text) {
     if (text.size() > room_) {
         size_t block = std::max<size_t>(text.size(), 4096);
@@ -28,6 +30,7 @@ void StringArena::reset() {
 
 namespace {
 
+// Generations are unique in the process, so a cached id can never be mistaken for one of another table.
 uint64_t next_generation() {
     static std::atomic<uint64_t> last{0};
     return ++last;
@@ -35,8 +38,10 @@ uint64_t next_generation() {
 
 }  // namespace
 
+// URI 0 is the empty one: names in no namespace.
 NameTable::NameTable() : generation_(next_generation()) { intern_uri(""); }
 
+// Ids are dense and never reused within a generation.
 uint32_t NameTable::intern_uri(std::string_view uri) {
     uint64_t hash = hash_bytes(uri);
     uint32_t id = uri_slots_.find(hash, [&](uint32_t other) { return uris_[other] == uri; });
@@ -47,6 +52,7 @@ uint32_t NameTable::intern_uri(std::string_view uri) {
     return id;
 }
 
+// A name is its URI and its local part. The URI id seeds the hash, so equal local parts in many namespaces spread out.
 uint32_t NameTable::intern(uint32_t uri_id, std::string_view local) {
     uint64_t hash = hash_bytes(local, uri_id + 1);
     uint32_t id = slots_.find(
@@ -75,6 +81,7 @@ size_t NameTable::bytes() const {
            uri_slots_.bytes() + slots_.bytes();
 }
 
+// Ids start again from 0, so the table gets a new generation and every cache of ids becomes invalid.
 void NameTable::reset() {
     std::vector<Entry>().swap(entries_);
     std::vector<std::string_view>().swap(uris_);
@@ -87,6 +94,7 @@ void NameTable::reset() {
 
 namespace {
 
+// The list of all columns in one place: a column missing here would leak from one document into the next.
 template <class Action>
 void each_column(Document& d, Action action) {
     action(d.name), action(d.parent), action(d.size), action(d.start), action(d.content), action(d.end);
@@ -97,7 +105,7 @@ void each_column(Document& d, Action action) {
 
 constexpr size_t mark_bytes = 1024;
 
-// Code units of the original that a run of UTF-8 came from: one per character, two beyond U+FFFF in UTF-16.
+// Code units of the original that a run of UTF-8 came from: one per character, two above U+FFFF in UTF-16.
 uint32_t units(std::string_view utf8, bool utf16) {
     uint32_t count = 0;
     for (unsigned char byte : utf8) count += ((byte & 0xC0) != 0x80) + (utf16 && byte >= 0xF0);
@@ -106,6 +114,7 @@ uint32_t units(std::string_view utf8, bool utf16) {
 
 }  // namespace
 
+// Keeps the memory for the next document.
 void Document::clear() {
     each_column(*this, [](auto& column) { column.clear(); });
     source = original = {};
@@ -114,6 +123,7 @@ void Document::clear() {
     offset_marks_.clear();
 }
 
+// Gives the memory back as well, for readers that have seen a very large document.
 void Document::release() {
     clear();
     each_column(*this, [](auto& column) { column.release(); });
@@ -121,6 +131,7 @@ void Document::release() {
     std::vector<uint32_t>().swap(offset_marks_);
 }
 
+// Counts code units from the nearest mark. Marks are made on first use, because only errors and explanations need them.
 uint64_t Document::transcoded_offset(uint32_t source_offset) const {
     bool utf16 = encoding == Encoding::utf16_le || encoding == Encoding::utf16_be;
     if (offset_marks_.empty()) {

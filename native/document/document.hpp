@@ -73,7 +73,7 @@ private:
 
 // An expanded name: namespace URI ("" for none) and local part. Ids are dense and stay valid until `generation` changes:
 // a table is shared by all documents that one Reader reads, and starts afresh when it has grown past its limit. No two
-// tables of a process ever have the same generation, so whoever keeps ids need not fear a new table at an old address.
+// tables of a process ever have the same generation, so kept ids are safe from a new table at an old address.
 class NameTable {
 public:
     NameTable();
@@ -115,7 +115,7 @@ struct NamespaceDeclaration {
 
 // A reference to an entity whose text the caller gave. The predefined ones and character references are not among them.
 struct EntityReference {
-    uint32_t begin = 0, end = 0;                  // bytes of `source`, from the & to behind the ;
+    uint32_t begin = 0, end = 0;                  // bytes of `source`, from the & to after the ;
     uint32_t text_begin = 0, text_end = 0;        // bytes of `decoded`: what it stands for
     bool in_attribute = false;
 };

@@ -1,3 +1,8 @@
+// Encodings: detection, the XML declaration, and conversion to UTF-8.
+//
+// Follows XML 1.0, appendix F. The first bytes give the width and order of code units; only then can the declaration be read.
+// The declaration may then name a more specific encoding, but it must not contradict the bytes.
+// Everything after this file works on UTF-8 only.
 #include "document/encoding.hpp"
 
 #include "base/failure.hpp"
@@ -18,11 +23,12 @@ namespace {
 
 const char* const convert_hint = "convert the document to UTF-8";
 
-// A cursor over the declaration: every character of it is ASCII, so this needs no tables.
+// A cursor over the declaration. All its characters are ASCII, so it needs no tables.
 struct DeclarationParser {
     std::string_view text;
     size_t at;
 
+    // At the end of the text the document is merely incomplete, which has its own code: more input might fix it.
     [[noreturn]] void broken(const char* what) {
         if (at >= text.size()) fail("TC209", text.size(), "the document ends inside its XML declaration");
         fail("TC201", at, what);
@@ -32,10 +38,11 @@ struct DeclarationParser {
         while (at < text.size() && is_space(text[at])) ++at;
         return at > begin;
     }
-    // The quoted value of the pseudo-attribute `name`, if that is what comes next.
+    // Reads the quoted value of the pseudo-attribute `name`, if that comes next.
     bool value(std::string_view name, std::string_view& out, size_t& offset) {
         std::string_view next = text.substr(at, name.size());
         if (next != name) {
+            // A prefix of the name at the very end is a cut-off document, not a wrong one.
             if (next.empty() || next.size() == name.size() || next != name.substr(0, next.size())) return false;
             at = text.size();
             broken("");
@@ -48,6 +55,7 @@ struct DeclarationParser {
         if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) broken("expected a quoted value in the XML declaration");
         char quote = text[at];
         offset = ++at;
+        // Markup characters end the search, so a missing quote is reported near its place, not at the end of the document.
         while (at < text.size() && text[at] != quote && text[at] != '<' && text[at] != '>') ++at;
         if (at >= text.size() || text[at] != quote) broken("a value in the XML declaration lacks its closing quote");
         out = text.substr(offset, at - offset);
@@ -56,6 +64,7 @@ struct DeclarationParser {
     }
 };
 
+// XML 1.0, fifth edition: a 1.0 processor accepts any version 1.x.
 void check_version(std::string_view version, size_t offset) {
     bool fits = version.size() > 2 && version.substr(0, 2) == "1." &&
                 std::all_of(version.begin() + 2, version.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -72,6 +81,7 @@ void check_encoding_name(std::string_view name, size_t offset) {
 
 }  // namespace
 
+// Every character after `<?xml` and white space must fit. `<?xml-stylesheet` is an instruction, not a declaration.
 XmlDeclaration parse_xml_declaration(std::string_view text) {
     XmlDeclaration found;
     if (text.substr(0, 5) != "<?xml" || text.size() < 6 || !is_space(text[5])) return found;
@@ -90,6 +100,7 @@ XmlDeclaration parse_xml_declaration(std::string_view text) {
         if (value != "yes" && value != "no") fail("TC201", offset, "standalone must be \"yes\" or \"no\"");
         parser.spaces();
     }
+    // Step over a lone question mark, so that a text that ends there counts as incomplete.
     if (text.substr(parser.at, 2) != "?>") {
         if (parser.at < text.size() && text[parser.at] == '?') ++parser.at;
         parser.broken("the XML declaration has something that does not belong there");
@@ -98,6 +109,7 @@ XmlDeclaration parse_xml_declaration(std::string_view text) {
     return found;
 }
 
+// The order matters: the mark of UTF-32 little-endian starts with that of UTF-16.
 Encoding sniff_encoding(std::string_view bytes, bool& marked) {
     auto starts = [bytes](std::string_view prefix) { return bytes.substr(0, prefix.size()) == prefix; };
     using namespace std::string_view_literals;
@@ -116,6 +128,7 @@ Encoding sniff_encoding(std::string_view bytes, bool& marked) {
     return Encoding::utf8;
 }
 
+// The bytes win over the declaration only where they leave no doubt; any contradiction is refused, never guessed.
 Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, bool marked) {
     bool utf16 = sniffed != Encoding::utf8;
     std::string name(declaration.encoding);
@@ -131,7 +144,7 @@ Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, 
         fail("TC204", offset, "the declaration says " + std::string(declaration.encoding.substr(0, 40)) +
                                   " but the document is in " + actual, "declare the encoding that the bytes are in");
     };
-    // The names that IANA registers, in lower case, and those without a hyphen that libxml2 takes too.
+    // The names that IANA registers, in lower case, plus the spellings without hyphen that libxml2 accepts.
     static constexpr struct { std::string_view name; Encoding encoding; } known[] = {
         {"utf-8", Encoding::utf8},            {"utf8", Encoding::utf8},
         {"utf-16", Encoding::utf16_le},       {"utf16", Encoding::utf16_le},
@@ -151,6 +164,7 @@ Encoding declared_encoding(const XmlDeclaration& declaration, Encoding sniffed, 
         if (name != label) continue;
         bool says_utf16 = encoding == Encoding::utf16_le || encoding == Encoding::utf16_be;
         if (utf16) {
+            // Plain "UTF-16" leaves the byte order open, so both orders agree with it.
             if (!says_utf16 || (name != "utf-16" && name != "utf16" && encoding != sniffed)) mismatch(encoding_label(sniffed));
             return sniffed;
         }
@@ -169,8 +183,10 @@ const char* encoding_label(Encoding encoding) {
 
 namespace {
 
+// Conversion polls for Ctrl-C once per piece.
 constexpr size_t piece_bytes = 1u << 18, nanoseconds_per_byte = 5;
 
+// Stops at the first unpaired surrogate or odd byte and returns its offset; the caller reports it.
 size_t transcode_utf16(std::string_view bytes, bool big_endian, std::string& out) {
     auto unit = [&](size_t at) -> uint32_t {
         auto low = static_cast<unsigned char>(bytes[at + big_endian]);
@@ -189,6 +205,7 @@ size_t transcode_utf16(std::string_view bytes, bool big_endian, std::string& out
             out.push_back(static_cast<char>(c));
             continue;
         }
+        // A high surrogate needs a low one right after it. Together they form one character above U+FFFF.
         if (c >= 0xD800 && c < 0xE000) {
             if (c >= 0xDC00 || at + 4 > bytes.size()) return at;
             uint32_t low = unit(at + 2);
@@ -201,7 +218,7 @@ size_t transcode_utf16(std::string_view bytes, bool big_endian, std::string& out
     return at;
 }
 
-// 0x80..0x9F of windows-1252; 0 where nothing is assigned.
+// 0x80..0x9F in windows-1252; 0 where nothing is assigned.
 constexpr uint16_t windows1252_high[32] = {
     0x20AC, 0, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0, 0x017D, 0,
     0, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0, 0x017E, 0x0178};
@@ -209,6 +226,7 @@ constexpr uint16_t windows1252_high[32] = {
 }  // namespace
 
 size_t transcode(std::string_view bytes, Encoding encoding, std::string& out) {
+    // Room for some characters that grow. More of them only cost a reallocation.
     out.reserve(out.size() + bytes.size() + bytes.size() / 8);
     if (encoding == Encoding::utf16_le || encoding == Encoding::utf16_be)
         return transcode_utf16(bytes, encoding == Encoding::utf16_be, out);

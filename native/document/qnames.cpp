@@ -1,3 +1,7 @@
+// The table of spelled names: open addressing with linear probing, over entries in blocks that never move.
+//
+// The reader probes it for every tag, so its layout is fixed by qnames.hpp; here are the slow operations.
+// Long names are stored apart, so that an entry fills exactly one cache line.
 #include "document/qnames.hpp"
 
 #include <algorithm>
@@ -5,6 +9,7 @@
 namespace treecast {
 
 namespace {
+// Entries are allocated in blocks, so pointers to them survive growth.
 constexpr size_t block_entries = 64;
 constexpr size_t slots_min = 256;
 }  // namespace
@@ -15,6 +20,7 @@ const unsigned char name_masks[64] = {
 
 QNames::QNames() : slots_(slots_min, nullptr) {}
 
+// Must agree with the reader's inline hash of names in the text, hence the padding.
 uint64_t QNames::hash(std::string_view name) {
     if (name.size() >= short_name_bytes) return hash_bytes(name);
     char padded[short_name_bytes] = {};
@@ -28,11 +34,13 @@ void QNames::place(QName* entry) {
     slots_[at] = entry;
 }
 
+// Ends at an empty slot. There always is one, because the table is at most a quarter full.
 QName* QNames::find(std::string_view name) const {
     for (size_t at = hash(name) & slot_mask();; at = (at + 1) & slot_mask())
         if (!slots_[at] || slots_[at]->text() == name) return slots_[at];
 }
 
+// A quarter full keeps probes short: most names are found at the first slot.
 QName& QNames::add(std::string_view name) {
     if ((size_ + 1) * 4 > slots_.size()) {
         std::vector<QName*> old(slots_.size() * 2, nullptr);
@@ -48,6 +56,7 @@ QName& QNames::add(std::string_view name) {
         std::copy(name.begin(), name.end(), entry.bytes);
     } else {
         const char* far = long_names_.keep(name).data();
+        // 0xFF starts no UTF-8 character, so no short name ever compares equal to this entry.
         std::memset(entry.bytes, 0xFF, 8);
         std::memcpy(entry.bytes + 8, &far, sizeof far);
     }
@@ -55,6 +64,7 @@ QName& QNames::add(std::string_view name) {
     return entry;
 }
 
+// Gives all memory back. A document with millions of distinct names must not slow down all later ones.
 void QNames::reset() {
     std::vector<QName*>(slots_min, nullptr).swap(slots_);
     blocks_.clear();

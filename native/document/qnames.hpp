@@ -1,6 +1,8 @@
-// Names as they are spelled in documents ("p:item"), found by their raw bytes. A name is examined once, when it is first
-// met; from then on the reader only compares bytes. What a name means under the namespaces in scope is remembered
-// with the namespace it was resolved under, so that a document that binds its prefixes once resolves each name once.
+// Names as documents spell them ("p:item"), found by their raw bytes.
+//
+// A name is examined once, when it first occurs. After that the reader only compares bytes.
+// What a name means depends on the namespaces in scope. The last meaning is stored with the namespace it was resolved under.
+// So a document that binds its prefixes once resolves each name once.
 #pragma once
 
 #include "base/seeded_hash.hpp"
@@ -18,6 +20,7 @@ constexpr uint32_t short_name_bytes = 32;                 // shorter names are c
 constexpr uint32_t unresolved = none;                     // no namespace has been looked up yet
 constexpr uint32_t declaration = none - 1;                // an attribute that declares a namespace
 
+// One cache line per name: a hit costs one load, whether the name is compared, resolved or counted.
 struct alignas(64) QName {
     char bytes[short_name_bytes];                         // zero-padded; a longer name has 0xFF, then its address at 8
     uint32_t length;
@@ -38,13 +41,14 @@ static_assert(sizeof(QName) == 64);
 // 32 bytes of ones, then 32 of zeros: loading at `name_masks + 32 - n` gives a mask of n bytes.
 extern const unsigned char name_masks[64];
 
+// A load without alignment; compilers turn it into one instruction.
 inline uint64_t load_word(const void* at) {
     uint64_t word;
     std::memcpy(&word, at, sizeof word);
     return word;
 }
 
-// The hash of a name of 1..31 bytes; `at` must be readable for 32.
+// The hash of a name of 1 to 31 bytes. 32 bytes at `at` must be readable; bytes after the name are masked out.
 inline uint64_t hash_short_name(const HashSeeds& seeds, const char* at, uint32_t length) {
     const unsigned char* mask = name_masks + 32 - length;
     uint64_t w0 = load_word(at) & load_word(mask), w1 = load_word(at + 8) & load_word(mask + 8);

@@ -1,3 +1,7 @@
+// The Reader: bytes -> Document. It finds the encoding, copies the bytes into a padded buffer, checks them, and parses.
+//
+// The pass over the content is in reader_pass.hpp, compiled once per instruction set; the prolog is in reader_prolog.cpp.
+// Positions in errors always count in the bytes that the caller gave, whatever was transcoded in between.
 #include "document/reader.hpp"
 
 #include "base/cpu.hpp"
@@ -22,6 +26,7 @@ uint64_t line_of(std::string_view text) {
     return line;
 }
 
+// The survey found a bad byte. It is either broken UTF-8 or a character that XML forbids; the codes differ.
 Failure bad_character(std::string_view source, size_t offset) {
     Decoded c = decode_utf8(source.data() + offset, source.data() + source.size());
     if (!c.length) {
@@ -37,6 +42,7 @@ Failure bad_character(std::string_view source, size_t offset) {
 
 }  // namespace
 
+// Wrong settings are a mistake of the programmer, hence not a Failure.
 void check_limits(const Limits& limits) {
     auto demand = [](bool fits, const char* what) {
         if (!fits) throw std::invalid_argument(what);
@@ -47,7 +53,7 @@ void check_limits(const Limits& limits) {
     demand(limits.name_bytes_max > 0 && limits.name_bytes_max <= (1u << 24), "name_bytes_max must be from 1 to 16777216");
 }
 
-// Texts of entities come from the caller and go into documents unseen, so they have to be XML themselves.
+// Texts of entities come from the caller and go into documents unchecked, so they must be valid XML themselves.
 void check_entities(const Entities& entities) {
     for (const auto& [name, text] : entities) {
         const char *at = name.data(), *end = at + name.size();
@@ -76,11 +82,13 @@ Failure document_too_long(const Limits& limits) {
     return failure;
 }
 
+// Keeps its buffers between documents, so that reading many small ones allocates nothing.
 struct Reader::Impl : ReaderState {
     using ReaderState::ReaderState;
     std::optional<Failure> problem;    // the first bad character, if any; `end` is there
     bool in_prolog = true;
 
+    // Any failure leaves the document empty: no caller ever sees half of one.
     void read(std::string_view bytes) {
         try {
             problem.reset();
@@ -96,7 +104,7 @@ struct Reader::Impl : ReaderState {
             }
             if (problem) throw *problem;
         } catch (Failure& failure) {
-            // Whatever else is wrong in the prolog: if there is a DTD, that is what the user has to know.
+            // Whatever else is wrong in the prolog: if there is a DTD, that is what the user needs to know.
             size_t dtd = in_prolog ? find_dtd(document.source) : std::string_view::npos;
             if (dtd != std::string_view::npos) failure = brings_dtd(dtd);
             // Positions count in the bytes that were given, not in those that were transcoded.
@@ -110,7 +118,7 @@ struct Reader::Impl : ReaderState {
         }
     }
 
-    // Finds the encoding, transcodes where needed, and fills the buffer.
+    // Finds the encoding, transcodes if needed, and fills the buffer.
     void take(std::string_view bytes) {
         bool marked = false;
         Encoding encoding = sniff_encoding(bytes, marked);
@@ -125,6 +133,7 @@ struct Reader::Impl : ReaderState {
                 throw;
             }
             if (encoding != Encoding::utf8) transcode_all(bytes, encoding);
+        // UTF-16: the declaration can only be read after transcoding.
         } else {
             transcode_all(bytes, encoding);
             size_t skipped = marked ? bom_bytes : 0;
@@ -140,7 +149,7 @@ struct Reader::Impl : ReaderState {
         fill_buffer();
     }
 
-    // What comes before bytes that cannot be transcoded is still read, as an earlier mistake is to be reported first.
+    // Bytes that cannot be transcoded are not reported yet: a mistake before them should be reported first.
     void transcode_all(std::string_view bytes, Encoding encoding) {
         transcoded.clear();
         size_t taken = transcode(bytes, encoding, transcoded);
@@ -158,7 +167,7 @@ struct Reader::Impl : ReaderState {
         }
     }
 
-    // Copies the document behind padding that every SIMD load may run into, and checks its characters on the way.
+    // Copies the document in front of padding that every SIMD load may run into, and checks its characters on the way.
     void fill_buffer() {
         std::string_view source = document.source;
         if (buffer.capacity() < source.size() + text_padding) {
@@ -168,6 +177,7 @@ struct Reader::Impl : ReaderState {
         Survey seen = survey(source, buffer.data());
         if (seen.good < source.size()) {
             problem = bad_character(source, seen.good);
+            // Everything from the bad character on reads as the end of the document.
             std::fill_n(buffer.data() + seen.good, std::min<size_t>(source.size() - seen.good, text_padding), '\0');
         }
         base = buffer.data();
@@ -189,6 +199,7 @@ struct Reader::Impl : ReaderState {
     void parse() {
         const char* root = prolog();
         in_prolog = false;
+// The instruction set is chosen at run time, so one build runs everywhere.
 #if TREECAST_X86
         epilog(simd_level() == Simd::avx2 ? level_avx2::read_content(*this, root) : level_scalar::read_content(*this, root));
 #else
@@ -207,6 +218,7 @@ Reader::~Reader() = default;
 Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
 
+// The length is checked before anything is allocated.
 const Document& Reader::read(std::string_view bytes) {
     Interrupt::check(bytes.size());
     impl_->begin_document();

@@ -46,7 +46,7 @@ public:
     ~Reader();
     Reader(Reader&&) noexcept;
     Reader& operator=(Reader&&) noexcept;
-    // The bytes must outlive the Document. Throws Failure (Family::document) and leaves no half-read document behind.
+    // The bytes must outlive the Document. Throws Failure (Family::document) and leaves no half-read document.
     const Document& read(std::string_view bytes);
     const NameTable& names() const;
     const Limits& limits() const;

@@ -24,8 +24,8 @@ namespace {
 
 using Bytes = __m256i;
 
-// A byte is a stop where the table, looked up by its low nibble, holds the byte itself: one shuffle and one comparison
-// for up to sixteen characters, as long as their low nibbles differ. 0 stands for NUL at nibble 0 and for nothing elsewhere.
+// A byte is a stop if the table, looked up by its low nibble, holds the byte itself. That is one shuffle and one comparison for
+// up to sixteen characters, as long as their low nibbles differ. 0 stands for NUL at nibble 0 and for nothing elsewhere.
 TREECAST_INLINE Bytes stop_table(char n0, char n2, char n6, char n7, char n9, char na, char nc, char nd, char ne, char nf) {
     __m128i half = _mm_setr_epi8(n0, 0, n2, 0, 0, 0, n6, n7, 0, n9, na, 0, nc, nd, ne, nf);
     return _mm256_broadcastsi128_si256(half);
@@ -50,6 +50,7 @@ struct Scan {
     }
     static TREECAST_INLINE const char* find_value_stop(const char* at, char quote) {
         const Bytes table = stop_table(0, '"', '&', '\'', '\t', '\n', '<', '\r', 0, 0);
+        // The other quote is an ordinary character in this value, so it is taken out of the stops.
         const Bytes other = _mm256_set1_epi8(static_cast<char>(quote ^ ('"' ^ '\'')));
         for (;; at += 32) {
             Bytes block = load(at);
@@ -58,7 +59,7 @@ struct Scan {
             if (found) return at + __builtin_ctz(found);
         }
     }
-    // Up to 32, which means 32 or more.
+    // At most 32, which means 32 or more.
     static TREECAST_INLINE uint32_t name_length(const char* at) {
         const Bytes table = stop_table(' ', 0, 0, 0, '\t', '\n', 0, '=', '>', '/');
         Bytes block = load(at);

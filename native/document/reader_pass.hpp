@@ -1,12 +1,13 @@
-// The pass over the content of the root element. Included by reader_scalar.cpp and reader_avx2.cpp, each of which has
-// opened its own namespace and defined `Scan` before: find_text_stop, find_value_stop, name_length, same_name.
+// The pass over the content of the root element. Included by reader_scalar.cpp and reader_avx2.cpp. Each has opened its own
+// namespace and defined `Scan` before: find_text_stop, find_value_stop, name_length, same_name.
 //
-// Theory of operation. The text is padded and ends in a NUL, so every scan stops by itself and nothing here looks for
-// the end. Each turn of the loop takes one run of text and the markup behind it. A run without references, carriage
-// returns and CDATA is stored as a slice of the source without a branch. A name is cut at the first byte that ends
-// names in ordinary markup, hashed and looked up by its raw bytes; only valid names are in the table, so one that is not
-// found goes to learn_name(), which examines it character by character. Hence the cut may be crude. Duplicate
-// attributes are found by a stamp in the name's entry, end tags by comparing bytes with the start tag.
+// Theory of operation. The text is padded and ends in a NUL, so every scan stops by itself and nothing here looks for the end.
+// Each turn of the loop takes one run of text and the markup after it. A run without references, carriage returns and CDATA is
+// stored as a slice of the source without a branch.
+//
+// A name is cut at the first byte that ends names in ordinary markup, hashed, and looked up by its raw bytes. Only valid names
+// are in the table. One that is not found goes to learn_name(), which examines it character by character. So the cut may be
+// crude. Duplicate attributes are found by a stamp in the name's entry, wrong end tags by comparing bytes with the start tag.
 //
 // The columns have room for one element and one text per '<' of the document, so they are written without checks.
 
@@ -49,7 +50,7 @@ struct Pass {
         texts += begin != end;                   // an empty one is overwritten by the next
     }
 
-    // A text node with anything in it that is not plain. Leaves `at` at the '<' of the markup that ends the node.
+    // A text node that contains anything that is not plain. Leaves `at` at the '<' of the markup that ends the node.
     TREECAST_NOINLINE void read_text() {
         TextBuilder text{state.document.decoded, base};
         for (;;) {
@@ -83,7 +84,7 @@ struct Pass {
         }
     }
 
-    // An attribute value with references or white space to be normalised: from here on its text is the end of `decoded`.
+    // An attribute value with references or white space to be normalised: its text is appended to `decoded`.
     // Returns the closing quote.
     TREECAST_NOINLINE const char* read_value(const char* value, char quote) {
         std::string& out = state.document.decoded;
@@ -112,6 +113,7 @@ struct Pass {
         }
     }
 
+    // Only the attribute columns can grow here: the survey counts tags, not attributes.
     TREECAST_INLINE void put_attribute(QName& name, const char* name_at, Span value) {
         Document& d = state.document;
         if (__builtin_expect(attributes == d.attribute_name.capacity(), 0)) {
@@ -129,7 +131,7 @@ struct Pass {
         d.attribute_value[attributes++] = value;
     }
 
-    // From behind the element's name to behind its '>'; returns whether it was '/>'.
+    // Reads from the end of the element's name to after its '>'. Returns whether that was '/>'.
     TREECAST_INLINE bool read_attributes() {
         uint32_t count = 0;
         for (;;) {
@@ -169,6 +171,7 @@ struct Pass {
         }
     }
 
+    // Fills in everything known at the start tag. The size and the end follow at the end tag.
     TREECAST_INLINE void start_tag() {
         Document& d = state.document;
         const char* tag = at;
@@ -193,6 +196,7 @@ struct Pass {
             if (__builtin_expect(!state.declarations.empty() || !state.prefixed.empty(), 0))
                 state.resolve_attributes(d.attribute_name.data(), element);
         }
+        // The name means the same as last time, unless its prefix was bound to something else meanwhile.
         uint32_t uri = state.prefix_uri[name->prefix];
         d.name[element] = __builtin_expect(name->element_uri == uri && uri != unresolved, 1) ? name->element_id
                                                                                              : state.element_name(*name, tag + 1);
@@ -208,6 +212,7 @@ struct Pass {
         current = element;
     }
 
+    // Nearly every end tag repeats its start tag exactly, so one comparison decides.
     TREECAST_INLINE void end_tag() {
         Document& d = state.document;
         const OpenElement& top = state.open[depth - 1];
@@ -225,6 +230,7 @@ struct Pass {
         current = d.parent[top.element];
     }
 
+    // The loop over text and markup. It ends when the root element closes.
     TREECAST_INLINE void read_content() {
         start_tag();
         while (depth) {
@@ -242,6 +248,7 @@ struct Pass {
         }
     }
 
+    // The columns were written without counting; now their sizes are set.
     void finish() {
         Document& d = state.document;
         for (auto* column : {&d.name, &d.parent, &d.size, &d.start, &d.content, &d.end, &d.attribute_begin, &d.text_begin,

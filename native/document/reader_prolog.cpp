@@ -1,4 +1,7 @@
-// What surrounds the root element: white space, comments, processing instructions, the DOCTYPE.
+// Reads what surrounds the root element: white space, comments, processing instructions, the DOCTYPE.
+//
+// This part is short in every real document, so it is written for clarity, not speed. Nothing in it reaches the columns.
+// The buffer ends with NULs, so looking a few bytes ahead never leaves it. unexpected() turns a NUL at the end into TC209.
 #include "document/reader_state.hpp"
 
 #include "document/encoding.hpp"
@@ -8,10 +11,12 @@
 
 namespace treecast {
 
+// Returns where the root element starts.
 const char* ReaderState::prolog() {
     std::string_view text(base, static_cast<size_t>(end - base));
     size_t skipped = has_utf8_bom(text) ? bom_bytes : 0;
     const char* at = base + skipped;
+    // An empty document is incomplete, not wrong.
     if (at == end) unexpected(end, "");
     try {
         at += parse_xml_declaration(text.substr(skipped)).length;
@@ -37,6 +42,7 @@ const char* ReaderState::prolog() {
     }
 }
 
+// After the root element only white space, comments and instructions may follow.
 void ReaderState::epilog(const char* at) {
     for (;;) {
         at = skip_spaces(at);
@@ -47,6 +53,7 @@ void ReaderState::epilog(const char* at) {
     }
 }
 
+// memchr finds candidates quickly. XML forbids two hyphens inside a comment, so the first pair must end it.
 const char* ReaderState::comment(const char* at) {
     at = expect(at, "<!--", "expected a comment (<!--), or an element");
     for (;;) {
@@ -61,11 +68,13 @@ const char* ReaderState::comment(const char* at) {
     }
 }
 
+// Checks the target, then skips to the end. The content of an instruction is never used.
 const char* ReaderState::instruction(const char* at) {
     const char* target = at + 2;
     const char* stop = scan_name(target, "expected a name after '<?'");
     std::string_view name(target, static_cast<size_t>(stop - target));
     if (stop == end) unexpected(end, "");
+    // The target `xml`, in any case, is reserved for the declaration at the very start.
     if (name.size() == 3 && (name[0] | 32) == 'x' && (name[1] | 32) == 'm' && (name[2] | 32) == 'l')
         fail("TC201", at, "an XML declaration may stand only at the very start", "remove what comes before it");
     if (name.find(':') != std::string_view::npos) fail("TC207", target, "the name of a processing instruction has a colon");
@@ -79,6 +88,7 @@ const char* ReaderState::instruction(const char* at) {
     }
 }
 
+// Only the shape is checked. Identifiers are not resolved, and nothing is fetched.
 const char* ReaderState::doctype(const char* at) {
     at = expect(at, "<!DOCTYPE", "expected <!DOCTYPE, a comment or the root element");
     if (!is_space(*at)) unexpected(at, "expected white space after <!DOCTYPE");
@@ -103,6 +113,7 @@ const char* ReaderState::doctype(const char* at) {
     return at + 1;
 }
 
+// A system identifier may contain anything but its quote; a public identifier has its own small alphabet.
 const char* ReaderState::literal(const char* at, bool pubid) {
     if (*at != '"' && *at != '\'') unexpected(at, "expected a quoted identifier in the DOCTYPE");
     char quote = *at++;
@@ -120,6 +131,7 @@ namespace {
 bool cut_note(std::string_view rest) { return rest == "" || rest == "<" || rest == "<!" || rest == "<!-"; }
 }  // namespace
 
+// Comments and instructions are harmless. Any declaration could change the document (entities, defaults), so it is refused.
 const char* ReaderState::internal_subset(const char* at) {
     for (;;) {
         at = skip_spaces(at);
@@ -137,17 +149,21 @@ Failure brings_dtd(size_t offset) {
     return failure;
 }
 
+// Searches the prolog for a DTD without checking anything else.
+// It runs after another error: if there is a DTD, that is the more useful message.
 size_t find_dtd(std::string_view text) {
     auto starts = [&](size_t at, std::string_view what) { return text.substr(at, what.size()) == what; };
+    // The offset right after the next `what`, or the end of the text.
     auto behind = [&](size_t at, std::string_view what) {
         size_t found = text.find(what, at);
         return found == std::string_view::npos ? text.size() : found + what.size();
     };
-    // The end of a comment or instruction, forgiving an XML declaration that ends in '>'; `at` if there is neither.
+    // The end of a comment or instruction, or `at` if there is neither. Forgives an XML declaration that ends in '>'.
     auto skip_note = [&](size_t at) {
         if (starts(at, "<!--")) return behind(at, "-->");
         return starts(at, "<?") ? behind(at, starts(at, "<?xml ") ? ">" : "?>") : at;
     };
+    // Skip notes until the DOCTYPE, then its identifiers, then notes inside the brackets.
     size_t at = text.find('<');
     while (at < text.size() && skip_note(at) != at) at = text.find('<', skip_note(at));
     if (at >= text.size() || !starts(at, "<!DOCTYPE")) return std::string_view::npos;

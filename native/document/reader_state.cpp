@@ -1,4 +1,6 @@
 // The rare cases of reading: new names, references, CDATA, namespaces, failures.
+//
+// These functions are kept out of the pass, so that its hot loop stays small.
 #include "document/reader_state.hpp"
 
 #include "base/interrupt.hpp"
@@ -21,7 +23,7 @@ ReaderState::ReaderState(const Limits& limits_, std::shared_ptr<const Entities> 
     reset_names();
 }
 
-// Prefixes 0, 1 and 2 are always these three, so that the code may name them by number.
+// Prefixes 0, 1 and 2 are always these three, so that the code may refer to them by number.
 void ReaderState::reset_names() {
     names.reset();
     qnames.reset();
@@ -37,7 +39,7 @@ void ReaderState::reset_names() {
     prefix_uri[2] = unresolved;
 }
 
-// Names are kept from document to document: most documents bring none that is new. What strangers can make grow is limited.
+// Names are kept from document to document: most documents bring no new ones. What strangers can make grow is limited.
 void ReaderState::begin_document() {
     document.clear();
     restore_bindings(0);
@@ -56,7 +58,7 @@ void ReaderState::begin_document() {
 
 // --- names
 
-// The slow way through a name, with all characters that XML allows; the pass itself knows the short ASCII ones.
+// The slow way to read a name, with all characters that XML allows. The pass itself handles the short ASCII ones.
 const char* ReaderState::scan_name(const char* at, const char* what) {
     const char* begin = at;
     while (at < end) {
@@ -76,6 +78,7 @@ const char* ReaderState::scan_name(const char* at, const char* what) {
     return at;
 }
 
+// Namespaces in XML: at most one colon, and a name on each side.
 void ReaderState::check_qname(std::string_view name, const char* at) {
     size_t colon = name.find(':');
     if (colon == std::string_view::npos) return;
@@ -86,13 +89,13 @@ void ReaderState::check_qname(std::string_view name, const char* at) {
              "use at most one colon, between two names");
 }
 
-// The pass calls it now and then, so that a huge document can be interrupted without a check for each element.
+// Called by the pass now and then, so that a huge document can be interrupted without a check for each element.
 void ReaderState::pause() {
     constexpr uint64_t nanoseconds_per_element = 100;
     Interrupt::check(elements_per_pause * nanoseconds_per_element);
 }
 
-// A name that is met for the first time. What it means depends on the prefixes in force, so that is decided at each element.
+// A name that occurs for the first time. Its meaning depends on the prefixes in force, so that is decided at each element.
 QName* ReaderState::learn_name(const char* at, NamePlace place) {
     const char* stop = scan_name(at, place == NamePlace::element ? "expected an element name after '<'"
                                                                  : "expected an attribute name, '>' or '/>'");
@@ -138,13 +141,13 @@ uint32_t ReaderState::plain_attribute(QName& name) {
     return name.attribute_id = names.intern(0u, name.text());
 }
 
-// Declarations come anywhere among the attributes, so prefixes are resolved when all attributes of the tag are there.
+// Declarations may come anywhere among the attributes, so prefixes are resolved when the whole tag has been read.
 void ReaderState::attribute_met(QName& name, const char* at, Span value, uint32_t attribute) {
     if (name.attribute_uri == declaration) declarations.push_back({name.attribute_id, at, value});
     else prefixed.push_back({attribute, &name, at});
 }
 
-// A declaration hides what the prefix meant before; the end tag brings that back.
+// A declaration hides what the prefix meant before; the end tag restores that.
 void ReaderState::bind(const Declaration& declared, uint32_t element) {
     std::string_view uri = declared.value.in_decoded
                                ? document.value(declared.value)
@@ -159,7 +162,7 @@ void ReaderState::bind(const Declaration& declared, uint32_t element) {
         fail("TC207", declared.at, "the prefix " + prefix + " is bound to an empty namespace",
              "only the default namespace can be taken back, with xmlns=\"\"");
     uint32_t id = names.intern_uri(uri);
-    // Kept on a stack, until the element closes.
+    // Kept on a stack until the element closes.
     hidden.push_back({declared.prefix, prefix_uri[declared.prefix]});
     prefix_uri[declared.prefix] = id;
     constexpr uint32_t before_prefix = 6;      // xmlns:
@@ -182,7 +185,7 @@ void ReaderState::resolve_attributes(uint32_t* attribute_names, uint32_t element
             name.attribute_id = names.intern(uri, local_part(name.text()));
         }
         if (name_stamps.size() <= name.attribute_id) name_stamps.resize(names.size() + names.size() / 2);
-        // Twice the same name, found without comparing all with all: each tag has a stamp of its own.
+        // Finds a duplicate name without comparing all with all: each tag has a stamp of its own.
         if (name_stamps[name.attribute_id] == stamp)
             fail("TC208", met.at, "the attribute " + shown(met.at, met.at + name.length) +
                                       " occurs twice, under two prefixes of one namespace");
@@ -207,6 +210,7 @@ void ReaderState::restore_bindings(uint32_t scope) {
 
 // --- parts of tags and text
 
+// The rare forms: white space around the equals sign, or an error.
 const char* ReaderState::equals_sign(const char* at) {
     while (is_space(*at)) ++at;
     if (*at != '=') unexpected(at, "expected '=' after an attribute name");
@@ -216,6 +220,7 @@ const char* ReaderState::equals_sign(const char* at) {
     return at;
 }
 
+// The rare forms of an end tag: white space before '>', a long name, or an error.
 const char* ReaderState::end_tag(const char* at, uint32_t element, uint32_t name_length) {
     const char* wanted = base + document.start[element] + 1;
     const char* name = at + 2;
@@ -229,6 +234,7 @@ const char* ReaderState::end_tag(const char* at, uint32_t element, uint32_t name
     return stop + 1;
 }
 
+// Decodes one reference. Replacement texts of entities are never parsed, so they cannot nest or explode.
 const char* ReaderState::reference(const char* at, std::string& out, bool in_attribute) {
     const char* name = at + 1;
     if (*name == '#') {
@@ -242,6 +248,7 @@ const char* ReaderState::reference(const char* at, std::string& out, bool in_att
                              : hex && *stop >= 'A' && *stop <= 'F' ? static_cast<uint32_t>(*stop - 'A' + 10)
                                                                    : 99;
             if (digit == 99) break;
+            // Saturates, so that a very long number cannot wrap around to a valid character.
             c = std::min(c * (hex ? 16 : 10) + digit, 0x110000u);
         }
         if (stop == digits || *stop != ';')
@@ -274,6 +281,7 @@ const char* ReaderState::reference(const char* at, std::string& out, bool in_att
     return stop + 1;
 }
 
+// Line ends are normalized inside CDATA too; nothing else is.
 const char* ReaderState::cdata(const char* at, TextBuilder& text) {
     at = expect(at, "<![CDATA[", "expected <![CDATA[");
     for (const char* from = at;;) {
@@ -320,6 +328,7 @@ void ReaderState::fail(const char* code, const char* at, std::string_view messag
     throw failure;
 }
 
+// At the end of the text a mistake means that the document is incomplete, which has its own code.
 void ReaderState::unexpected(const char* at, std::string_view message, std::string_view hint) {
     if (at >= end) fail("TC209", end, base == end ? "the document is empty" : "the document ends too soon");
     fail("TC201", at, message, hint);

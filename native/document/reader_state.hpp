@@ -15,6 +15,7 @@
 
 namespace treecast {
 
+// An element whose end tag is still to come.
 struct OpenElement {
     uint32_t element;
     uint32_t name_length;          // of its name as spelled; the name itself follows the '<'
@@ -23,7 +24,7 @@ struct OpenElement {
 
 enum class NamePlace { element, attribute };
 
-// A text node under construction: a slice of the source as long as that is possible, decoded text once it is not.
+// A text node under construction: a slice of the source as long as that is possible, decoded text after that.
 struct TextBuilder {
     std::string& decoded;
     const char* const base;
@@ -105,7 +106,7 @@ struct ReaderState {
     uint32_t element_name(QName& name, const char* at);
     void restore_bindings(uint32_t scope);
 
-    // Failures. `unexpected` and its like report a document that ends too soon where `at` is its end.
+    // Failures. `unexpected` and similar functions report a document that ends too soon if `at` is its end.
     [[noreturn]] void fail(const char* code, const char* at, std::string_view message, std::string_view hint = {});
     [[noreturn]] void unexpected(const char* at, std::string_view message, std::string_view hint = {});
     [[noreturn]] void too_many(const char* code, const char* at, const char* what, const char* limit, uint64_t value);
@@ -127,8 +128,8 @@ private:
     const char* expect(const char* at, std::string_view text, const char* message);
 };
 
-// The failure of a document with a DTD in it, and a look for one in a prolog that is broken otherwise: the offset of its
-// first declaration, or npos. To be told of the DTD is worth more than to be told of a typing error before it.
+// The failure for a document with a DTD, and a search for one in a prolog that is broken otherwise. The search returns the
+// offset of the first declaration, or npos. A message about the DTD is more useful than one about a mistake before it.
 Failure brings_dtd(size_t offset);
 size_t find_dtd(std::string_view text);
 

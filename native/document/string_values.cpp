@@ -1,3 +1,7 @@
+// String values of elements. The theory is in string_values.hpp: all values are parts of one long text that is never joined.
+//
+// Small values are still joined and searched directly, because that is faster than any preparation.
+// The tables pay off only when ancestors ask about the same text again and again.
 #include "document/string_values.hpp"
 
 #include "document/characters.hpp"
@@ -16,12 +20,14 @@ constexpr size_t plain_bytes_max = 1024;            // what is searched without 
 
 }  // namespace
 
+// Caches carry a stamp, so a new document invalidates them without touching them.
 void StringValues::begin(const Document& document) {
     document_ = &document;
     offsets_found_ = dark_found_ = false;
     ++stamp_;
 }
 
+// Rests below 32 bytes carry over, so many short values still add up to steps.
 uint64_t StringValues::take_work() {
     uint64_t steps = bytes_ / 32 + texts_;
     bytes_ %= 32;
@@ -34,6 +40,7 @@ uint64_t StringValues::offset(uint32_t text) {
     return offsets_[text];
 }
 
+// offsets_[n] is where text n starts in the long text. One extra entry marks the end.
 void StringValues::find_offsets() {
     offsets_found_ = true;
     size_t count = document_->text.size();
@@ -49,6 +56,7 @@ void StringValues::find_offsets() {
 
 // --- substrings
 
+// The state of one literal. A stale stamp means that it belongs to an earlier query or document.
 StringValues::Search& StringValues::search(uint32_t key) {
     if (key >= searches_.size()) searches_.resize(key + 1);
     Search& search = searches_[key];
@@ -61,7 +69,8 @@ StringValues::Search& StringValues::search(uint32_t key) {
     return search;
 }
 
-// fallback[n]: of the first n bytes, the longest end that is a beginning too.
+// The failure function of Knuth, Morris and Pratt.
+// fallback[n]: the longest proper suffix of the first n bytes that is also a prefix of the literal.
 void StringValues::prepare(Search& search, std::string_view literal) {
     if (!search.fallback.empty()) return;
     search.fallback.assign(literal.size() + 1, 0);
@@ -78,6 +87,7 @@ template <class Visit>
 bool StringValues::scan(const Search& search, std::string_view literal, std::string_view piece, uint32_t& matched, Visit&& visit) {
     size_t at = 0;
     while (at < piece.size()) {
+        // Nothing has matched: memchr finds the next possible start much faster than the automaton.
         if (matched == 0) {
             const void* first = std::memchr(piece.data() + at, literal[0], piece.size() - at);
             if (!first) return false;
@@ -97,6 +107,7 @@ bool StringValues::scan(const Search& search, std::string_view literal, std::str
     return false;
 }
 
+// The standard search is quadratic at worst, so it is used for short texts only.
 bool StringValues::contains(std::string_view text, std::string_view literal, uint32_t key) {
     if (literal.empty()) return true;
     bytes_ += text.size();
@@ -107,17 +118,21 @@ bool StringValues::contains(std::string_view text, std::string_view literal, uin
     return scan(found, literal, text, matched, [](size_t) { return true; });
 }
 
+// Searches in place at first. After about one full read of the document, builds the table of next occurrences.
 bool StringValues::contains(Texts texts, std::string_view literal, uint32_t key) {
     if (literal.empty()) return true;
     uint64_t begin = offset(texts.begin), end = offset(texts.end), size = end - begin;
     if (size < literal.size()) return false;
     Search& found = search(key);
+    // The table may have been displaced by another literal.
     if (found.table != none && (tables_[found.table].key != key || tables_[found.table].stamp != stamp_)) found.table = none;
+    // All texts have been read once for this literal. From now on a table is cheaper than searching.
     if (found.table == none && found.bytes > offset(static_cast<uint32_t>(document_->text.size()))) {
         found.table = take_table(key);
         fill_table(found, literal, tables_[found.table].next);
     }
     if (found.table != none) {
+        // The first occurrence at or after the value's start decides: it lies inside if it ends in time.
         uint64_t next = tables_[found.table].next[texts.begin];
         return next != nowhere && next + literal.size() <= end;
     }
@@ -132,12 +147,13 @@ bool StringValues::contains(Texts texts, std::string_view literal, uint32_t key)
     }
     prepare(found, literal);
     uint32_t matched = 0;
+    // `matched` continues across texts, so an occurrence may span them.
     for (uint32_t text = texts.begin; text < texts.end; ++text)
         if (scan(found, literal, piece(text), matched, [](size_t) { return true; })) return true;
     return false;
 }
 
-// Tables that do not fit push others out, which costs time only.
+// Takes a table, round robin. Tables that do not fit displace others, which costs time only.
 uint32_t StringValues::take_table(uint32_t key) {
     uint64_t each = (document_->text.size() + 1) * sizeof(uint64_t);
     auto most = static_cast<uint32_t>(std::clamp<uint64_t>(table_bytes_max / each, 1, 256));
@@ -149,6 +165,7 @@ uint32_t StringValues::take_table(uint32_t key) {
     return place;
 }
 
+// One pass over all texts fills in, for each text, where the next occurrence begins.
 void StringValues::fill_table(Search& found, std::string_view literal, std::vector<uint64_t>& next) {
     prepare(found, literal);
     auto count = static_cast<uint32_t>(document_->text.size());
@@ -167,6 +184,7 @@ void StringValues::fill_table(Search& found, std::string_view literal, std::vect
 
 // --- the others
 
+// Consumes the literal text by text, so it never reads more than the literal's length.
 bool StringValues::equals(Texts texts, std::string_view literal) {
     bytes_ += literal.size();
     for (uint32_t text = texts.begin; text < texts.end; ++text) {
@@ -189,6 +207,8 @@ bool StringValues::starts_with(Texts texts, std::string_view beginning) {
     return beginning.empty();
 }
 
+// For each text: the first byte from there on that is not white space, and the end of the last one before it.
+// A number is what lies between the two, so long white space is read only once per document.
 void StringValues::find_dark() {
     dark_found_ = true;
     auto count = static_cast<uint32_t>(document_->text.size());
@@ -212,7 +232,7 @@ void StringValues::find_dark() {
     texts_ += 2ull * count;
 }
 
-// Puts a value that is short and in few pieces into the buffer.
+// Joins a value that is short and in few pieces. Returns false if it is not.
 bool StringValues::gather(Texts texts) {
     constexpr uint32_t texts_max = 8;
     constexpr size_t bytes_max = 256;
@@ -237,9 +257,11 @@ double StringValues::number(Texts texts) {
     }
     if (!dark_found_ && gather(texts)) return to_number(buffer_);
     if (!dark_found_) find_dark();
+    // After trimming, anything longer than a number can be is no number.
     uint64_t begin = first_dark_[texts.begin], end = last_dark_[texts.end];
     if (begin >= end || end - begin > number_bytes_max) return nan;
     const uint64_t* offsets = offsets_.data();
+    // Find the text that holds the first byte, then copy the pieces between the two ends.
     auto text = static_cast<uint32_t>(std::upper_bound(offsets + texts.begin, offsets + texts.end, begin) - offsets - 1);
     buffer_.clear();
     for (uint64_t at = begin; at < end; at = offsets_[++text]) {

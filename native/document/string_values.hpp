@@ -1,15 +1,16 @@
-// The string values of elements, asked about without being built.
+// Answers questions about the string values of elements without building them.
 //
-// The value of an element is a run of the document's texts, one after the other; so the values of its ancestors have it in them,
-// and whoever builds or searches each of them reads the same text once for every ancestor. Here all values are parts of one
-// long text, the texts of the document, which stays where it lies:
+// The value of an element is a run of the document's texts, one after the other. So the values of its ancestors contain it.
+// Building or searching each of them would read the same text once for every ancestor.
+// Here all values are parts of one long text, the texts of the document, which stays where it is:
 //
-//   contains()     searches a value where it lies. Once that has read about as much as there is, one pass over all texts notes for
-//                  each of them where the next occurrence begins: a value that begins with that text has one if it ends in time.
-//   number()       needs the few characters between white space; where white space ends is noted for each text likewise.
+//   contains()     searches a value in place. Once that has read about as much as there is, one pass over all texts records
+//                  where the next occurrence begins, for each text. A value that begins with that text contains the literal
+//                  if that occurrence ends in time.
+//   number()       needs only the few characters between white space. Where white space ends is recorded in the same way.
 //   equals(), starts_with()   read no more than they compare with.
 //
-// Searching is Knuth, Morris and Pratt's, on from text to text: linear whatever the text and the literal are.
+// The search is that of Knuth, Morris and Pratt, continued from text to text: linear whatever the text and the literal are.
 #pragma once
 
 #include "document/document.hpp"
@@ -21,7 +22,7 @@
 
 namespace treecast {
 
-// Of one document at a time; not thread-safe.
+// For one document at a time; not thread-safe.
 class StringValues {
 public:
     struct Texts {                       // consecutive ones, by their numbers
@@ -29,10 +30,10 @@ public:
     };
 
     void begin(const Document& document);            // cheap
-    // From now on the keys of literals mean others; cheap.
+    // From now on the keys stand for other literals; cheap.
     void forget_literals() { ++stamp_; }
 
-    // `key` stands for the literal: a small number.
+    // `key` identifies the literal: a small number.
     bool contains(Texts texts, std::string_view literal, uint32_t key);
     bool contains(std::string_view text, std::string_view literal, uint32_t key);
     bool equals(Texts texts, std::string_view literal);
@@ -40,15 +41,17 @@ public:
     double number(Texts texts);
     uint64_t offset(uint32_t text);                  // bytes of all texts before this one
 
-    // What the answers since the last call have cost: 32 bytes read are one step, and so is one text.
+    // The cost of the answers since the last call: each text is one step, and so is each 32 bytes read.
     uint64_t take_work();
 
 private:
+    // What is known about one literal.
     struct Search {
         uint64_t stamp = 0, bytes = 0;               // bytes read for this literal so far
         uint32_t table = none;
         std::vector<uint32_t> fallback;              // by length of what matched; empty: not there yet
     };
+    // For one literal, where it occurs next. Tables are shared by all literals within a memory limit.
     struct Table {
         uint64_t stamp = 0;
         uint32_t key = none;                         // whose it is
@@ -64,8 +67,8 @@ private:
     void prepare(Search& search, std::string_view literal);
     uint32_t take_table(uint32_t key);
     void fill_table(Search& search, std::string_view literal, std::vector<uint64_t>& next);
-    // Calls visit(end) where an occurrence ends, `end` counted within the piece, until it returns true. `matched` goes on from
-    // piece to piece.
+    // Calls visit(end) where an occurrence ends, until it returns true. `end` counts within the piece.
+    // `matched` carries over from piece to piece.
     template <class Visit>
     static bool scan(const Search& search, std::string_view literal, std::string_view piece, uint32_t& matched, Visit&& visit);
 

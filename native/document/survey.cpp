@@ -1,3 +1,7 @@
+// One look at all bytes before parsing: copies them, validates UTF-8 and characters, and counts the tags.
+//
+// The AVX2 version follows Keiser and Lemire, "Validating UTF-8 in less than one instruction per byte" (2021).
+// It only finds out that something is wrong. Then the slow loop runs once to find out where.
 #include "document/survey.hpp"
 
 #include "base/cpu.hpp"
@@ -39,7 +43,8 @@ size_t count_tags(std::string_view text) {
 
 using Bytes = __m256i;
 
-// The ways in which two neighbouring bytes are wrong.
+// The ways in which two neighbouring bytes can be wrong. Each error is one bit.
+// Three look-ups by nibbles are combined with AND: a bit survives if all three nibbles allow that error.
 enum Wrong : uint8_t {
     too_short = 1,       // lead followed by no continuation
     too_long = 2,        // continuation after ASCII
@@ -55,6 +60,7 @@ TREECAST_AVX2 inline Bytes table(const uint8_t (&entries)[16]) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(entries)));
 }
 
+// Errors that do not depend on the low nibble of the first byte.
 constexpr uint8_t carry = too_short | too_long | two_conts;
 constexpr uint8_t first_high[16] = {
     too_long, too_long, too_long, too_long, too_long, too_long, too_long, too_long,
@@ -74,13 +80,13 @@ constexpr uint8_t second_high[16] = {
     too_long | overlong_2 | two_conts | surrogate | too_large,
     too_short, too_short, too_short, too_short};
 
-// `block` moved up by N bytes, filled with the last N of `before`.
+// `block` moved up by N bytes, filled with the last N bytes of `before`.
 template <int N>
 TREECAST_AVX2 inline Bytes shifted(Bytes block, Bytes before) {
     return _mm256_alignr_epi8(block, _mm256_permute2x128_si256(before, block, 0x21), 16 - N);
 }
 
-// Non-zero bytes where the block, after `before`, is no UTF-8 or has U+FFFE or U+FFFF.
+// Non-zero bytes where the block, following `before`, is not UTF-8 or has U+FFFE or U+FFFF.
 TREECAST_AVX2 inline Bytes utf8_errors(Bytes block, Bytes before) {
     const Bytes nibble = _mm256_set1_epi8(0x0F);
     Bytes prev1 = shifted<1>(block, before), prev2 = shifted<2>(block, before), prev3 = shifted<3>(block, before);
@@ -88,18 +94,19 @@ TREECAST_AVX2 inline Bytes utf8_errors(Bytes block, Bytes before) {
     pairs = _mm256_and_si256(pairs, _mm256_shuffle_epi8(table(first_low), _mm256_and_si256(prev1, nibble)));
     pairs = _mm256_and_si256(
         pairs, _mm256_shuffle_epi8(table(second_high), _mm256_and_si256(_mm256_srli_epi16(block, 4), nibble)));
-    // The third byte of E0.., the fourth of F0..: there, and only there, two continuations in a row are right.
+    // Two continuations in a row are right only at the third byte of E0.. and the third or fourth byte of F0...
     Bytes third = _mm256_subs_epu8(prev2, _mm256_set1_epi8(static_cast<char>(0xE0 - 0x80)));
     Bytes fourth = _mm256_subs_epu8(prev3, _mm256_set1_epi8(static_cast<char>(0xF0 - 0x80)));
     Bytes must = _mm256_and_si256(_mm256_or_si256(third, fourth), _mm256_set1_epi8(static_cast<char>(0x80)));
     Bytes errors = _mm256_xor_si256(must, pairs);
+    // U+FFFE and U+FFFF are EF BF BE and EF BF BF.
     Bytes last = _mm256_cmpeq_epi8(_mm256_or_si256(block, _mm256_set1_epi8(1)), _mm256_set1_epi8(static_cast<char>(0xBF)));
     Bytes ffff = _mm256_and_si256(_mm256_cmpeq_epi8(prev2, _mm256_set1_epi8(static_cast<char>(0xEF))),
                                   _mm256_cmpeq_epi8(prev1, _mm256_set1_epi8(static_cast<char>(0xBF))));
     return _mm256_or_si256(errors, _mm256_and_si256(ffff, last));
 }
 
-// Non-zero bytes where a control character stands that XML does not know.
+// Non-zero bytes where there is a control character that XML does not allow.
 TREECAST_AVX2 inline Bytes control_errors(Bytes block) {
     const Bytes blanks = _mm256_setr_epi8(-1, 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0,
                                           -1, 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0);
@@ -107,6 +114,7 @@ TREECAST_AVX2 inline Bytes control_errors(Bytes block) {
     return _mm256_andnot_si256(_mm256_cmpeq_epi8(_mm256_shuffle_epi8(blanks, block), block), low);
 }
 
+// The state between blocks. Errors accumulate and are tested once at the end, so the loop has no branch on them.
 struct Surveyor {
     Bytes before, errors;
     bool high_before = false;
@@ -117,6 +125,7 @@ struct Surveyor {
         errors = _mm256_or_si256(errors, control_errors(block));
         Bytes opening = _mm256_cmpeq_epi8(block, _mm256_set1_epi8('<'));
         tags += static_cast<size_t>(__builtin_popcount(static_cast<unsigned>(_mm256_movemask_epi8(opening))));
+        // Pure ASCII skips the UTF-8 check, unless the block before may have ended inside a character.
         bool high = _mm256_movemask_epi8(block) != 0;
         if (high || high_before) errors = _mm256_or_si256(errors, utf8_errors(block, before));
         high_before = high;
@@ -124,7 +133,7 @@ struct Surveyor {
     }
 };
 
-// Whether all is well; counts tags on the way.
+// Returns whether everything is valid; counts tags on the way.
 TREECAST_AVX2 bool survey_avx2(std::string_view text, char* copy, size_t& tags) {
     const char* in = text.data();
     size_t whole = text.size() / 32 * 32;
@@ -134,8 +143,8 @@ TREECAST_AVX2 bool survey_avx2(std::string_view text, char* copy, size_t& tags) 
         _mm256_storeu_si256(reinterpret_cast<Bytes*>(copy + at), block);
         surveyor.look(block);
     }
-    // The rest is read from the copy, padded with spaces so that the padding is in order; the NULs that end it come after.
-    // A sequence cut off at the very end is caught because a space follows it.
+    // The rest is read from the copy, padded with spaces so that the padding is valid; the final NULs come after.
+    // A sequence that is cut off at the very end is caught because a space follows it.
     size_t rest = text.size() - whole;
     if (rest) std::memcpy(copy + whole, in + whole, rest);
     std::memset(copy + text.size(), ' ', 32);

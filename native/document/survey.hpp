@@ -13,7 +13,7 @@
 
 namespace treecast {
 
-constexpr size_t text_padding = 128;   // bytes that may be read behind the text
+constexpr size_t text_padding = 128;   // bytes that may be read after the text
 
 struct Survey {
     size_t tags = 0;                   // '<' in the text

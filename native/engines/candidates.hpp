@@ -1,8 +1,10 @@
 // The changing part of the candidate lists of XFilter and the hybrid: what was promoted by elements that are still open.
 //
-// A promotion belongs to the element that caused it and is undone by its end tag. Elements are nested, so the promotions of an
-// element are the last of every list when it ends, and undoing them is to pop a log. A promotion that asks only for some least
-// level is left out while an earlier one of the same kind is in force: whatever the later could match, the earlier does.
+// A promotion belongs to the element that caused it, and its end tag undoes it. Elements are nested, so when an element ends
+// its promotions are the last in every list. Undoing them means popping a log.
+//
+// A promotion that only asks for a minimum level is skipped while an earlier one of the same kind is in force:
+// the earlier one matches whatever the later one could.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +20,13 @@ public:
         uint32_t open;                       // number of the state if it asks for a least level, or ~0
     };
 
-    // Before the first element. `keys`: how many lists there are; `opens`: how many states ask for a least level.
+    // Call it before the first element. `keys`: how many lists there are; `opens`: how many states ask for a minimum level.
     void begin(size_t keys, size_t opens) {
         undo(0);
         if (lists_.size() < keys) lists_.resize(keys);
         if (open_.size() < opens) open_.resize(opens, 0);
     }
-    // Before the start tag of an element of this depth: all deeper ones, and its last sibling, have ended.
+    // Call it before the start tag of an element of this depth: all deeper elements, and its previous sibling, have ended.
     void undo(uint32_t depth) {
         while (!log_.empty() && log_.back().depth >= depth) {
             std::vector<Candidate>& list = lists_[log_.back().key];

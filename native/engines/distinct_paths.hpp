@@ -1,4 +1,6 @@
-// What XFilter and the hybrid share: a machine for each distinct path expression, and the subscriptions that wait for it.
+// What XFilter and the hybrid share: one machine for each distinct path, and the subscriptions that wait for it.
+//
+// Equal paths are matched once, however many subscriptions contain them.
 #pragma once
 
 #include "base/recycled_ids.hpp"
@@ -15,7 +17,7 @@ namespace treecast {
 
 class DistinctPaths {
 public:
-    // The number of the path with this key, which gains a subscription; `fresh` tells whether it was unknown.
+    // Adds a subscription to the path with this key and returns the path's number. `fresh` says whether it was unknown.
     uint32_t add(uint32_t slot, const std::string& key, bool& fresh) {
         auto [found, inserted] = numbers_.try_emplace(key, 0);
         if (inserted) {
@@ -34,7 +36,7 @@ public:
         if (of_slot_.size() <= slot) of_slot_.resize(slot + 1);
     }
 
-    // Takes a subscription out; calls gone(path) for every path that nobody waits for any more.
+    // Removes a subscription. Calls gone(path) for every path that no subscription waits for any more.
     template <class Gone>
     void remove(uint32_t slot, Gone&& gone) {
         for (auto [path, place] : of_slot_[slot]) {
@@ -77,6 +79,7 @@ private:
 };
 
 // Which paths and subscriptions a document has satisfied so far. Part of a Scratch.
+// A subscription may wait for several paths (a union), so slots are marked as well: each is reported once.
 class Satisfied {
 public:
     void begin(const DistinctPaths& paths) {

@@ -1,3 +1,4 @@
+// The table of engines by name. A new engine is one row here; everything else goes through the interface.
 #include "engines/engine.hpp"
 
 #include "engines/hybrid.hpp"
@@ -19,6 +20,7 @@ struct Member {
     std::unique_ptr<Engine> (*make)(const HashSeeds& seeds);
 };
 
+// Only our engine takes seeds; those of the papers use the seeds of the process.
 std::unique_ptr<Engine> make_lazydfa(const HashSeeds& seeds) { return std::make_unique<LazyDfaEngine>(seeds); }
 
 template <std::unique_ptr<PublishedFilter> (*make)()>

@@ -1,20 +1,20 @@
 // The one interface of all engines: ours (lazydfa.hpp) and those of the papers (published.hpp).
 //
 // An Engine decides which slots a document satisfies. The Store (index/store.hpp) keeps everything that does not depend on the
-// engine and drives it. Two sides use it:
+// engine, and drives it. Two sides use it:
 //
 // Readers. Each thread has an EngineRun, made once and kept from document to document. A reader holds read() from before it takes
-// its View until it is done. An engine whose readers work beside a writer locks nothing there; one that changes in place keeps
-// writers out.
+// its View until it is done. An engine whose readers can work while a writer writes locks nothing there; one that changes in
+// place keeps writers out.
 //
 // The writer, one at a time, with write() held. A change is a transaction:
 //
 //     begin()  ->  add() ... remove() ...  ->  prepare()  ->  commit() | rollback()
 //
-// Everything that can fail, memory included, is done before commit(), which cannot fail; rollback() takes all of it back. So a
-// change is all or nothing, for engines as for the Store around them.
+// Everything that can fail, including allocation, is done before commit(), which cannot fail. rollback() undoes all of it.
+// So a change is all or nothing, for engines as for the Store around them.
 //
-// Virtual calls are made once a change, a query, a document or a batch: never once an event or a match.
+// Virtual calls are made once per change, query, document or batch, never once per event or match.
 #pragma once
 
 #include "base/digest.hpp"

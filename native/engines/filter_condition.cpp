@@ -1,3 +1,4 @@
+// Value-based predicates of the papers' engines, evaluated on single elements. See filter_condition.hpp.
 #include "engines/filter_condition.hpp"
 
 #include "document/number.hpp"
@@ -11,13 +12,13 @@ namespace treecast {
 
 namespace {
 
-// XPath: a literal is compared as text only where the other side is one and the relation is = or !=.
+// XPath: a string literal is compared as text only with = and !=; all other comparisons are numeric.
 bool compare(const Comparison& comparison, std::string_view value) {
     if (comparison.as_text) return (value == comparison.text) == (comparison.relation == Relation::eq);
     return related(comparison.relation, to_number(value), comparison.number);
 }
 
-// One item has to meet all comparisons that a predicate makes of it.
+// One item has to satisfy all comparisons that a predicate makes.
 bool compare_all(const ValueCondition& condition, std::string_view value) {
     return std::all_of(condition.comparisons.begin(), condition.comparisons.end(),
                        [&](const Comparison& comparison) { return compare(comparison, value); });
@@ -28,7 +29,7 @@ bool compare_all(const ValueCondition& condition, std::string_view value) {
 void ConditionEvaluator::begin(const Document& document, ResolvedNames& names) {
     document_ = &document;
     names_ = &names;
-    // Positions are counted when somebody asks for the first one.
+    // Positions are counted when the first one is needed.
     any_ranks_.clear();
     name_ranks_.clear();
 }
@@ -46,6 +47,7 @@ bool ConditionEvaluator::holds(const ValueCondition& condition, uint32_t element
                        [&](const Comparison& comparison) { return related(comparison.relation, place, comparison.number); });
 }
 
+// Any of the attributes that pass the name test may satisfy the comparisons.
 bool ConditionEvaluator::compare_attributes(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     for (size_t at = d.attribute_begin[element], end = d.attribute_end(element); at < end; ++at) {
@@ -59,6 +61,7 @@ bool ConditionEvaluator::compare_attributes(const ValueCondition& condition, uin
     return false;
 }
 
+// Only texts of the element itself count. The texts of a child are consecutive, so they are skipped in one jump.
 bool ConditionEvaluator::compare_texts(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     for (uint32_t text = d.text_begin[element]; text < d.text_end[element];) {
@@ -73,7 +76,7 @@ bool ConditionEvaluator::compare_texts(const ValueCondition& condition, uint32_t
     return false;
 }
 
-// The string value of an element: all texts below it, put together.
+// The string value of an element: all texts below it, joined.
 bool ConditionEvaluator::compare_element(const ValueCondition& condition, uint32_t element) {
     const Document& d = *document_;
     uint32_t begin = d.text_begin[element], end = d.text_end[element];
@@ -96,7 +99,7 @@ bool ConditionEvaluator::compare_element(const ValueCondition& condition, uint32
     return compare_all(condition, buffer_);
 }
 
-// The place of an element among its siblings: among all, or among those of its name.
+// The position of an element among its siblings: among all, or among those of its name.
 uint32_t ConditionEvaluator::position(uint32_t label, uint32_t element) {
     std::vector<uint32_t>& ranks = label == label_element_any ? any_ranks_ : name_ranks_;
     if (ranks.empty()) {
@@ -106,7 +109,7 @@ uint32_t ConditionEvaluator::position(uint32_t label, uint32_t element) {
     return ranks[element];
 }
 
-// One counter per name, with the parent that it counts for: so none has to be cleared between parents.
+// One counter per name, together with the parent that it counts for, so no counter needs clearing between parents.
 void ConditionEvaluator::rank_by_name(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     counts_.assign(d.names->size(), {none, 0});
@@ -119,6 +122,7 @@ void ConditionEvaluator::rank_by_name(std::vector<uint32_t>& ranks) {
         }
 }
 
+// Children are visited by jumping over subtrees, so each element is visited once.
 void ConditionEvaluator::rank_all(std::vector<uint32_t>& ranks) {
     const Document& d = *document_;
     for (uint32_t parent = 0; parent < d.elements(); ++parent) {

@@ -17,7 +17,7 @@ struct Comparison {
     double number = 0;
 };
 
-// A value-based predicate: there is such an attribute or text for which all comparisons hold; or they hold for the element.
+// A value-based predicate: some such attribute or text satisfies all comparisons, or the element itself does.
 struct ValueCondition {
     enum class Target : uint8_t { attribute, text, element, position };
     Target target = Target::element;
@@ -47,7 +47,7 @@ private:
 
     const Document* document_ = nullptr;
     ResolvedNames* names_ = nullptr;
-    // By element: its position among its siblings, among those of its name. Made when first asked for; empty before.
+    // By element: its position among all siblings, and among those of its name. Made when first needed; empty before.
     std::vector<uint32_t> any_ranks_, name_ranks_;
     std::vector<std::pair<uint32_t, uint32_t>> counts_;      // by name: the parent it was counted for, and the count
     std::string buffer_;

@@ -1,3 +1,7 @@
+// Query -> FilterPattern: the conversion for the engines of the papers.
+//
+// It walks the syntax tree once. Whatever the papers' language lacks is refused with TC150 and its place in the text,
+// so that an experiment never silently measures a different query.
 #include "engines/filter_pattern.hpp"
 
 #include "document/number.hpp"
@@ -6,6 +10,7 @@ namespace treecast {
 
 namespace {
 
+// Builds one pattern at a time in `pattern_`; path 0 is the main path, nested paths follow.
 class FilterConverter {
 public:
     FilterConverter(const Query& query, bool ordered, const FilterLanguage& language)
@@ -19,6 +24,7 @@ public:
 private:
     [[noreturn]] void refuse(std::string_view what, Slice where) const { refuse_published(language_.engine, what, where); }
 
+    // A union needs one pattern per branch. A final attribute or text() step turns into a condition of the element before it.
     void main_path(const PathEntry& path) {
         const Step& first = query_.step(path.first);
         bool never = first.kind != StepKind::element && !first.gap;       // the document has no attributes and no text
@@ -43,13 +49,14 @@ private:
 
     FilterStep& last(uint32_t path) { return pattern_[path].steps.back(); }
 
+    // A step `//*`: the element below, at any depth, that has the attribute or text.
     void add_any(uint32_t path) {
         FilterStep any;
         any.step.descendant = true;
         pattern_[path].steps.push_back(std::move(any));
     }
 
-    // Appends the element steps; the final attribute or text() step is returned.
+    // Appends the element steps and returns the final attribute or text() step, if there is one.
     const Step* steps(const PathEntry& path, uint32_t to) {
         const Step* value = nullptr;
         query_.each_step(path.first, [&](uint32_t, const Step& step) {
@@ -73,7 +80,7 @@ private:
         return value;
     }
 
-    // A predicate of the last step of the path `to` so far.
+    // A predicate of the last step that the path `to` has so far.
     void predicate(const Expr& expr, uint32_t to, bool first) {
         switch (expr.kind) {
             case ExprKind::conjunction:
@@ -84,6 +91,7 @@ private:
             case ExprKind::call: refuse(function_text(expr.function), expr.source);
             case ExprKind::position_last:
             case ExprKind::last: refuse("last()", expr.source);
+            // Counting by siblings is only exact on the first predicate, and for elements that all share one test.
             case ExprKind::position:
                 if (!first) refuse("a position that counts what another predicate has left", expr.source);
                 if (last(to).test.test != Test::name && last(to).test.test != Test::any)
@@ -100,7 +108,7 @@ private:
         nested(expr, path, to);
     }
 
-    // A path in a predicate: a condition of the element itself, or a nested path.
+    // A path in a predicate becomes a condition of the element itself, or a nested path.
     void nested(const Expr& expr, const PathEntry& path, uint32_t to) {
         using Target = ValueCondition::Target;
         bool compares = expr.kind == ExprKind::compare;
@@ -135,6 +143,7 @@ private:
         return made;
     }
 
+    // Several comparisons of one item stay together: the same item must satisfy all of them.
     void value_predicate(const Expr& expr, ValueCondition& made) {
         if (expr.kind == ExprKind::conjunction) {
             query_.each_expr(expr.first, [&](uint32_t, const Expr& operand) { value_predicate(operand, made); });
@@ -154,6 +163,7 @@ private:
         return made;
     }
 
+    // The string is converted here, once, not for every element that it is compared with.
     Comparison comparison(const Expr& expr) const {
         const Value& value = query_.value(expr.value);
         Comparison made;
@@ -179,6 +189,7 @@ std::vector<FilterPattern> to_filter_patterns(const Query& query, bool ordered, 
     return FilterConverter(query, ordered, language).convert();
 }
 
+// Labels are interned only after the whole query was accepted, so a refused query leaves no trace in the table.
 void intern_labels(std::vector<FilterPattern>& patterns, LabelTable& labels) {
     for (FilterPattern& pattern : patterns)
         for (FilterPath& path : pattern)
@@ -192,6 +203,7 @@ void intern_labels(std::vector<FilterPattern>& patterns, LabelTable& labels) {
             }
 }
 
+// Lengths come before variable parts, so that no two different paths have the same key.
 std::string path_key(const FilterPath& path) {
     std::string key;
     auto put = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };

@@ -1,3 +1,4 @@
+// The hybrid of YFilter and XFilter: paths are cut at `//` into substrings, which share one NFA. hybrid.hpp has the theory.
 #include "engines/hybrid.hpp"
 
 #include "engines/candidates.hpp"
@@ -11,6 +12,7 @@ namespace treecast {
 
 namespace {
 
+// A part of a path without `//` inside.
 struct Substring {
     uint32_t state = none;                   // of the trie: where it is found
     uint32_t length = 0;
@@ -62,10 +64,11 @@ public:
         w.evaluator.begin(document, w.names);
         w.satisfied.begin(paths_);
         w.candidates.begin(trie_.capacity(), opens_.size());
+        // An element's start tag undoes the promotions of its previous siblings.
         auto begun = [&](uint32_t element) {
             uint32_t depth = document.depth[element];
             w.candidates.undo(depth);
-            // The chain of open elements: substrings end at the innermost one, and their conditions are about those above it.
+            // The chain of open elements. Substrings end at the innermost one, and their conditions are about those above it.
             w.chain.resize(depth);
             w.chain.push_back(element);
         };
@@ -98,13 +101,13 @@ private:
         std::vector<uint32_t> chain;                     // by depth: the open element
     };
 
-    // Cuts a path at each `//`: within a part every step is a child of the one before.
+    // Cuts a path at each `//`. Within a part, every step is a child of the one before.
     void cut(FilterPath& path, SubstringPath& machine) {
         machine.at_root = !path.steps[0].step.descendant;
         std::vector<LabelStep> steps;
         for (size_t s = 0; s < path.steps.size(); ++s) {
-            // Each part may be found anywhere, so in the trie it begins with `//`; that the first one begins at the root is checked
-            // when it is candidate.
+            // Each part may be found anywhere, so in the trie it begins with `//`.
+            // Whether the first part begins at the root is checked when it is a candidate.
             bool begins = s == 0 || path.steps[s].step.descendant;
             if (begins) {
                 steps.clear();
@@ -121,13 +124,13 @@ private:
         }
     }
 
-    // A substring of the path ends at the innermost open element.
+    // A substring of the path ends at the innermost open element. The next part becomes a candidate, or the path is satisfied.
     void pass(uint32_t path, uint32_t position, uint32_t least, bool at_root, Working& w, std::vector<uint32_t>& slots) const {
         if (w.satisfied.has(path)) return;
         const SubstringPath& machine = machines_[path];
         const Substring& part = machine.parts[position];
         uint32_t level = static_cast<uint32_t>(w.chain.size() - 1), begin = level + 1 - part.length;
-        // It must not overlap the part before it, and the first may have to begin at the root element.
+        // It must not overlap the part before it, and the first part may have to begin at the root element.
         if (begin < least || (at_root && begin != 0)) return;
         for (const auto& [step, conditions] : part.conditions)
             if (!w.evaluator.all_hold(conditions, w.chain[begin + step])) return;

@@ -1,4 +1,8 @@
-// Queries in and out: their paths, and the chains of those who ask for them. Where paths live is in lazydfa_places.cpp.
+// Adds and removes queries: their paths, and the chains of subscriptions that ask for them.
+// Where paths live is decided in lazydfa_places.cpp.
+//
+// Chains are singly linked lists through arrays indexed by slot. Readers walk them without a lock while the writer links new
+// slots at the head. Nothing a reader may be standing on is ever changed, unless no reader is there (`alone`).
 #include "engines/lazydfa.hpp"
 
 #include "base/id_slots.hpp"
@@ -11,7 +15,7 @@
 
 namespace treecast {
 
-// The paths of a slot.
+// The paths of a slot. One path is stored directly; several are a list with its length in front.
 std::span<const uint32_t> LazyDfaEngine::Paths::of_slot(uint32_t slot) const {
     uint32_t packed = slot_paths[slot];
     if (packed == none) return {};
@@ -20,13 +24,14 @@ std::span<const uint32_t> LazyDfaEngine::Paths::of_slot(uint32_t slot) const {
     return {list + 1, *list};
 }
 
+// Sizes only grow during a change, so remembering them is enough to undo it.
 LazyDfaEngine::Mark::Mark(const Paths& paths)
     : labels(paths.labels->size()), slots(paths.slots()), paths(static_cast<uint32_t>(paths.place_of.size())),
       lists(paths.lists.size()), path_bytes(paths.path_bytes.size()) {}
 
 void LazyDfaEngine::begin(const Subscriptions&) { mark_ = Mark(*paths_); }
 
-// The paths of a query in bytes. Its labels are in the table at once; rollback() cuts them off again.
+// Encodes the paths of a query as bytes. Its labels enter the table at once; rollback() removes them again.
 void LazyDfaEngine::add(uint32_t, const Query& query, bool ordered) {
     if (query.linear()) {
         std::vector<Path> paths;
@@ -52,8 +57,8 @@ void LazyDfaEngine::add(uint32_t, const Query& query, bool ordered) {
     queries_.end_item(!patterns.exact);
 }
 
-// Readers follow links through buffers as large as those of their View. When one of these moves, the heads move too, and before
-// it, so that no old reader meets a link that leads beyond its buffers.
+// Readers follow links through buffers that are as large as those of their View.
+// If one of these buffers moves, the heads move too, and first. So no old reader meets a link that leads beyond its buffers.
 void LazyDfaEngine::reserve_links(Paths& paths, const NewQueries& queries) {
     size_t several = 0;
     for (size_t i = 0; i < queries.size(); ++i) {
@@ -66,6 +71,7 @@ void LazyDfaEngine::reserve_links(Paths& paths, const NewQueries& queries) {
     paths.extras.reserve(extras);
 }
 
+// A list costs memory, so it is only used for several paths or a recheck.
 void LazyDfaEngine::list_paths(Paths& paths, uint32_t slot, std::span<const uint32_t> numbers) {
     if (numbers.empty()) return;
     if (numbers.size() == 1 && !paths.needs_recheck[slot]) {
@@ -83,15 +89,16 @@ Array<uint32_t> LazyDfaEngine::Paths::lay_out_table(const HashSeeds& with) const
     return lay_out(count, count, [&](uint32_t path) { return hash_bytes(key(path), 0, with); }, [](uint32_t) { return true; });
 }
 
-// What was loaded has a table with seeds that anybody can compute. Looking something up in it does no harm; before something is
-// added, it is laid out anew, with seeds that strangers do not know.
+// A loaded table has seeds that anybody can compute. Looking something up in it does no harm.
+// Before something is added, it is laid out again with seeds that strangers do not know.
 void LazyDfaEngine::reseed(Paths& paths) const {
     if (paths.seeds == seeds_) return;
     paths.path_table = paths.lay_out_table(seeds_);
     paths.seeds = seeds_;
 }
 
-// Adds the rows of the queries, which no reader sees before commit(), and builds what their paths need. May fail: see rollback().
+// Adds the rows of the queries, which no reader sees before commit(), and builds what their paths need.
+// May fail: see rollback().
 void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQueries& queries, Change& change) {
     reseed(paths);
     reserve_links(paths, queries);
@@ -107,6 +114,7 @@ void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQ
         paths.slot_paths.push(none);
         numbers.clear();
         for (; p < queries.item_ends[i]; ++p) numbers.push_back(add_path(paths, queries.key(p), change.fresh));
+        // A union may contain the same path twice; a slot must be in each chain once.
         if (numbers.size() > 1) {
             std::sort(numbers.begin(), numbers.end());
             numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -120,7 +128,7 @@ void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQ
 
 void LazyDfaEngine::prepare(const Subscriptions& rows) { add_rows(*paths_, rows, queries_, change_); }
 
-// Copies the paths of the slots, under labels of a table of their own: names that nobody asks for any more are gone with the old one.
+// Copies the paths of the slots, with labels in a table of their own. Names that nobody uses remain in the old one.
 void LazyDfaEngine::renumber(std::span<const uint32_t> slots, const Subscriptions& rows) {
     auto copy = std::make_unique<Paths>(seeds_);
     auto new_label = [&](uint32_t label) { return label < label_first ? label : copy->labels->intern(paths_->labels->step_of(label)); };
@@ -138,7 +146,7 @@ void LazyDfaEngine::renumber(std::span<const uint32_t> slots, const Subscription
     next_paths_ = std::move(copy);
 }
 
-// Puts the slot into the chains of its paths. There is room.
+// Puts the slot into the chains of its paths. There is room, so this cannot fail.
 void LazyDfaEngine::link(Paths& paths, uint32_t slot, std::span<const uint32_t> numbers) noexcept {
     auto head = [&](uint32_t path) { return std::atomic_ref<uint32_t>(paths.heads[path]); };
     bool several = paths.slot_paths[slot] & several_bit;
@@ -149,11 +157,13 @@ void LazyDfaEngine::link(Paths& paths, uint32_t slot, std::span<const uint32_t> 
             paths.extras.push({slot, after});
         else
             paths.next[slot] = after;
+        // Release: a reader that sees the new head also sees the link that it leads to.
         head(path).store(link, std::memory_order_release);
         mark_dirty(paths, path);
     }
 }
 
+// Only stores into memory that exists. Everything that could fail happened in prepare().
 void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
     if (next_paths_) paths_ = std::move(next_paths_);
     Paths& paths = *paths_;
@@ -168,7 +178,7 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
     end_change();
 }
 
-// Takes back what add() and prepare() have added.
+// Undoes what add() and prepare() have added.
 void LazyDfaEngine::rollback(const Subscriptions&) noexcept {
     Paths& paths = *paths_;
     if (!next_paths_)                           // otherwise the change is about those, and they go as they are
@@ -189,8 +199,9 @@ void LazyDfaEngine::end_change() noexcept {
     next_paths_ = nullptr;
 }
 
-// Takes a dead slot off the chain of a path, now or later. A slot near the head is found at once. Further down the dead stay
-// until they are half of the chain, and then all go in one walk: so removing costs the same however long the chain is.
+// Takes a dead slot off the chain of a path, now or later. A slot near the head is found at once.
+// Further down the dead stay until they are half of the chain, and then all go in one walk.
+// So the cost of removing does not depend on the length of the chain.
 void LazyDfaEngine::unlink(Paths& paths, const Subscriptions& rows, uint32_t path, uint32_t slot, bool alone) noexcept {
     auto walk = [&](uint32_t links_max, auto&& is_gone) {
         uint32_t left = 0;
@@ -224,6 +235,7 @@ void LazyDfaEngine::unlink(Paths& paths, const Subscriptions& rows, uint32_t pat
         chain->second = {0, std::max(2 * links_walked_max, left / 2)};
 }
 
+// Shares buffers with the View; nothing is copied.
 void LazyDfaEngine::fill(EngineState& state) const noexcept {
     auto& out = static_cast<LazyDfaState&>(state);
     const Paths& paths = *paths_;

@@ -1,18 +1,20 @@
 // Our own engine: the shared machines, for plain paths and for tree patterns, and how they change while others match.
 //
-// Theory of operation. The query of a subscription is one or more *paths*: plain ones, or tree patterns where it has predicates.
+// Theory of operation. The query of a subscription is one or more *paths*: plain ones, or tree patterns if it has predicates.
 // Equal paths are stored once, and a path has a chain of the subscriptions that ask for it. Paths live in one of several
 // places, as in a log-structured merge tree:
-//   - the Delta: a handful of plain ones, added in a microsecond;
+//   - the Delta: a few plain ones, each added in a microsecond;
 //   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` times larger than what was added after
 //     it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt O(log n) times in its life.
-// A subscription whose patterns say less than its query (pattern.hpp) is flagged: the query itself is evaluated where they hold.
-// Adding a subscription to a known path, or removing one, changes no machine: it changes the path's chain, and marks the
-// path's accept id as *dirty*, so that its chain is walked when it matches. All other accept ids lead straight to one slot.
 //
-// Readers work beside a writer, without a lock: a View has an immutable list of places plus buffers that only grow. A change
-// does first everything that can fail where no reader looks: rows behind the ends that Views know, machines that nobody has yet.
-// What is left for commit() is stores into memory that is there.
+// A subscription whose patterns say less than its query (pattern.hpp) is flagged: where they hold, the query itself is evaluated.
+//
+// Adding a subscription to a known path, or removing one, changes no machine. It changes the path's chain and marks the path's
+// accept id as *dirty*, so that the chain is walked when it matches. All other accept ids lead straight to one slot.
+//
+// Readers work without a lock while a writer writes: a View has an immutable list of places, plus buffers that only grow.
+// A change first does everything that can fail where no reader looks: rows beyond the ends that Views know, and machines that
+// nobody has yet. What is left for commit() is stores into memory that is already there.
 #pragma once
 
 #include "base/array.hpp"
@@ -40,7 +42,7 @@ struct Extra {
     uint32_t slot, next;
 };
 
-// Where paths live: a machine of either kind, with what its accept ids stand for.
+// Where paths live: a machine of either kind, and what its accept ids stand for.
 struct Place {
     std::shared_ptr<const Machine> machine;
     std::shared_ptr<const TreeMachine> tree;
@@ -61,7 +63,7 @@ struct Place {
 constexpr size_t places_max = 16;                     // the first half for plain paths, the second for patterns
 using Places = std::array<std::shared_ptr<Place>, places_max>;
 
-// What a View holds of it.
+// What a View holds of the engine.
 class LazyDfaState final : public EngineState {
 public:
     std::shared_ptr<const LabelTable> labels;
@@ -71,7 +73,7 @@ public:
     std::shared_ptr<Extra[]> extras;
     std::shared_ptr<uint8_t[]> needs_recheck;         // by slot: its patterns say less than its query
 
-    // Calls f(slot, several) for every live subscription of a path; `several`: it has other paths too, or needs a recheck.
+    // Calls f(slot, several) for every live subscription of a path. `several`: it has other paths too, or needs a recheck.
     template <class F>
     void subscribers(const View& view, uint32_t path, F&& f) const {
         uint32_t link = std::atomic_ref<uint32_t>(heads[path]).load(std::memory_order_acquire);

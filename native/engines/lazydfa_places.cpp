@@ -1,4 +1,7 @@
 // Where paths live: the delta, the machines, and how one becomes the other.
+//
+// Machines are immutable. Adding paths builds a new machine, which replaces the smaller ones that it absorbs.
+// All of it is prepared in a Placing, which settle() puts in force without any step that can fail.
 #include "engines/lazydfa.hpp"
 
 #include "base/id_slots.hpp"
@@ -13,7 +16,7 @@ uint64_t Place::bytes() const {
     return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
 }
 
-// The number of a path; new ones, and known ones that live nowhere at present, are added to `fresh`.
+// The number of a path. New paths, and known ones that live nowhere at present, are added to `fresh`.
 uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh) {
     size_t count = paths.place_of.size();
     if (4 * (count + 1) > 3 * paths.path_table.size()) {
@@ -41,17 +44,19 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
     return path;
 }
 
-// Takes the path that was added last out of the table again.
+// Takes the path that was added last out of the table again. Only the last one can simply be emptied.
 void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
     paths.path_table[probe(paths.path_table, paths.hash(path), [&](uint32_t other) { return other == path; })] = none;
 }
 
+// From now on the path's chain is walked when it matches, instead of the direct slot.
 void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     uint8_t place = paths.place_of[path];
     if (place >= places_max) return;
     paths.places[place]->mark(paths.accept_of[path]);
 }
 
+// The dead stay in chains for a while, so a chain may be long and yet have no live subscription.
 bool LazyDfaEngine::is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path) {
     for (uint32_t link = paths.heads[path]; link != none;) {
         bool extra = link & extra_bit;
@@ -62,7 +67,7 @@ bool LazyDfaEngine::is_wanted(const Paths& paths, const Subscriptions& rows, uin
     return false;
 }
 
-// Whether somebody asks for the path, or will once the change is in force.
+// Whether a subscription asks for the path, or will once the change is in force.
 bool LazyDfaEngine::will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change) {
     if (is_wanted(paths, rows, path)) return true;
     if (change.wanted.empty()) {
@@ -99,6 +104,7 @@ void LazyDfaEngine::place(const Paths& paths, const Subscriptions& rows, Change&
         if (fresh.empty()) return;
         placing.delta_paths.clear();
     }
+    // The delta is full. Its live paths move into a machine together with the new ones; dead ones lose their home.
     for (uint32_t path : placing.delta->paths()) (will_be_wanted(paths, rows, path, change) ? fresh : placing.homeless).push_back(path);
     auto renewed = std::make_shared<Delta>();
     if (fresh.size() <= delta_paths_max / 4) fill(*renewed);      // it was full of paths that nobody wants any more
@@ -132,7 +138,7 @@ std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> 
 
 }  // namespace
 
-// Builds a machine of these paths, and of all machines of its kind that are not much larger than what is merged already.
+// Builds a machine from these paths and from all machines of its kind that are not much larger than what is merged so far.
 void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
     Placing& placing = change.placing;
     uint8_t begin = trees ? places_max / 2 : 0, end = begin + places_max / 2;
@@ -145,6 +151,7 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
                 smallest = p;
         }
         if (smallest == nowhere) break;
+        // Stop at a machine that is much larger, unless no place is vacant.
         if (vacant != nowhere && placing.places[smallest]->accepts() > merge_ratio * numbers.size()) break;
         for (uint32_t path : placing.places[smallest]->path_of)
             (will_be_wanted(paths, rows, path, change) ? numbers : placing.homeless).push_back(path);
@@ -168,7 +175,7 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
     placing.places[home] = std::move(place);
 }
 
-// Brings paths to their new homes, after those who ask for them have been linked.
+// Brings paths to their new homes, after the subscriptions that ask for them have been linked.
 void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept {
     for (uint32_t path : placing.homeless) paths.place_of[path] = nowhere;
     for (uint32_t path : placing.delta_paths) paths.place_of[path] = in_delta;
@@ -178,6 +185,7 @@ void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& pla
             built.place->path_of[accept] = path;
             paths.accept_of[path] = accept;
             paths.place_of[path] = built.home;
+            // A path with exactly one live, plain subscription leads straight to its slot. All others need their chain.
             bool plain = head != none && !(head & extra_bit) && rows.deaths[head] == 0 && paths.next[head] == none;
             if (plain)
                 built.place->slot_of[accept] = head;

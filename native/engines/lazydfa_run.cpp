@@ -1,3 +1,7 @@
+// The run of the lazy DFA engine: all machines of a View on one document, then accept ids to slots.
+//
+// Caches of the machines are kept from document to document. Documents are alike, so after a few of them most transitions
+// are known.
 #include "engines/lazydfa_run.hpp"
 
 #include "query/transformation.hpp"
@@ -42,7 +46,7 @@ uint64_t LazyDfaRun::looked_at() const {
     return total;
 }
 
-// Makes ready for a View: caches of machines that are gone are dropped, the others share the memory by their size.
+// Prepares for a View: drops caches of machines that are gone, and divides the memory among the others.
 void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
     const LazyDfaState& state = state_of(view);
     if (table_ != state.labels) {
@@ -62,13 +66,13 @@ void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
     std::erase_if(runs_, [](const PlaceRun& c) { return !c.used; });
     for (PlaceRun& c : runs_) {
         if (!c.lazy) continue;
-        // Half by size and half alike: a small machine needs some room too, as it may be the one that most documents go through.
+        // Half by size and half equally: a small machine needs some room too, as most documents may pass through it.
         double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
         c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max * share));
     }
 }
 
-// A machine never changes, and its serial is never used again: what was learnt of it holds for as long as the View has it.
+// A machine never changes, and its serial is never used again. What was learned about it holds as long as the View has it.
 LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<Place>& place) {
     for (PlaceRun& c : runs_)
         if (c.serial == place->serial() && (c.lazy != nullptr) == (place->machine != nullptr)) return c;
@@ -82,7 +86,7 @@ LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<Place>& place) {
     return c;
 }
 
-// Which elements have text: only asked where some path ends in text().
+// Finds which elements have text. Only needed if some path ends in text().
 void LazyDfaRun::find_texts(const LazyDfaState& state, const Document& document) {
     bool wanted = state.delta->has_text();
     for (const auto& place : state.places) wanted |= place && place->machine && place->machine->has_text();
@@ -135,7 +139,7 @@ void LazyDfaRun::emit(const View& view, const Document& document, const Place& p
     });
 }
 
-// A subscription with several paths may be met by more than one of them; it is given out once.
+// A subscription with several paths may be reached by more than one of them; it is reported once.
 void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
     state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
         if (several) {
@@ -144,7 +148,7 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
             if (seen_[slot >> 6] & bit) return;
             seen_[slot >> 6] |= bit;
             seen_slots_.push_back(slot);
-            // Whoever builds its payload evaluates it anyway.
+            // Building its payload evaluates it anyway.
             bool is_decided = is_rendering_ && is_transformation(view.text(slot));
             if (state_of(view).needs_recheck[slot] && !is_decided && !recheck(view, document, slot)) return;
         }

@@ -1,4 +1,4 @@
-// One document after another through the machines of a View: what one thread needs for that, kept in between.
+// Takes one document after another through the machines of a View: what one thread needs for that, and keeps in between.
 #pragma once
 
 #include "base/accept_bits.hpp"
@@ -24,6 +24,7 @@ public:
     uint64_t looked_at() const override;
 
 private:
+    // The run of one machine. `serial` identifies the machine, so a cache never outlives it.
     struct PlaceRun {
         uint64_t serial;
         std::unique_ptr<Lazy> lazy;          // for a Machine
@@ -41,7 +42,7 @@ private:
     const uint32_t work_per_item_max_;
     std::vector<PlaceRun> runs_;
     Delta::Run delta_run_;
-    // names of the reader, resolved against the labels of the View
+    // Names of the reader, resolved against the labels of the View.
     std::shared_ptr<const LabelTable> table_;
     uint32_t table_changes_ = 0;
     const NameTable* names_ = nullptr;
@@ -51,9 +52,9 @@ private:
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
-    const Document* evaluated_document_ = nullptr;     // the one it was told of
+    const Document* evaluated_document_ = nullptr;     // the one that it has begun
     Query query_;
-    // of the match under way
+    // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
     bool is_rendering_ = false;
 };

@@ -1,4 +1,6 @@
-// Saving and loading the machines. See base/snapshot.hpp for the file.
+// Saves and loads the machines. See base/snapshot.hpp for the file.
+//
+// One function, visit_parts(), lists all parts for both directions, so that they cannot disagree.
 #include "base/snapshot_text.hpp"
 #include "engines/lazydfa.hpp"
 #include "machines/path_key.hpp"
@@ -7,6 +9,7 @@ namespace treecast {
 
 namespace {
 
+// Fixed labels are the same in every table, so only the others are written, in the order of their numbers.
 Array<char> write_labels(const LabelTable& table) {
     std::string out;
     for (uint32_t label = label_first; label < table.size(); ++label) {
@@ -19,6 +22,7 @@ Array<char> write_labels(const LabelTable& table) {
     return to_array(out);
 }
 
+// Interning in the same order gives the same numbers.
 void read_labels(const Array<char>& bytes, LabelTable& table) {
     for (SnapshotText text(bytes); !text.is_done();) {
         PathStep step;
@@ -32,7 +36,7 @@ void read_labels(const Array<char>& bytes, LabelTable& table) {
 
 }  // namespace
 
-// All sections from the tenth on, and all plain values, in the order of the file: it is part of the format.
+// All sections from the tenth on, and all plain values, in the order of the file. The order is part of the format.
 template <class Visit>
 void LazyDfaEngine::visit_parts(Paths& paths, Array<char>& labels, Array<uint32_t>& delta, Array<uint32_t>& path_table,
                                 const StoreParts& store, Visit& visit) {
@@ -46,7 +50,7 @@ void LazyDfaEngine::visit_parts(Paths& paths, Array<char>& labels, Array<uint32_
         visit(kind);
         if (kind == 0) continue;
         if (!place) place = std::make_shared<Place>();
-        // A machine is changed by nobody but its maker; here it is written, or filled for the first time.
+        // Only its maker changes a machine. Here it is being written, or filled for the first time.
         if (kind == 1) {
             if (!place->machine) place->machine = std::make_shared<Machine>();
             const_cast<Machine&>(*place->machine).parts(visit);
@@ -58,6 +62,7 @@ void LazyDfaEngine::visit_parts(Paths& paths, Array<char>& labels, Array<uint32_
     }
 }
 
+// The digest covers labels and paths: what the machines mean, not how they happen to be laid out.
 void LazyDfaEngine::add_to(Digest& digest) const {
     digest.add_array(write_labels(*paths_->labels));
     digest.add_array(paths_->path_ends), digest.add_array(paths_->path_bytes);
@@ -69,6 +74,7 @@ void LazyDfaEngine::save(SnapshotWriter& writer, const StoreParts& store) const 
     visit_parts(*paths_, labels, delta, path_table, store, writer);
 }
 
+// Arrays are mapped, not copied. Only the labels and the delta, which are small, are rebuilt.
 bool LazyDfaEngine::load(SnapshotReader& reader, const StoreParts& store, uint32_t slots) {
     auto paths = std::make_unique<Paths>(seeds_);
     Array<char> labels;

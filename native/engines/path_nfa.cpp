@@ -1,7 +1,12 @@
+// The states of YFilter's NFA: inserting a path, releasing it, and the small hash tables of transitions.
+//
+// The machine is a trie over labels in which `//` is a label of its own. So a path has exactly one state, and insertion and
+// removal touch only the states along it.
 #include "engines/path_nfa.hpp"
 
 namespace treecast {
 
+// At most three quarters full. Many states have one or two transitions, so tables start very small.
 void Transitions::add(uint32_t label, uint32_t state) {
     if (4 * (used_ + 1) > 3 * capacity_) rebuild(capacity_ ? 2 * capacity_ : 2, none);
     uint32_t at = slot(label);
@@ -10,6 +15,7 @@ void Transitions::add(uint32_t label, uint32_t state) {
     ++used_;
 }
 
+// Open addressing cannot simply empty a slot without breaking probe chains, so the table is rebuilt without the entry.
 void Transitions::remove(uint32_t label) {
     uint32_t capacity = capacity_;
     while (capacity > 2 && 4 * used_ <= capacity) capacity /= 2;
@@ -40,6 +46,7 @@ uint32_t PathNfa::child(uint32_t state, uint32_t label) const {
     return label == label_descend ? from.below : label == label_element_any ? from.any : from.named.find(label);
 }
 
+// Appends a state, or takes one that became vacant: numbers stay dense for the arrays indexed by state.
 uint32_t PathNfa::branch(uint32_t state, uint32_t label) {
     uint32_t made;
     if (vacant_.empty()) {
@@ -62,6 +69,7 @@ uint32_t PathNfa::branch(uint32_t state, uint32_t label) {
     return made;
 }
 
+// The state is a leaf without holders, so only its parent refers to it.
 void PathNfa::detach(uint32_t state) {
     uint32_t label = states_[state].label;
     State& from = states_[states_[state].parent];
@@ -76,6 +84,7 @@ void PathNfa::detach(uint32_t state) {
     vacant_.push_back(state);
 }
 
+// A `//` step walks through the looping child first, then along its label.
 uint32_t PathNfa::insert(std::span<const LabelStep> path) {
     uint32_t state = 0;
     auto step = [&](uint32_t label) {
@@ -90,6 +99,7 @@ uint32_t PathNfa::insert(std::span<const LabelStep> path) {
     return state;
 }
 
+// Removes states upward as long as nothing else needs them.
 void PathNfa::release(uint32_t state) {
     --states_[state].holders;
     while (state != 0 && states_[state].holders == 0 && states_[state].children == 0) {

@@ -1,4 +1,4 @@
-// The shared NFA of YFilter: paths in, accepting states out, one by one, while it lives. See yfilter.hpp for the theory.
+// The shared NFA of YFilter: paths are added and removed one by one while it runs. See yfilter.hpp for the theory.
 #pragma once
 
 #include "base/interrupt.hpp"
@@ -35,9 +35,10 @@ private:
     uint32_t capacity_ = 0, used_ = 0;
 };
 
+// Does not know subscriptions: the caller attaches them to accepting states by number.
 class PathNfa {
 public:
-    // What one document's run needs; part of a Scratch.
+    // What the run of one document needs; part of a Scratch.
     struct Run {
         std::vector<uint32_t> active;        // the stack: the sets of all open elements, one after the other
         std::vector<uint32_t> ends;          // by depth: where the set that the elements of that depth start from ends
@@ -53,7 +54,7 @@ public:
     size_t bytes() const;
     bool accepts(uint32_t state) const { return states_[state].holders > 0; }
 
-    // Calls reached(state, element) for every accepting state that an element reaches, and begun(element) before them.
+    // Calls begun(element) for each element, then reached(state, element) for every accepting state that it reaches.
     template <class Begun, class Reached>
     void run(const Document& document, ResolvedNames& names, Run& run, Begun&& begun, Reached&& reached) const;
 
@@ -77,6 +78,7 @@ private:
 
 template <class Begun, class Reached>
 void PathNfa::run(const Document& document, ResolvedNames& names, Run& run, Begun&& begun, Reached&& reached) const {
+    // All sets lie one after the other in one vector; `ends` marks their borders by depth. An end tag is a resize.
     std::vector<uint32_t>& active = run.active;
     if (run.marks.size() < states_.size()) run.marks.resize(states_.size(), 0);
     active.assign(1, 0);
@@ -101,13 +103,14 @@ void PathNfa::run(const Document& document, ResolvedNames& names, Run& run, Begu
                 if (label != none) arrive(state.named.find(label));
             arrive(state.any);
         };
-        // A //-child that is active may be an ε-successor as well; it is followed once.
+        // An active //-child may be an ε-successor as well; it is followed only once.
         auto loop = [&](uint32_t state) {
             if (run.marks[state] == run.event) return;
             run.marks[state] = run.event;
             follow(states_[state]);
             active.push_back(state);
         };
+        // The set of the parent is only read while that of the element grows after it. Indices stay valid when the vector moves.
         for (uint32_t at = depth ? run.ends[depth - 1] : 0, end = run.ends[depth]; at < end; ++at) {
             const State& state = states_[active[at]];
             if (state.loops())

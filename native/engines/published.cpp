@@ -1,3 +1,7 @@
+// Makes an Engine of any PublishedFilter: transactions, locks and repair around an algorithm that changes in place.
+//
+// The Engine interface promises all or nothing, which the algorithms of the papers do not.
+// So a failed change is undone by removing what was added, or by building the filter again from the query texts.
 #include "engines/published.hpp"
 
 #include "base/failure.hpp"
@@ -15,6 +19,7 @@ class PublishedRun final : public EngineRun {
 public:
     explicit PublishedRun(const PublishedEngine& engine) : engine_(engine) {}
 
+    // A filter that was replaced needs a new Scratch: numbers in the old one mean other states.
     void adopt(const View&, uint64_t) override {
         if (scratch_ && scratch_of_.lock() == engine_.filter()) return;
         scratch_ = engine_.filter()->scratch();
@@ -57,6 +62,7 @@ void PublishedEngine::add(uint32_t slot, const Query& query, bool ordered) {
     added_.push_back(slot);
     try {
         filter_->add(slot, query, ordered);
+    // A refusal left the filter unchanged. Anything else may have stopped half way.
     } catch (const Failure&) {
         added_.pop_back();
         throw;
@@ -81,6 +87,7 @@ void PublishedEngine::commit(const Subscriptions&, bool) noexcept {
     end_change();
 }
 
+// Removing what was added is enough, unless something was removed or stopped half way.
 void PublishedEngine::rollback(const Subscriptions& rows) noexcept {
     try {
         if (!is_damaged_)
@@ -89,7 +96,7 @@ void PublishedEngine::rollback(const Subscriptions& rows) noexcept {
         is_damaged_ = true;
     }
     withdrawals_ += added_.size();
-    // A filter keeps the names of what it gives back.
+    // A filter keeps the names of what it gives back, so it is rebuilt after many withdrawals.
     if (is_damaged_ || withdrawals_ > rows.live + spare_withdrawals) repair(rows);
     end_change();
 }
@@ -100,7 +107,7 @@ void PublishedEngine::end_change() noexcept {
     is_damaged_ = false;
 }
 
-// Makes the filter anew. Without the memory for that there is none until somebody writes.
+// Builds the filter again. If there is no memory for that, there is none until the next write.
 void PublishedEngine::repair(const Subscriptions& rows) noexcept {
     filter_ = nullptr;           // first, as two may not fit
     try {
@@ -111,7 +118,7 @@ void PublishedEngine::repair(const Subscriptions& rows) noexcept {
     }
 }
 
-// A filter that holds what lives in the rows.
+// A filter that holds the living subscriptions of the rows.
 std::shared_ptr<PublishedFilter> PublishedEngine::populate(const Subscriptions& rows) const {
     std::shared_ptr<PublishedFilter> filter = make_();
     Query query;

@@ -1,10 +1,10 @@
-// The engines of the papers: XFilter, the hybrid, YFilter, XTrie. They are here to be compared with, so each is the algorithm as
-// published, with decent data structures and nothing added; for work there is lazydfa.hpp.
+// The engines of the papers: XFilter, the hybrid, YFilter, XTrie. They serve as comparison, so each is the algorithm as
+// published, with decent data structures and nothing added. For real work use lazydfa.hpp.
 //
 // A PublishedFilter is such an algorithm; a PublishedEngine makes an Engine of any of them. A filter changes in place, so readers
-// and writers exclude each other, and it needs no locks: add() and remove() have it for themselves, match() runs beside other
-// match() calls, each with a Scratch of its own. A filter that ran out of memory half way is made anew from the query texts. A
-// saved index holds these texts; loading one adds them all again.
+// and writers exclude each other, and it needs no locks: add() and remove() have it for themselves, and match() runs concurrently
+// with other match() calls, each with its own Scratch. A filter that ran out of memory half way is built again from the query
+// texts. A saved index holds these texts; loading one adds them all again.
 //
 // What an engine cannot do it refuses when the query is added:
 //
@@ -63,7 +63,7 @@ public:
     void rollback(const Subscriptions& rows) noexcept override;
     EngineStats stats() const override;
 
-    // For runs, which are there only while read() is held: nobody exchanges it meanwhile.
+    // For runs, which exist only while read() is held: nobody replaces it meanwhile.
     const std::shared_ptr<PublishedFilter>& filter() const { return filter_; }
 
 private:
@@ -76,7 +76,7 @@ private:
     mutable LastingSharedMutex mutex_;
     std::shared_ptr<PublishedFilter> filter_;        // null: it could not be repaired
     std::shared_ptr<PublishedFilter> renumbered_;    // takes its place with commit()
-    // of the change under way
+    // Of the change in progress.
     std::vector<uint32_t> added_;
     bool is_damaged_ = false;                        // taking back what was added would not restore it
     size_t withdrawals_ = 0;                         // queries that it had to give back since it was made
@@ -88,9 +88,9 @@ private:
 // The labels that the names of a document fire, looked up once per name. Part of a Scratch.
 class ResolvedNames {
 public:
-    // Before the first name of a document. The table must not change before the next call.
+    // Call it before the first name of a document. The table must not change before the next call.
     void begin(const Document& document, const LabelTable& table);
-    // Of a name of that document; the reference holds until the next begin().
+    // The labels of a name of that document; the reference holds until the next begin().
     const NameLabels& operator[](uint32_t name) {
         NameLabels& labels = labels_[name];
         if (labels.resolved_at != table_changes_) {

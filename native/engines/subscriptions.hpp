@@ -1,12 +1,12 @@
 // The subscriptions of an index by slot, as a Store writes them and as engines and readers see them.
 //
-// A subscription is a *slot*; slots are numbered in the order of addition and never reused. What is here is the same whichever
-// engine matches: ids, query texts, settings, the order of addition, and when each was removed. What an engine makes of the texts is
-// its own (engine.hpp).
+// A subscription is a *slot*. Slots are numbered in the order of addition and never reused. What is here is the same whichever
+// engine matches: ids, query texts, settings, the order of addition, and when each was removed. What an engine makes of the
+// texts is its own (engine.hpp).
 //
-// Readers work on a View: buffers that only grow. A View sees the slots below its `slots`, and of those the ones that did not die
-// before its `version`; so a match in flight sees one consistent set, without a lock, while a writer goes on. Memory that a View
-// needs stays alive with it.
+// Readers work on a View: buffers that only grow. A View sees the slots below its `slots`, except those that died before its
+// `version`. So a match in progress sees one consistent set, without a lock, while a writer continues. Memory that a View needs
+// stays alive with it.
 #pragma once
 
 #include "base/array.hpp"
@@ -21,7 +21,7 @@ namespace treecast {
 
 class EngineState;
 
-// What the writer has of all subscriptions.
+// The writer's data about all subscriptions.
 struct Subscriptions {
     std::shared_ptr<SettingsTable> settings = std::make_shared<SettingsTable>();
     Array<int32_t> id_ends;                                 // Arrow offsets: slots + 1 of them
@@ -40,7 +40,7 @@ struct Subscriptions {
     const Settings& settings_of(uint32_t slot) const { return (*settings)[slot_settings[slot]]; }
 };
 
-// What a reader has of them.
+// The reader's data about them.
 struct View {
     std::shared_ptr<uint32_t[]> deaths, order;                 // order: empty unless something was replaced
     std::shared_ptr<int32_t[]> id_ends;

@@ -1,3 +1,4 @@
+// XFilter: one small automaton per distinct path, indexed by the label that it waits for. xfilter.hpp has the theory.
 #include "engines/xfilter.hpp"
 
 #include "base/interrupt.hpp"
@@ -11,6 +12,7 @@ namespace treecast {
 
 namespace {
 
+// A state of the automaton: the element it waits for, and at which level.
 struct FsmState {
     uint32_t label = label_element_any;
     uint32_t distance = 0;                   // in levels, from the state before; of the first, the level itself
@@ -22,7 +24,7 @@ struct FsmState {
 
 using Fsm = std::vector<FsmState>;
 
-// The named steps of a path; a `*` in between only adds to the distance of the next.
+// Takes the named steps of a path. A `*` in between only adds to the distance of the next step.
 Fsm to_fsm(FilterPath& path) {
     Fsm fsm;
     uint32_t distance = 0;                   // from the document the first step is at level 0
@@ -30,7 +32,7 @@ Fsm to_fsm(FilterPath& path) {
     for (size_t s = 0; s < path.steps.size(); ++s) {
         FilterStep& step = path.steps[s];
         if (step.step.descendant) exact = false;
-        // A `*` that ends the path, or has predicates, is looked at itself.
+        // A `*` that ends the path, or has predicates, needs a state of its own.
         bool passing = step.step.label == label_element_any && step.conditions.empty() && s + 1 < path.steps.size();
         if (passing) {
             ++distance;
@@ -72,7 +74,7 @@ public:
         paths_.remove(slot, [&](uint32_t number) {
             Fsm& fsm = fsms_[number];
             std::vector<uint32_t>& list = first_[fsm[0].label];
-            // The order within a list does not matter, so the last one takes its place.
+            // The order within a list does not matter, so the last one takes the place.
             *std::find(list.begin(), list.end(), number) = list.back();
             list.pop_back();
             for (const FsmState& state : fsm)
@@ -92,7 +94,7 @@ public:
         w.candidates.begin(labels_.size(), opens_.size());
         for (uint32_t element = 0; element < document.elements(); ++element) {
             Interrupt::check(1000);
-            // The start tag of an element at this depth ends its elder siblings: what they promoted is no candidate any more.
+            // The start tag of an element at this depth ends its previous siblings: what they promoted is no longer a candidate.
             w.candidates.undo(document.depth[element]);
             const NameLabels& labels = w.names[document.name[element]];
             for (uint32_t label : labels.element)
@@ -122,7 +124,8 @@ private:
         Candidates candidates;
     };
 
-    // The candidates of one label, as they were before this element.
+    // Goes through the candidates of one label, as they were before this element.
+    // Candidates that this element promotes must not match the same element, so the size is read first.
     void go_through(uint32_t label, const Document& document, uint32_t element, Working& w, std::vector<uint32_t>& slots) const {
         uint32_t level = document.depth[element];
         if (label < first_.size())
@@ -136,7 +139,7 @@ private:
         }
     }
 
-    // A state has been candidate. The next one becomes a candidate at the level where it has to be, or from that level on.
+    // A state matched. The next one becomes a candidate at the level where it must be, or from that level on.
     void pass(uint32_t path, uint32_t position, uint32_t level, uint32_t element, Working& w, std::vector<uint32_t>& slots) const {
         const Fsm& fsm = fsms_[path];
         if (!w.evaluator.all_hold(fsm[position].conditions, element)) return;

@@ -1,3 +1,6 @@
+// The tables of XTrie: filters, rows, tests and their numbers. Matching is in xtrie_run.cpp.
+//
+// Freed numbers are used again, so the tables stay dense while subscriptions come and go.
 #include "engines/xtrie.hpp"
 
 #include "engines/xtrie_run.hpp"
@@ -26,6 +29,7 @@ void give_back(std::vector<T>& entries, std::vector<uint32_t>& vacant, uint32_t 
 
 }  // namespace
 
+// Everything that can refuse the query happens in decompose(), before anything is changed.
 void XTrie::add(uint32_t slot, const Query& query, bool ordered) {
     std::vector<Expression> expressions = decompose(query, ordered, variant_ == Variant::single_path, name(), labels_);
     uint32_t filter = take(filters_, vacant_filters_);
@@ -41,6 +45,8 @@ void XTrie::add(uint32_t slot, const Query& query, bool ordered) {
     }
 }
 
+// A row is either listed at its substring or expected by its parent.
+// A wildcard at an exact distance belongs to the second kind: listing it would probe it at every element.
 uint32_t XTrie::add_row(uint32_t filter, const SubstringRow& from, uint32_t parent) {
     uint32_t index = take(rows_, vacant_rows_);
     Row& row = rows_[index];
@@ -87,6 +93,7 @@ void XTrie::remove(uint32_t slot) {
     give_back(filters_, vacant_filters_, filter);
 }
 
+// The last probe moves into the gap, so that removal takes constant time.
 void XTrie::remove_row(uint32_t index) {
     Row& row = rows_[index];
     if (row.listed) {                        // those that are not go with their parents
@@ -101,7 +108,7 @@ void XTrie::remove_row(uint32_t index) {
     give_back(rows_, vacant_rows_, index);
 }
 
-// Documents are asked for attributes and texts only where some row wants them.
+// Documents are asked for attributes and texts only if some row wants them.
 void XTrie::count_leaf(uint32_t state, uint32_t by) {
     if (state == SubstringTrie::root) return;
     StepKind kind = labels_.step_of(trie_.label(state)).kind;

@@ -1,35 +1,34 @@
 // XTrie: a trie over the substrings of all expressions and a table of their rows, probed whenever a substring occurs.
 //
-// Theory of operation (XTrie, "Efficient Filtering of XML Data"). An expression is decomposed into substrings,
-// sequences of names joined by `/` (xtrie_rows.hpp). The trie finds their occurrences: it follows the start tags, and
-// the max-suffix pointers lead from each state to the shorter substrings that end at the same element (xtrie_trie.hpp).
-// Each substring of each expression has a row in the substring table: its parent row, how many levels below the
-// parent's end it must end, its rank among its siblings, how many children it has, and its tests.
+// Theory of operation (XTrie, "Efficient Filtering of XML Data").
 //
-// Matching (xtrie_run.*). An occurrence of a row counts if its parent row occurs, on the path of open elements, at a
-// level that fits, and its tests hold. What counts is remembered with its level and with the children it has seen: the
-// positional information, which the end tag takes away again. A row without children that counts tells all fitting
-// occurrences of its parent; one that has all its children tells its own parent's, and so on up: at the first row the
-// expression is matched, and its rows are not looked at again. An occurrence that no parent waits for any more is
-// redundant and not remembered.
+// An expression is decomposed into substrings, sequences of names joined by `/` (xtrie_rows.hpp). The trie finds their
+// occurrences: it follows the start tags, and the max-suffix pointers lead from each state to the shorter substrings that end
+// at the same element (xtrie_trie.hpp). Each substring of each expression has a row in the substring table: its parent row,
+// how many levels below the parent's end it must end, its rank among its siblings, how many children it has, and its tests.
+//
+// Matching (xtrie_run.*). An occurrence of a row counts if its tests hold and its parent row occurs, on the path of open
+// elements, at a fitting level. It is remembered with its level and the children it has seen: the positional information,
+// which the end tag removes. A row without children reports to all fitting occurrences of its parent. A row that has all its
+// children reports to those of its own parent, and so on up. At the first row the expression is matched, and its rows are
+// not looked at again. An occurrence that no parent waits for any more is redundant and not remembered.
 //
 // Two variants, as published. `xtrie-single-path` takes expressions whose steps have at most one child. There a row is
-// matched when it counts: nothing is told upward, the last row decides, and occurrences need no more than their level.
+// matched when it counts: nothing is reported upward, the last row decides, and occurrences need only their level.
 // `xtrie` takes trees. Unordered, a row collects its children in a set. Ordered, the first-step witnesses of the
 // branches must have increasing start tags.
 //
 // We differ from the paper, which in this version gives no procedures:
 //   - Ordered matching by a counter ("the next child in rank") would miss matches: with a[.//x[y]][.//z] in
-//     <a><x><z/><y/></x></a> the second branch is complete before the first, though its witness starts later. So for
-//     each rank the smallest last witness of a chain of branches is kept, and witnesses that came too early wait as
-//     long as an earlier one may still be found, that is until the child of the occurrence's element closes. Where all
-//     branches are children, nothing ever waits and the counter comes back.
-//   - The document is columns, so the value of an element is tested at its start tag, not when its text has been read.
-//   - The empty substring, of a `*` with a row of its own, occurs at every element. Where the row must end at one level
-//     below its parent, it is looked for there only, while the parent's occurrence lasts.
-//   - Names have namespaces; `p:*` and the like are `*` with a test. A union is several expressions of one
-//     subscription.
-//   - functions such as contains() of the element's own text or of one attribute are tests like the comparisons.
+//     <a><x><z/><y/></x></a> the second branch is complete before the first, though its witness starts later.
+//     So for each rank the smallest last witness of a chain of branches is kept. Witnesses that came too early wait as long
+//     as an earlier one may still be found, that is until the child of the occurrence's element closes.
+//     If all branches are children, nothing ever waits, and the method is the counter again.
+//   - The document is columns, so the value of an element is tested at its start tag, not after its text was read.
+//   - The empty substring, of a `*` with a row of its own, occurs at every element. If the row must end at one level
+//     below its parent, it is looked for only there, as long as the parent's occurrence lasts.
+//   - Names have namespaces; `p:*` and the like are `*` with a test. A union is several expressions of one subscription.
+//   - Functions such as contains() of the element's own text or of one attribute are tests like the comparisons.
 #pragma once
 
 #include "base/seeded_hash.hpp"

@@ -1,3 +1,5 @@
+// Query -> rows, in two passes. TreeReader turns the query into a tree of steps and refuses what the paper's language lacks.
+// Decomposer walks the tree and cuts it into substrings. xtrie_rows.hpp has the rules of the decomposition.
 #include "engines/xtrie_rows.hpp"
 
 #include "engines/published.hpp"
@@ -7,7 +9,7 @@ namespace treecast {
 
 namespace {
 
-// A step of an expression, with what hangs on it.
+// A step of an expression, with everything attached to it.
 struct TreeStep {
     PathStep test;                      // `descendant`: reached by `//`
     std::vector<uint32_t> branches;     // as written, the rest of the path last
@@ -18,15 +20,16 @@ struct TreeStep {
 using Tree = std::vector<TreeStep>;     // the first step stands first
 
 bool is_element(const TreeStep& step) { return step.test.kind == StepKind::element; }
-// No edge of the trie stands for it.
+// A wild step has no edge in the trie.
 bool is_wild(const TreeStep& step) { return is_element(step) && step.test.test != Test::name; }
 
-// Query -> trees; refuses what is no conjunctive pattern of steps that go down.
+// Query -> trees. Refuses whatever is not a conjunctive pattern of steps that go down.
 class TreeReader {
 public:
     TreeReader(const Query& query, std::string_view engine, bool single_path)
         : query_(query), engine_(engine), single_path_(single_path) {}
 
+    // A linear query has a normal form without self steps, so even `self::` is accepted there.
     std::vector<Tree> read() {
         std::vector<Tree> out;
         if (query_.linear()) {
@@ -54,7 +57,7 @@ private:
         return tree;
     }
 
-    // Adds the steps of a path and what hangs on them; answers with the first.
+    // Adds the steps of a path and what is attached to them. Returns the first.
     uint32_t read_steps(uint32_t first, const RowTest* end) {
         uint32_t head = static_cast<uint32_t>(tree_.size()), before = none;
         query_.each_step(first, [&](uint32_t, const Step& step) {
@@ -92,7 +95,7 @@ private:
         }
     }
 
-    // A function looks at the first item of a path: a test of each item where there is one at most.
+    // A function looks at the first item of a path. If there is at most one item, that equals a test of each item.
     void read_call(uint32_t at, const Expr& expr) {
         const PathEntry& path = query_.path(expr.first);
         bool single = path.first == no_entry && !path.absolute;
@@ -108,6 +111,7 @@ private:
         if (!test.text.empty()) read_branch(at, expr, &test);      // the empty text is in every one, and in none
     }
 
+    // The literal is converted once, here.
     RowTest comparison(const Expr& expr) const {
         const Value& value = query_.value(expr.value);
         bool equality = expr.relation == Relation::eq || expr.relation == Relation::ne;
@@ -129,6 +133,7 @@ private:
             if (end) tree_[at].tests.push_back(*end);
             return;
         }
+        // A lone self step is a test of the element's own name, not a branch.
         const Step& first = query_.step(path.first);
         if (path.steps == 1 && first.axis == Axis::self && !first.gap && first.predicates == no_entry) {
             tree_[at].names.push_back(query_.path_step(first, false));
@@ -140,7 +145,7 @@ private:
         tree_[at].branches.push_back(branch);
     }
 
-    // The paper's single-path expressions are those whose steps have one child at most; a value is a child.
+    // The paper's single-path expressions are those whose steps have at most one child; a value is a child.
     void check_branches() const {
         for (const TreeStep& step : tree_) {
             if (single_path_ && step.branches.size() + !step.tests.empty() > 1)
@@ -158,7 +163,7 @@ private:
     Tree tree_;
 };
 
-// Tree -> rows.
+// Tree -> rows, depth first. The labels of named steps on the way down are on a stack, of which a substring is the end.
 class Decomposer {
 public:
     Decomposer(const Tree& tree, bool ordered, LabelTable& labels) : tree_(tree), ordered_(ordered), labels_(labels) {}
@@ -171,7 +176,7 @@ public:
     }
 
 private:
-    // From the end of a row to a step below it.
+    // The way from the end of a row down to the current step.
     struct Way {
         uint32_t parent = none, rank = 0, order = 0;
         uint32_t distance = 0;          // steps so far
@@ -180,6 +185,7 @@ private:
         size_t begin = 0;               // of the substring that is under way, in names_
     };
 
+    // Extends the current substring by one step, or ends it and starts new ones below.
     void descend(uint32_t index, Way way) {
         const TreeStep& step = tree_[index];
         bool first = way.distance == 0;
@@ -189,6 +195,7 @@ private:
         if (first) way.first_open = step.test.descendant;
         if (is_wild(step) || step.test.descendant) way.begin = names;
         if (!is_wild(step)) names_.push_back(labels_.intern(step.test));
+        // An ordered pattern must know the witness, the first step of a branch. Here its level would be lost, so it gets a row.
         bool lost = first && way.order && is_wild(step) && step.test.descendant && opens_later(step);
         if (!lost && !ends(step)) {
             descend(step.branches[0], way);
@@ -198,7 +205,7 @@ private:
         names_.resize(names);
     }
 
-    // Whether the substring, or the `*` that no substring covers, ends here.
+    // Whether the substring ends here, or the `*` that no substring covers.
     bool ends(const TreeStep& step) const {
         if (step.branches.size() != 1 || !step.tests.empty() || !step.names.empty()) return true;
         if (is_wild(step)) return step.test.test != Test::any;
@@ -206,7 +213,7 @@ private:
         return next.test.descendant || is_wild(next);
     }
 
-    // Whether it would be unknown how far above the end of the next row the step is.
+    // Whether a later `//` would make it unknown how far the step is above the end of the next row.
     bool opens_later(const TreeStep& step) const {
         for (const TreeStep* at = &step; !ends(*at);) {
             at = &tree_[at->branches[0]];
@@ -215,6 +222,7 @@ private:
         return false;
     }
 
+    // The tests of a wild step with a name part are kept on the row, since no edge checks them.
     void add_row(const TreeStep& step, const Way& way) {
         uint32_t index = static_cast<uint32_t>(rows_.size());
         SubstringRow& row = rows_.emplace_back();
@@ -230,12 +238,14 @@ private:
         row.tests = step.tests;
         if (is_wild(step) && step.test.test != Test::any) row.tests.push_back(name_test(step.test));
         for (const PathStep& name : step.names) row.tests.push_back(name_test(name));
+        // An order needs at least two branches; a single one is always in order.
         uint32_t with_order = 0;
         if (ordered_)
             for (uint32_t branch : step.branches) with_order += is_element(tree_[branch]);
         if (with_order < 2) with_order = 0;
         row.ordered_children = with_order;
 
+        // Ordered children get the first ranks, so that "all of them seen" is one run of bits.
         uint32_t order = 0, rank = with_order;
         for (uint32_t branch : step.branches) {
             Way below;

@@ -1,18 +1,20 @@
 // Query -> the rows of XTrie's substring table: the decomposition of an expression into few, long substrings.
 //
-// An expression is a tree of steps: the predicates of a step are branches below it, the rest of its path is the last
-// branch. Attributes and texts are steps like elements (the paper draws them so); what their value must be is a test of
+// An expression is a tree of steps. The predicates of a step are branches below it, and the rest of its path is the last
+// branch. Attributes and texts are steps like elements (the paper draws them so); a condition on their value is a test of
 // the step.
 //
-// A substring is a sequence of names joined by `/`, and has one row. Each substring is as long as it can be; it ends
+// A substring is a sequence of names joined by `/`, and has one row. Each substring is as long as possible. It ends
 //   - at a leaf,
 //   - at a step with several branches or with tests, so that a row stands for it and its branches can name that row,
 //   - before `//` and before `*`.
-// It begins behind the nearest `//` or `*` above its end, so it repeats names that it shares with the rows above: the
-// path //a/b[c/d]/e has the substrings ab, abcd and abe. The row says where the substring ends, counted from the end of
-// its parent row: so many levels below, or at least so many. `*` costs no row but a level, except where nothing else
-// could stand for it: at a leaf, a branching, a test (`p:*` is one), or where an ordered pattern must know which
-// element it was. Such a row has the empty substring, which every element matches.
+// It begins after the nearest `//` or `*` above its end, so it repeats names that it shares with the rows above:
+// the path //a/b[c/d]/e has the substrings ab, abcd and abe.
+//
+// The row says where the substring ends, counted from the end of its parent row: a number of levels below, or at least that
+// many. `*` costs no row but a level, except where nothing else could represent it: at a leaf, a branching, a test
+// (`p:*` is one), or where an ordered pattern must know which element it was. Such a row has the empty substring, which
+// every element matches.
 #pragma once
 
 #include "machines/label.hpp"
@@ -25,7 +27,7 @@
 
 namespace treecast {
 
-// What an element, attribute or text must be besides its place: its name (for tests that are no edge), its value.
+// What an element, attribute or text must be besides its place: its name (for tests without an edge) or its value.
 struct RowTest {
     enum class Kind : uint8_t { name, compare, call } kind = Kind::compare;
     Relation relation = Relation::eq;
@@ -36,6 +38,7 @@ struct RowTest {
     uint32_t label = none;          // of kind name
 };
 
+// One row of the substring table, before it gets its place in an engine.
 struct SubstringRow {
     std::vector<uint32_t> substring;    // labels; empty: any element
     uint32_t parent = none;             // an earlier row of the expression; none: the document
@@ -54,9 +57,9 @@ using Expression = std::vector<SubstringRow>;   // a parent stands before its ch
 
 constexpr uint32_t xtrie_branches_max = 64;     // of one step: a match counts them in one word
 
-// The expressions of a query, one for each path of its union; the query holds where one of them does. `labels` gains
-// their labels. Throws TC150 in the name of `engine`, and then `labels` has gained nothing. With `single_path`,
-// branching is refused.
+// The expressions of a query, one for each path of its union; the query holds where one of them does.
+// Their labels are added to `labels`. Throws TC150 in the name of `engine`, and then `labels` is unchanged.
+// With `single_path`, branching is refused.
 std::vector<Expression> decompose(const Query& query, bool ordered, bool single_path, std::string_view engine,
                                   LabelTable& labels);
 

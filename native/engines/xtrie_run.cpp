@@ -1,3 +1,6 @@
+// One document through an XTrie. xtrie.hpp explains the algorithm, xtrie_run.hpp the stacks.
+//
+// The two variants are template instances: single-path expressions need no messages upward, and skip that code entirely.
 #include "engines/xtrie_run.hpp"
 
 #include "base/interrupt.hpp"
@@ -17,6 +20,7 @@ void XTrieRun::run(const XTrie& engine, const Document& document, std::vector<ui
     close(0);
 }
 
+// Sizes follow the engine, which may have grown since the last document.
 void XTrieRun::begin(const XTrie& engine, const Document& document, std::vector<uint32_t>& slots) {
     engine_ = &engine;
     document_ = &document;
@@ -33,6 +37,7 @@ void XTrieRun::begin(const XTrie& engine, const Document& document, std::vector<
     buffered_ = none;
 }
 
+// Texts are leaves between start tags. Their order in the columns is document order, so both are merged here.
 template <bool tree>
 void XTrieRun::follow() {
     uint32_t elements = static_cast<uint32_t>(document_->elements());
@@ -45,7 +50,8 @@ void XTrieRun::follow() {
     if (wants_texts) texts<tree>(static_cast<uint32_t>(document_->text.size()));
 }
 
-// End tags: the elements at this level and below it are closed.
+// End tags: closes the elements at this level and below it.
+// All stacks are cut back to where they were when the element started.
 void XTrieRun::close(uint32_t level) {
     if (levels_.size() <= level) return;
     uint32_t left = levels_[level].occurrences;
@@ -61,6 +67,7 @@ void XTrieRun::close(uint32_t level) {
     levels_.resize(level);
 }
 
+// Follows the start tag in the trie, then probes every substring that ends here: the state, its suffixes, the empty one.
 template <bool tree>
 void XTrieRun::start(uint32_t element) {
     uint32_t level = document_->depth[element] + 1u;
@@ -73,6 +80,7 @@ void XTrieRun::start(uint32_t element) {
     Item item{StepKind::element, element};
     for (; state != SubstringTrie::root; state = trie.suffix(state)) probe<tree>(state, level, item);
     probe<tree>(SubstringTrie::root, level, item);
+    // The list may grow during the loop, but only for deeper levels.
     if (level < expected_.size())            // what is expected meanwhile is expected further down
         for (size_t at = 0; at < expected_[level].size(); ++at)
             consider<tree>(engine_->probe_of(expected_[level][at]), level, item);
@@ -91,7 +99,7 @@ void XTrieRun::attributes(uint32_t element) {
     }
 }
 
-// The texts before the one of this number that have not been seen.
+// Handles the texts before the one with this number that have not been seen.
 template <bool tree>
 void XTrieRun::texts(uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
@@ -100,7 +108,7 @@ void XTrieRun::texts(uint32_t until) {
     }
 }
 
-// An attribute or a text of the innermost open element.
+// An attribute or a text of the innermost open element. It has no level of its own, so no level is pushed.
 template <bool tree>
 void XTrieRun::leaf(uint32_t state, uint32_t label, Item item) {
     const SubstringTrie& trie = engine_->trie();
@@ -109,12 +117,13 @@ void XTrieRun::leaf(uint32_t state, uint32_t label, Item item) {
         probe<tree>(state, level, item);
 }
 
-// The substring of `state` occurs, ending at this level: which of its rows count?
+// The substring of `state` occurs, ending at this level. Considers each of its rows.
 template <bool tree>
 void XTrieRun::probe(uint32_t state, uint32_t level, Item item) {
     for (const Probe& probe : engine_->trie().rows(state)) consider<tree>(probe, level, item);
 }
 
+// Cheap tests come first: the level, whether the filter has matched already, then the parent, then values.
 template <bool tree>
 inline void XTrieRun::consider(const Probe& probe, uint32_t level, Item item) {
     uint32_t parent = none;
@@ -133,11 +142,12 @@ inline void XTrieRun::consider(const Probe& probe, uint32_t level, Item item) {
         else if (parent == none || wanted(row, level, parent)) remember(probe.row, level);
     } else {
         if (row.children == 0) accept(probe.filter);
-        // Where the child may be at any depth below, the outermost occurrence serves as well as all others.
+        // If the child may be at any depth below, the outermost occurrence is as good as all others.
         else if (!row.child_open || innermost_[probe.row] == none) remember(probe.row, level);
     }
 }
 
+// Occurrences are chained from the innermost outward, so levels decrease along the chain.
 uint32_t XTrieRun::fitting(uint32_t parent, uint32_t distance, bool open, uint32_t level) const {
     uint32_t at = innermost_[parent];
     while (at != none && occurrences_[at].level + distance > level) at = occurrences_[at].outer;
@@ -190,7 +200,7 @@ double XTrieRun::number(Item item) {
     return to_number(value(item));
 }
 
-// The string value; it lives until the next call for another item. Many rows ask for that of the same element.
+// The string value, valid until the next call for another item. Many rows ask for that of the same element.
 std::string_view XTrieRun::value(Item item) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]);
@@ -206,11 +216,13 @@ std::string_view XTrieRun::value(Item item) {
     return buffer_;
 }
 
+// The stamp of the document marks the filter, so it is reported once.
 void XTrieRun::accept(uint32_t filter) {
     matched_[filter] = stamp_;
     slots_->push_back(engine_->filters()[filter].slot);
 }
 
+// Pushes an occurrence that waits for its children, and schedules children that any element at one level can match.
 void XTrieRun::remember(uint32_t index, uint32_t level) {
     ++work_.remembered;
     Occurrence& made = occurrences_.emplace_back();
@@ -234,9 +246,9 @@ void XTrieRun::remember(uint32_t index, uint32_t level) {
     chain.waiting.clear();
 }
 
-// -- the tree variant: what is matched below is told upward
+// -- the tree variant: what is matched below is reported upward
 
-// Whether an occurrence at this level would tell one of its parents anything new: `parent` or one further out.
+// Whether an occurrence at this level would report anything new to one of its parents: `parent` or one further out.
 bool XTrieRun::wanted(const XTrie::Row& row, uint32_t level, uint32_t parent) const {
     for (; parent != none; parent = next_fitting(parent, row.open)) {
         const Occurrence& at = occurrences_[parent];
@@ -246,7 +258,7 @@ bool XTrieRun::wanted(const XTrie::Row& row, uint32_t level, uint32_t parent) co
     return false;
 }
 
-// The row is matched with all that hangs on it, ending at this level.
+// The row is matched with everything below it, ending at this level. Reports it to all fitting occurrences of its parent.
 void XTrieRun::tell(uint32_t index, uint32_t level) {
     ++work_.told;
     const XTrie::Row& row = engine_->rows()[index];
@@ -262,7 +274,7 @@ void XTrieRun::tell(uint32_t index, uint32_t level) {
     }
 }
 
-// Whether the occurrence has got a child that it had not.
+// Records a child. Returns whether the occurrence gained one that it did not have.
 bool XTrieRun::hear(Occurrence& parent, const XTrie::Row& child, uint32_t level) {
     uint64_t bit = uint64_t(1) << (child.rank - 1);
     if (parent.seen & bit) return false;
@@ -275,10 +287,10 @@ bool XTrieRun::hear(Occurrence& parent, const XTrie::Row& child, uint32_t level)
     return true;
 }
 
-// A branch has a witness. Whether all branches now have witnesses in order.
+// A branch has a witness. Returns whether all branches now have witnesses in order.
 //
-// Any witness that is still to come is `within` itself or starts later. So those that wait below another child have
-// none to wait for, and where the branches up to a rank have a chain already, only a smaller last witness matters.
+// Any witness still to come is `within` itself or starts later. So witnesses that wait below another child have nothing to
+// wait for. And if the branches up to a rank already have a chain, only a smaller last witness matters.
 bool XTrieRun::extend(Chain& chain, uint32_t rank, uint32_t witness, uint32_t within) {
     std::vector<uint32_t>& best = chain.best;
     if (best[rank - 1] <= witness) return false;

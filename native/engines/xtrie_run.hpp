@@ -1,9 +1,9 @@
-// One document through an XTrie: the run-time positional information. One XTrieRun belongs to one thread at a time.
+// One document through an XTrie: the positional information at run time. One XTrieRun belongs to one thread at a time.
 //
-// Occurrences of rows that wait for children stand on one stack, in the order of the start tags that made them, and
-// those of one row are chained from the innermost outward. So an end tag takes exactly the top of the stack away, and
-// the fitting occurrences of a parent row are found by walking its chain. Levels count from 1, the root element; the
-// document has 0.
+// Occurrences of rows that wait for children are on one stack, in the order of the start tags that made them.
+// Those of one row are chained from the innermost outward. So an end tag removes exactly the top of the stack, and the
+// fitting occurrences of a parent row are found by walking its chain.
+// Levels count from 1, the root element; the document has 0.
 #pragma once
 
 #include "engines/xtrie.hpp"
@@ -41,8 +41,8 @@ private:
     struct Chain {
         // By rank - 1: the smallest witness that ends a chain of increasing witnesses of the branches up to this rank.
         std::vector<uint32_t> best;
-        // Witnesses (rank, element) with none before them yet, all below the element `within`, a child of the
-        // occurrence's.
+        // Witnesses (rank, element) that no witness precedes yet.
+        // All are below the element `within`, a child of the occurrence's element.
         std::vector<std::pair<uint32_t, uint32_t>> waiting;
         uint32_t within = none;
     };
@@ -61,8 +61,7 @@ private:
     template <bool tree> void probe(uint32_t state, uint32_t level, Item item);
     template <bool tree> void consider(const Probe& probe, uint32_t level, Item item);
 
-    // The innermost occurrence of the row's parent that the row may hang on, ending at this level; none where there is
-    // none.
+    // The innermost occurrence of the row's parent that the row may belong to, ending at this level; none if there is none.
     uint32_t fitting(uint32_t parent, uint32_t distance, bool open, uint32_t level) const;
     uint32_t next_fitting(uint32_t occurrence, bool open) const { return open ? occurrences_[occurrence].outer : none; }
     bool holds(const Probe& probe, Item item);
@@ -93,7 +92,7 @@ private:
     std::vector<Occurrence> occurrences_;
     std::vector<Chain> chains_;              // kept for their memory; the first chains_used_ are in use
     uint32_t chains_used_ = 0;
-    std::vector<Level> levels_;              // the open elements, behind the document
+    std::vector<Level> levels_;              // the open elements, after the document
     std::vector<std::vector<uint32_t>> expected_;    // by level: rows that any element there matches, if its tests hold
     std::vector<uint32_t> expectations_;     // the levels of those rows in the order in which they were expected
     Work work_;

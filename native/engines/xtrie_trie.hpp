@@ -1,15 +1,13 @@
-// The trie of XTrie: all substrings, their common prefixes once, with max-suffix pointers, changed one substring at a
-// time.
+// The trie of XTrie: all substrings, with common prefixes stored once and max-suffix pointers, changed one substring at a time.
 //
-// The max-suffix pointer of a state leads to the longest other state whose string is a suffix of its own. A document is
-// followed as in Aho and Corasick's machine: from the state of an element's parent along the edge of its name or, where
-// there is none, along the same edge from the max-suffix, and so on. The state of an element is then the longest string
-// in the trie that the path to the element ends with, and the chain of max-suffix pointers from it visits all the
-// others.
+// The max-suffix pointer of a state leads to the longest other state whose string is a suffix of its own.
+// A document is followed as in the machine of Aho and Corasick: from the state of an element's parent along the edge of its name.
+// If there is no such edge, the same edge is tried from the max-suffix, and so on. The state of an element is then the longest
+// string in the trie that the path to the element ends with. The chain of max-suffix pointers from it visits all the others.
 //
-// Keeping the pointers while substrings come and go: a new state takes over those whose string ends with its own from
-// the state that its own pointer leads to, and gives them back when it goes. So each state lists the states that point
-// to it. To the empty string point so many that they are listed by their last label.
+// How pointers stay correct while substrings come and go: a new state takes over the states whose string ends with its own,
+// from the state that its own pointer leads to. It gives them back when it is removed. So each state lists the states that
+// point to it. Very many point to the empty string, so those are listed by their last label.
 #pragma once
 
 #include "document/document.hpp"
@@ -26,7 +24,7 @@ class SubstringTrie {
 public:
     static constexpr uint32_t root = 0;      // the empty string
 
-    // What the matcher reads of a row of the substring table whenever the row's substring occurs.
+    // The part of a row that the matcher reads whenever the row's substring occurs. It is kept apart to be compact.
     struct Probe {
         uint32_t row = 0, filter = 0, parent = none;
         uint16_t distance = 0;
@@ -42,7 +40,7 @@ public:
         auto found = std::lower_bound(edges.begin(), edges.end(), label, before);
         return found != edges.end() && found->first == label ? found->second : none;
     }
-    // The longest state that the string of `state`, longer by this label, ends with.
+    // The longest state that the string of `state`, extended by this label, ends with.
     uint32_t advance(uint32_t state, uint32_t label) const {
         for (;; state = states_[state].suffix) {
             if (uint32_t next = edge(state, label); next != none) return next;

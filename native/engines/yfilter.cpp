@@ -1,3 +1,7 @@
+// YFilter and its variant Inline: the queries around the shared NFA of path_nfa.hpp. yfilter.hpp has the theory.
+//
+// A subscription without predicates is only an entry at an accepting state. One with predicates owns paths, which are checked
+// when the machine reaches their end. Nested paths form a group, which is joined at the end of the document.
 #include "engines/yfilter.hpp"
 
 #include "base/recycled_ids.hpp"
@@ -27,11 +31,11 @@ struct SelectingPath {
     uint32_t branch = none;                  // nested: the step that it hangs on; none for a main path
     uint32_t state = none;
     std::vector<LabelStep> steps;
-    std::vector<StepConditions> conditioned;    // by step; of a nested path those behind the branch
+    std::vector<StepConditions> conditioned;    // by step; of a nested path those after the branch
     std::vector<NestedPath> nested;              // by step
 };
 
-// The paths of a pattern with nested paths: the main path first, each before those that hang on it.
+// The paths of a pattern with nested paths: the main path first, each path before those attached to it.
 struct Group {
     uint32_t slot = none;
     std::vector<uint32_t> paths;
@@ -54,6 +58,7 @@ public:
     size_t bytes() const override;
 
 private:
+    // Everything one thread needs. Marks store the number of a document, so nothing is cleared between documents.
     struct Working : Scratch {
         ResolvedNames names;
         ConditionEvaluator evaluator;
@@ -101,15 +106,15 @@ void YFilter::add(uint32_t slot, const Query& query, bool ordered) {
     for (FilterPattern& pattern : patterns) add_pattern(slot, pattern);
 }
 
-// A pattern of one path without predicates only joins a list at its accepting state, which is YFilter's sharing at its best.
-// Predicates, and paths that hang on others, make paths that are checked when they are reached, and joined at the end.
+// A pattern of one path without predicates only joins a list at its accepting state: YFilter's sharing at its best.
+// Predicates and nested paths make paths that are checked when they are reached, and joined at the end.
 void YFilter::add_pattern(uint32_t slot, FilterPattern& pattern) {
     std::vector<std::vector<LabelStep>> steps;              // from the root on
     for (const FilterPath& path : pattern) {
         std::vector<LabelStep>& all = steps.emplace_back();
         if (path.parent != none) {
             const std::vector<LabelStep>& parent = steps[path.parent];
-            // A nested path is matched from the root on, so it begins with the steps of its parent up to the branch.
+            // A nested path is matched from the root, so it begins with the steps of its parent up to the branch.
             size_t inherited = parent.size() - pattern[path.parent].steps.size();
             all.assign(parent.begin(), parent.begin() + inherited + path.branch + 1);
         }
@@ -140,6 +145,7 @@ void YFilter::add_pattern(uint32_t slot, FilterPattern& pattern) {
     holdings_[slot].push_back(holding);
 }
 
+// Inserts a path with predicates. Only its own steps have conditions; inherited ones belong to the parent.
 uint32_t YFilter::add_path(uint32_t slot, std::vector<LabelStep> steps, FilterPath& written, uint32_t branch) {
     uint32_t number = path_numbers_.take();
     if (paths_.size() <= number) paths_.emplace_back();
@@ -156,7 +162,7 @@ uint32_t YFilter::add_path(uint32_t slot, std::vector<LabelStep> steps, FilterPa
         made.step = static_cast<uint32_t>(inherited + s);
         made.conditions = std::move(written.steps[s].conditions);
         if (!inlined_) continue;
-        // Inline: the step gets a state of its own to be looked at when it is reached, not only when the whole path is.
+        // Inline: the step gets a state of its own, so that it is checked when it is reached, not only with the whole path.
         made.check = check_numbers_.take();
         made.state = nfa_.insert(std::span(path.steps).first(made.step + 1));
         accepting(made.state).checks.emplace_back(number, static_cast<uint32_t>(path.conditioned.size() - 1));
@@ -164,7 +170,7 @@ uint32_t YFilter::add_path(uint32_t slot, std::vector<LabelStep> steps, FilterPa
     return number;
 }
 
-// Order in these lists does not matter. An empty one gives its memory back: most states lose all that hung on them at once.
+// The order in these lists does not matter. An empty one gives its memory back: most states lose all entries at once.
 template <class T>
 void drop_one(std::vector<T>& list, const T& value) {
     *std::find(list.begin(), list.end(), value) = list.back();
@@ -187,7 +193,7 @@ void YFilter::remove_path(uint32_t number) {
     path_numbers_.give_back(number);
 }
 
-// The last of the list takes the place, so that removing costs the same however many ask for a path.
+// The last entry takes the place, so the cost of removing does not depend on how many subscriptions share the path.
 void YFilter::drop_plain(const Holding& holding) {
     std::vector<uint32_t>& plain = accepting_[holding.state].plain;
     uint32_t place = holding.place, last = static_cast<uint32_t>(plain.size() - 1);
@@ -198,6 +204,7 @@ void YFilter::drop_plain(const Holding& holding) {
     if (plain.empty()) plain = {};
 }
 
+// Everything that the subscription inserted is recorded in its holdings, so nothing is searched.
 void YFilter::remove(uint32_t slot) {
     for (const Holding& holding : holdings_[slot]) {
         if (holding.state != none) {
@@ -231,7 +238,7 @@ size_t YFilter::bytes() const {
     return total;
 }
 
-// One document.
+// The run of one document: follows the NFA, checks paths as they are reached, and joins groups at the end.
 class YFilter::Match {
 public:
     Match(const YFilter& engine, const Document& document, Working& working, std::vector<uint32_t>& slots)
@@ -256,6 +263,7 @@ private:
         slots_.push_back(slot);
     }
 
+    // A state is reached by many elements. Plain subscriptions need only the first; paths with predicates need each.
     void reach(uint32_t state, uint32_t element) {
         const Accepting& accepting = engine_.accepting_[state];
         for (auto [path, index] : accepting.checks) look(path, index, element);
@@ -276,7 +284,7 @@ private:
         }
     }
 
-    // Inline: the predicates of a step, as an element reaches it.
+    // Inline: checks the predicates of a step when an element reaches it, and notes the element if they hold.
     void look(uint32_t number, uint32_t index, uint32_t element) {
         const SelectingPath& path = engine_.paths_[number];
         const StepConditions& conditioned = path.conditioned[index];
@@ -286,13 +294,14 @@ private:
         noted.push_back(element);
     }
 
+    // Elements are noted in document order, so the lists are sorted.
     bool holds(const StepConditions& conditioned, uint32_t element) {
         if (!engine_.inlined_) return w_.evaluator.all_hold(conditioned.conditions, element);
         const std::vector<uint32_t>& noted = w_.noted[conditioned.check];
         return std::binary_search(noted.begin(), noted.end(), element);
     }
 
-    // Whether the element at this depth can be the step, what is above and below it aside.
+    // Whether the element at this depth can be the step, ignoring what is above and below it.
     bool suits(const SelectingPath& path, uint32_t step, uint32_t depth) {
         uint32_t element = w_.chain[depth];
         if (!w_.names.fires(path.steps[step].label, document_.name[element])) return false;
@@ -306,8 +315,9 @@ private:
         return true;
     }
 
-    // All assignments of the elements of the chain to the steps of the path, from the last step up: `depths` is where a step
-    // can be. Of a main path, whether there is one; of a nested one, whether there is one down from the branch, with its depths.
+    // Finds all assignments of the open elements to the steps of the path, from the last step up.
+    // `depths` is where a step can be. A set of depths per step replaces the enumeration of assignments, which is exponential.
+    // For a main path it returns whether there is an assignment. For a nested one it stops at the branch and leaves its depths.
     bool fits(const SelectingPath& path) {
         uint32_t step = static_cast<uint32_t>(path.steps.size() - 1), depth = static_cast<uint32_t>(w_.chain.size() - 1);
         w_.depths.clear();
@@ -329,12 +339,14 @@ private:
         return path.branch != none || path.steps[0].descendant || w_.depths.front() == 0;
     }
 
+    // Elements arrive in document order, so the list stays sorted.
     void note(uint32_t path, uint32_t element) {
         std::vector<uint32_t>& found = w_.found[path];
         if (found.empty()) begin_path(path);
         found.push_back(element);
     }
 
+    // Counts the paths of the group that were found. A group with a missing path need not be joined.
     void begin_path(uint32_t path) {
         w_.found_paths.push_back(path);
         auto& [document, count] = w_.groups[engine_.paths_[path].group];
@@ -343,7 +355,7 @@ private:
         ++count;
     }
 
-    // The elements that fits() has found for the branch of a nested path; kept without many doubles.
+    // Keeps the elements that fits() found for the branch of a nested path, mostly without duplicates.
     void note_branches(uint32_t number, const SelectingPath& path) {
         std::vector<uint32_t>& found = w_.found[number];
         if (found.empty() && path.nested.empty()) begin_path(number);
@@ -356,7 +368,7 @@ private:
         elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
     }
 
-    // Collects the queries with nested paths: those of which every path was found.
+    // Decides the queries with nested paths, if every one of their paths was found.
     void join() {
         for (size_t i = 0, count = w_.found_paths.size(); i < count; ++i) {
             uint32_t path = w_.found_paths[i], number = engine_.paths_[path].group;
@@ -366,6 +378,7 @@ private:
         }
     }
 
+    // Innermost paths come last in the group, so walking backward knows all nested paths before their parent.
     bool join_group(const Group& group) {
         for (size_t p = group.paths.size(); p-- > 0;) {
             uint32_t number = group.paths[p];
@@ -391,6 +404,7 @@ private:
         return true;
     }
 
+    // Rebuilds the chain of open elements for an element that has ended long ago.
     void open_chain(uint32_t element) {
         w_.chain.resize(document_.depth[element] + 1);
         for (size_t depth = w_.chain.size(); depth-- > 0; element = document_.parent[element]) w_.chain[depth] = element;
@@ -421,7 +435,7 @@ void YFilter::match(const Document& document, Scratch& scratch, std::vector<uint
     grow(w.found, paths_.size());
     grow(w.groups, groups_.size());
     Match(*this, document, w, slots).run();
-    auto empty = [](std::vector<uint32_t>& elements) {      // one large document must not hold memory for ever
+    auto empty = [](std::vector<uint32_t>& elements) {      // one large document must not hold memory forever
         elements.capacity() > 1024 ? std::vector<uint32_t>().swap(elements) : elements.clear();
     };
     for (uint32_t check : w.noted_checks) empty(w.noted[check]);

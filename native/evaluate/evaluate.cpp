@@ -1,4 +1,8 @@
-// The Evaluator's set-up: what is known of a document, of a query's steps, and the verdicts on (step, element).
+// Sets the Evaluator up: binds it to a document, plans each step of a query, and stores verdicts on (step, element).
+//
+// Planning decides which steps need memory. A step that each element reaches at most once needs none.
+// Only where several contexts can lead to the same element does a step get a slot in the table of verdicts.
+// evaluate.hpp explains why that bounds the cost of nested `//`.
 #include "evaluate/evaluate.hpp"
 
 #include "base/interrupt.hpp"
@@ -15,6 +19,7 @@ constexpr unsigned key_bits = 40;                   // of (slot, block): 8192 st
 constexpr uint64_t small_items = 1u << 19;          // what a document is taken for at least: work_max
 constexpr uint64_t stamp_max = (1ull << (64 - key_bits)) - 1;
 
+// Plans are indexed by the query's own entry numbers. The vectors grow as needed and are reused by the next query.
 template <class T>
 T& grown(std::vector<T>& entries, uint32_t index) {
     if (index >= entries.size()) entries.resize(index + 1);
@@ -25,6 +30,7 @@ bool descends(const Step& step) { return step.axis == Axis::descendant || step.a
 
 }  // namespace
 
+// Not a failure of the document: the query remains undecided, and the caller reports it as such.
 OutOfWork::OutOfWork(uint64_t steps)
     : Failure(Family::document, "TC340",
               "the query needs more than " + std::to_string(steps) + " steps on this document, the limit work_per_item_max") {
@@ -32,12 +38,15 @@ OutOfWork::OutOfWork(uint64_t steps)
     hint = "simplify the predicates that are nested in each other, or raise it with Limits(work_per_item_max=…)";
 }
 
+// The constant part lets a small document run queries whose fixed cost exceeds its size.
 uint64_t work_max(const Document& document, uint64_t per_item) {
     uint64_t items = document.elements() + document.attribute_name.size() + document.text.size() + document.source.size() / 64;
     return per_item * (items + small_items);
 }
 
 
+// Ids of local names outlive a document, as long as the NameTable keeps its generation.
+// The index by name does not: it lists elements of this document.
 void Evaluator::begin(const Document& document) {
     document_ = &document;
     values_.begin(document);
@@ -50,6 +59,7 @@ void Evaluator::begin(const Document& document) {
     index_built_ = false;
 }
 
+// Branches of a union are tried in the order written; one success is enough.
 bool Evaluator::satisfies(const Query& query, bool ordered) {
     open(query, ordered);
     for (uint32_t branch = query.branches(); branch != no_entry; branch = query.path(branch).next) {
@@ -60,6 +70,8 @@ bool Evaluator::satisfies(const Query& query, bool ordered) {
     return false;
 }
 
+// Called when the counter passes a mark, so that spend() stays one addition and one comparison.
+// It either ends the query or asks whether the caller wants to stop, and then sets the next mark.
 void Evaluator::pause() {
     constexpr uint64_t nanoseconds_per_look = 10;
     if (looked_at > looked_max_) throw OutOfWork(allowed_);
@@ -68,6 +80,7 @@ void Evaluator::pause() {
     Interrupt::check(looks_per_poll * nanoseconds_per_look);
 }
 
+// Prepares a whole query. Slots are numbered from 0 again, and size_table() forgets all earlier verdicts.
 void Evaluator::open(const Query& query, bool ordered) {
     query_ = &query;
     ordered_ = ordered;
@@ -79,7 +92,8 @@ void Evaluator::open(const Query& query, bool ordered) {
     size_table();
 }
 
-// Whether every element that the steps name occurs somewhere; most queries that do not match end here.
+// True if every element that the main path names occurs in the document.
+// This is cheap, and most queries that do not match end here.
 bool Evaluator::names_occur(uint32_t first_step) {
     for (uint32_t at = first_step; at != no_entry; at = query_->step(at).next) {
         const Step& step = query_->step(at);
@@ -90,6 +104,7 @@ bool Evaluator::names_occur(uint32_t first_step) {
     return true;
 }
 
+// Plans each path of a list. `goal` means that something is compared at its end, so that even a last step does work.
 void Evaluator::prepare_paths(uint32_t first, bool nested, bool goal, bool whole) {
     query_->each_path(first, [&](uint32_t index, const PathEntry& path) {
         grown(path_verdicts_, index);
@@ -98,10 +113,13 @@ void Evaluator::prepare_paths(uint32_t first, bool nested, bool goal, bool whole
     });
 }
 
-// Gives slots to the steps where an element may arrive more than once. From one context, or from contexts that are not
-// inside each other, the first descent finds each element once and the second may not; `nested` contexts are as good as one
-// descent. What `contains` asks for is the first item, not any: on the steps of `whole` paths only failures are of use, and their
-// predicates, which are asked again wherever there is success, get verdicts of their own.
+// Gives slots to the steps where an element may arrive more than once.
+//
+// From one context, or from contexts that are not inside each other, the first descent finds each element once.
+// The second descent may find it again. `nested` contexts count as one descent.
+//
+// `contains` asks for the first item, not for any item. So on the steps of `whole` paths only failures are useful.
+// Their predicates are asked again after each success, and therefore get verdicts of their own.
 void Evaluator::prepare_steps(const PathEntry& path, bool nested, bool goal, bool whole) {
     uint32_t descents = nested ? 1 : 0;
     query_->each_step(path.first, [&](uint32_t index, const Step& step) {
@@ -119,7 +137,7 @@ void Evaluator::prepare_steps(const PathEntry& path, bool nested, bool goal, boo
     });
 }
 
-// Whether the expression counts positions. `kept` gives slots to what of it does not.
+// Returns whether the expression counts positions. With `kept`, its parts that do not count positions get slots.
 bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
     const Expr& expr = query_->expr(index);
     bool positional = false;
@@ -143,7 +161,7 @@ bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
     return positional;
 }
 
-// Positions differ from context to context; the rest of a condition does not, and must not be decided again for each.
+// Positions differ from context to context. The rest of a condition does not, so it is decided once and kept.
 void Evaluator::keep_parts(uint32_t index) {
     const Expr& expr = query_->expr(index);
     if (!expr_plans_[index].positional) {
@@ -153,6 +171,7 @@ void Evaluator::keep_parts(uint32_t index) {
     }
 }
 
+// Translates a name test into an id of this document's NameTable. An unknown name stays `none` and can never pass.
 void Evaluator::resolve(const Step& step, StepPlan& plan) {
     plan.resolved = true;
     if (step.kind == StepKind::text) return;
@@ -164,6 +183,7 @@ void Evaluator::resolve(const Step& step, StepPlan& plan) {
     }
 }
 
+// Numbers the local names of all NameTable entries up to this one, so that *:a compares numbers, not strings.
 uint32_t Evaluator::local_id(uint32_t name) {
     while (local_of_name_.size() <= name) {
         std::string_view local = names_->local(static_cast<uint32_t>(local_of_name_.size()));
@@ -172,14 +192,18 @@ uint32_t Evaluator::local_id(uint32_t name) {
     return local_of_name_[name];
 }
 
+// All names must have their local ids first; otherwise a name that the document does have would look unknown.
 uint32_t Evaluator::find_local(std::string_view local) {
     if (names_->size()) local_id(static_cast<uint32_t>(names_->size() - 1));
     auto found = locals_.find(local);
     return found == locals_.end() ? none : found->second;
 }
 
+// Lists the elements by name: a counting sort, so each list is in document order.
+// Ranges carry a stamp. A new document invalidates all of them without clearing a vector as long as the NameTable.
 void Evaluator::build_name_index() {
     index_built_ = true;
+    // The stamp wrapped around: old ranges could look current, so drop them.
     if (++index_stamp_ == 0) {
         name_ranges_.clear();
         index_stamp_ = 1;
@@ -188,6 +212,7 @@ void Evaluator::build_name_index() {
     uint32_t count = static_cast<uint32_t>(d.elements());
     if (name_ranges_.size() < names_->size()) name_ranges_.resize(names_->size());
     names_present_.clear();
+    // First pass: count the elements of each name. `end` serves as the counter.
     for (uint32_t i = 0; i < count; ++i) {
         NameRange& range = name_ranges_[d.name[i]];
         if (range.stamp != index_stamp_) {
@@ -196,6 +221,7 @@ void Evaluator::build_name_index() {
         }
         ++range.end;
     }
+    // Turn the counts into start positions. The last pass then moves each `end` to its final place.
     uint32_t at = 0;
     for (uint32_t name : names_present_) {
         NameRange& range = name_ranges_[name];
@@ -207,6 +233,7 @@ void Evaluator::build_name_index() {
     for (uint32_t i = 0; i < count; ++i) by_name_[name_ranges_[d.name[i]].end++] = i;
 }
 
+// The lists are sorted, so the elements of a subtree are found by binary search.
 Evaluator::Range Evaluator::named(uint32_t name, uint32_t begin, uint32_t end) {
     if (!index_built_) build_name_index();
     if (name >= name_ranges_.size() || name_ranges_[name].stamp != index_stamp_) return {};
@@ -232,6 +259,7 @@ Evaluator::Range Evaluator::attributes_within(uint32_t element) const {
     return {element == none ? 0 : document_->attribute_begin[element], end};
 }
 
+// Skips the texts of child elements in one jump: all texts of a subtree are consecutive.
 uint32_t Evaluator::next_child_text(uint32_t element, uint32_t from) {
     const Document& d = *document_;
     for (uint32_t text = from; text < d.text_end[element];) {
@@ -243,26 +271,31 @@ uint32_t Evaluator::next_child_text(uint32_t element, uint32_t from) {
     return none;
 }
 
+// The columns do not store the owner of an attribute. Begins ascend, so a binary search finds it.
 uint32_t Evaluator::owner(uint32_t attribute) const {
     const uint32_t* begins = document_->attribute_begin.data();
     return static_cast<uint32_t>(std::upper_bound(begins, begins + document_->elements(), attribute) - begins - 1);
 }
 
+// Three places per element: the element itself, then its attributes, then the texts that follow its start tag.
 std::pair<uint64_t, uint32_t> Evaluator::order(Item item) const {
     if (item.index == none) return {0, 0};
     if (item.kind == StepKind::element) return {3ull * item.index, 1};
     if (item.kind == StepKind::attribute) return {3ull * owner(item.index) + 1, item.index};
-    // A text lies behind every element that started before it: those whose first text is not a later one.
+    // A text comes after every element that started before it: those whose first text is not a later one.
     const uint32_t* begins = document_->text_begin.data();
     uint64_t started = static_cast<uint64_t>(std::upper_bound(begins, begins + document_->elements(), item.index) - begins);
     return {3 * (started - 1) + 2, item.index};
 }
 
+// The table is a direct-mapped cache: a place selects its block by the low bits.
+// Blocks of an older stamp never match a key, so nothing is cleared between queries.
 void Evaluator::size_table() {
     if (!slots_) return;
     blocks_per_slot_ = document_->elements() / 64 + 1;
     uint64_t wanted = std::bit_ceil(std::min(slots_ * blocks_per_slot_, verdict_blocks_max));
     if (blocks_.size() < wanted) blocks_.resize(wanted);
+    // The stamp no longer fits its bits. Clear once, or very old verdicts would come back to life.
     if (++stamp_ > stamp_max) {
         std::fill(blocks_.begin(), blocks_.end(), Block());
         stamp_ = 1;
@@ -270,6 +303,7 @@ void Evaluator::size_table() {
     runs_.assign(slots_, Run());
 }
 
+// A block that holds another key only means "unknown": displaced verdicts cost time, never correctness.
 Evaluator::Verdict Evaluator::verdict(uint32_t slot, uint32_t element) {
     uint64_t place = slot * blocks_per_slot_ + element / 64;
     const Block& block = blocks_[place & (blocks_.size() - 1)];
@@ -278,6 +312,7 @@ Evaluator::Verdict Evaluator::verdict(uint32_t slot, uint32_t element) {
     return block.value & bit ? Verdict::yes : Verdict::no;
 }
 
+// A block of another key is overwritten; its verdicts will be computed again if needed.
 void Evaluator::keep(uint32_t slot, uint32_t element, bool value) {
     uint64_t place = slot * blocks_per_slot_ + element / 64, key = stamp_ << key_bits | place;
     Block& block = blocks_[place & (blocks_.size() - 1)];

@@ -1,7 +1,7 @@
 // Document + Query -> does it match, and what does it select: directly, one query at a time, exactly as XPath 1.0 says.
 //
-// Use it to decide a query that no shared machine has decided, to find what a query selects, and to explain an answer. It is no
-// way to match many queries: each costs what its own path touches of the document.
+// Use it to decide a query that no shared machine has decided, to find what a query selects, and to explain an answer.
+// Do not use it to match many queries: each costs what its own path touches of the document.
 //
 // How it works. Three ways through a path, all driven by the steps of the query, none recursive over the document:
 //
@@ -10,21 +10,24 @@
 //   walk()      (evaluate_select.cpp) everything that a path leads to: a set per step, in document order.
 //   fits()      (evaluate_ordered.cpp) ordered patterns: witnesses whose start tags increase, chosen greedily.
 //
-// A step with positions on the descendant axis numbers what lies below each context anew, and ancestors have much below them in
-// common. Its condition depends on the position only by its comparisons with it: between two places where one of them
-// changes, an element passes or not wherever it is counted from. So there are verdicts and runs for each combination of their
-// truths (evaluate_positions.cpp).
+// A step with positions on the descendant axis numbers everything below each context, and ancestors share descendants.
+// Its condition depends on the position only through comparisons. Between two places where a comparison changes,
+// an element passes or fails no matter where the count starts. So verdicts and runs are kept for each combination
+// of the comparisons' results (evaluate_positions.cpp).
 //
-// The paths and conditions of a transformation start at variables, and are asked for again and again while these change
-// (evaluate_variables.cpp). Predicates never mention them, so the verdicts on (step, element) are kept all the while.
+// The paths and conditions of a transformation start at variables, and are asked again each time these change
+// (evaluate_variables.cpp). Predicates never mention variables, so the verdicts on (step, element) stay valid.
 //
-// Depth first alone would be exponential in nested `//`, because ancestors see the same descendants. So where the same
-// element may come to the same step from several contexts (prepare() decides; plain paths never need it), the verdict on
-// (step, element) is kept: two bits. The verdicts live in a table of blocks of 64 elements whose keys hold a stamp, so a new query
-// forgets them at no cost; past its largest size blocks displace each other, which costs time and never truth. And for each
-// such step one run of elements that are known to fail is kept and skipped, so ancestors in document order do not rescan what
-// their descendants share. String values are not built for each ancestor either (string_values.hpp). Together a query costs
-// mostly what it touches once; where that fails, spend() ends it: whoever asks has said how many steps it may take.
+// Depth first alone would be exponential in nested `//`, because ancestors see the same descendants.
+// So where the same element may arrive at the same step from several contexts, the verdict on (step, element) is kept:
+// two bits. The prepare functions decide where; plain paths never need it.
+//
+// The verdicts live in a table of blocks of 64 elements. Keys contain a stamp, so a new query forgets all verdicts for free.
+// When the table is full, blocks displace each other, which costs time but never correctness.
+// Each such step also keeps one run of elements that are known to fail. It is skipped, so ancestors do not rescan what their
+// descendants have already ruled out. String values are not built for each ancestor either (string_values.hpp).
+//
+// Together, a query costs mostly what it touches once. Where that fails, spend() ends it: the caller sets the limit.
 //
 // Names are compared as numbers: a test is resolved to an id of the document's NameTable when its step is first reached.
 //
@@ -47,13 +50,13 @@
 
 namespace treecast {
 
-// Thrown where an answer would take more steps than it may.
+// Thrown when an answer would take more steps than the caller allows.
 struct OutOfWork : Failure {
     explicit OutOfWork(uint64_t steps);
 };
 
-// The steps that deciding one query may take: so many for each element, attribute, text and 64 bytes of the document, and for as many
-// items again as a small document may need.
+// How many steps deciding one query may take: `per_item` for each element, attribute, text and 64 bytes of the document.
+// A constant number of items is added, so that small documents are not refused.
 uint64_t work_max(const Document& document, uint64_t per_item);
 
 // Decides queries on one document at a time; keeps scratch between calls. Not thread-safe; one per thread.
@@ -66,17 +69,17 @@ public:
         bool operator==(const Item&) const = default;
     };
 
-    // Before the first query of a document; cheap. The document must not change while queries are decided.
+    // Call it before the first query of a document; it is cheap. The document must not change while queries are decided.
     void begin(const Document& document);
 
-    // Whether the document satisfies the query; an ordered one must have passed check_ordered.
+    // Returns whether the document satisfies the query. An ordered query must have passed check_ordered.
     bool satisfies(const Query& query, bool ordered);
 
     // What the main path selects, in document order, each item once.
     void select(const Query& query, bool ordered, std::vector<Item>& out);
 
-    // The same of any paths and conditions in a query, wherever they start: enter() the query, prepare what will be asked for,
-    // then ask, with the items that its variables stand for, by number.
+    // The same for any paths and conditions in a query, wherever they start.
+    // First enter() the query, then prepare what will be asked, then ask with the items that its variables stand for, by number.
     using Variables = std::span<const Item>;
     void enter(const Query& query);
     void prepare(uint32_t paths) { prepare_entry(paths, false); }
@@ -87,11 +90,11 @@ public:
     std::string_view string_value(Item item) { return text_of(item); }                 // lives until the next call
     std::pair<uint64_t, uint32_t> order(Item item) const;                              // grows in document order
 
-    // Steps so far, what answers have cost: items looked at, whether they passed or not, cursors set up, and 32 bytes of text as one
-    // more.
+    // The cost of all answers so far, in steps: items looked at, whether they passed or not, and cursors set up.
+    // Each 32 bytes of text count as one more.
     uint64_t looked_at = 0;
-    // From now on answers may take so many steps together; past them OutOfWork is thrown, and the Evaluator is to be opened or
-    // entered anew.
+    // From now on, all answers together may take this many steps. Beyond that OutOfWork is thrown.
+    // After that the Evaluator must be opened or entered again.
     void allow(uint64_t steps) {
         allowed_ = steps;
         looked_max_ = steps > ~looked_at ? ~0ull : looked_at + steps;
@@ -108,7 +111,7 @@ private:
     friend class Explainer;
     void pause();                       // sees whether that was too much, or the call was interrupted
 
-    // -- what is known of the query's entries; filled by prepare() and, the names, on first use
+    // -- what is known about the query's entries; filled by prepare(), except names, which are resolved on first use
     struct StepPlan {
         uint32_t name = none;           // of the test: name id, URI id or local id; see resolve()
         uint32_t slot = none;           // of the verdicts, where elements may come here more than once
@@ -143,6 +146,7 @@ private:
         if (!found.resolved) resolve(query_->step(step), found);
         return found;
     }
+    // Whether a name passes the test of a step. Only numbers are compared here.
     bool passes(const Step& step, const StepPlan& plan, uint32_t name) {
         switch (step.test) {
             case Test::any: return true;
@@ -157,6 +161,8 @@ private:
     void build_name_index();
     Range named(uint32_t name, uint32_t begin, uint32_t end);   // positions in by_name_ of the elements in [begin, end)
     uint32_t below(uint32_t element) const { return element == none ? 0 : element + 1; }
+    // Elements are numbered in document order, so a subtree is the range from `element` to end_of(element).
+    // The document itself, `none`, contains all of them.
     uint32_t end_of(uint32_t element) const {
         return static_cast<uint32_t>(element == none ? document_->elements() : element + document_->size[element]);
     }
@@ -173,6 +179,7 @@ private:
 
     // -- conditions
     bool check(uint32_t expr, Item item, uint32_t position, uint32_t last);
+    // Decides a part of a condition, and keeps the answer if planning gave the part a slot.
     bool check_part(uint32_t expr, Item item, uint32_t position, uint32_t last) {
         return expr_plans_[expr].slot == none ? check(expr, item, position, last) : check_kept(expr, item);
     }
@@ -189,11 +196,14 @@ private:
     double number_of(Item item);
 
     // -- one step at a time, depth first
+    // How a cursor enumerates its axis: one element, children by jumps, a range, a list by name, texts of the element itself,
+    // groups for positions, or single elements with a number.
     enum class Way : uint8_t { one, children, range, listed, child_texts, groups, numbered };
     enum class Next : uint8_t { candidate, success, done };
-    // What is asked of a path: any item, so that a verdict is an answer; the first one, so that only failures are; or all, where
-    // verdicts are neither used nor kept.
+    // What is asked of a path. `any`: a verdict is an answer. `first`: only failures are answers, since a success does not
+    // say which item is first. `all`: verdicts are neither used nor kept.
     enum class Want : uint8_t { any, first, all };
+    // One step of a path in progress: where it started, what is left of its axis, and the candidate in hand.
     struct Cursor {
         uint32_t step = 0, context = none;
         uint32_t at = 0, end = 0;       // what is left of the axis; positions in by_name_ where listed
@@ -223,7 +233,7 @@ private:
     bool passes_numbered(const Cursor& cursor, const Step& step, Item item);
     uint32_t element_at(const Cursor& cursor, uint32_t at) const { return cursor.by_name ? by_name_[at] : at; }
     bool holds_at(const Cursor& cursor, const Step& step, Item item);
-    // Where the verdicts on a cursor's candidates lie; those of a step that works in groups are on the groups.
+    // Where the verdicts on a cursor's candidates are stored. A step that works in groups has verdicts on groups instead.
     static uint32_t candidate_slot(const Cursor& cursor, const Step& step) {
         return cursor.way != Way::groups && step.kind == StepKind::element ? cursor.slot : none;
     }
@@ -244,6 +254,7 @@ private:
     void size_table();
 
     // -- sets
+    // Everything that a prefix of a path leads to.
     struct Reached {
         StepKind kind = StepKind::element;
         std::vector<uint32_t> items;    // ascending
@@ -258,7 +269,7 @@ private:
     void descend(uint32_t first_step, uint32_t context, std::vector<Item>& out);
     Item first_item(const PathEntry& path, Item item);
     bool find_first(const PathEntry& path, Item item, Item& found);
-    // Where a path starts that is asked for at an item.
+    // Where a path starts when it is asked at an item.
     Item start_of(const PathEntry& path, Item item) const {
         if (path.absolute) return {};
         return path.variable == no_entry ? item : variables_[path.variable];
@@ -282,20 +293,22 @@ private:
     std::vector<ExprPlan> expr_plans_;
     std::vector<Verdict> path_verdicts_;        // by PathEntry: absolute paths in predicates have one answer
 
-    // ids of local names, for *:a; they live as long as the ids of the NameTable
+    // Ids of local names, for *:a. They stay valid as long as the ids of the NameTable.
     const NameTable* names_ = nullptr;
     uint64_t generation_ = 0;
     TextViewMap<uint32_t> locals_;
     std::vector<uint32_t> local_of_name_;
 
-    // elements by name, built when first needed
+    // Elements by name, built when first needed.
     struct NameRange { uint32_t stamp = 0, begin = 0, end = 0; };
     bool index_built_ = false;
     uint32_t index_stamp_ = 0;
     std::vector<NameRange> name_ranges_;
     std::vector<uint32_t> by_name_, names_present_;
 
+    // Verdicts on 64 elements of one slot: which are known, and what they are.
     struct Block { uint64_t key = 0, known = 0, value = 0; };
+    // Consecutive elements that are known to fail.
     struct Run { uint32_t begin = 0, end = 0; };
     std::vector<Block> blocks_;
     std::vector<Run> runs_;                     // by slot: elements that are known to fail

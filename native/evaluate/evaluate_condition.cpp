@@ -1,16 +1,21 @@
-// What stands in brackets, on one item: truth, comparison, string and number values.
+// Evaluates a predicate on one item: truth, comparison, string and number values.
+//
+// Types follow XPath 1.0. A comparison with a set holds if it holds for one of its items; a function takes the first item.
+// Every function that reads text reports it to spend(), so that long texts count against the limit too.
 #include "evaluate/evaluate.hpp"
 #include "document/number.hpp"
 #include "query/relation.hpp"
 
 namespace treecast {
 
+// Predicates without positions may be asked in any context, so their verdicts are kept where planning reserved a slot.
 bool Evaluator::check_predicates(const Step& step, Item item) {
     for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next)
         if (!check_kept(expr, item)) return false;
     return true;
 }
 
+// Position 1 of 1 is a placeholder: an expression with a slot never looks at positions.
 bool Evaluator::check_kept(uint32_t expr, Item item) {
     uint32_t slot = expr_plans_[expr].slot;
     if (slot == none) return check(expr, item, 1, 1);
@@ -21,6 +26,7 @@ bool Evaluator::check_kept(uint32_t expr, Item item) {
     return value;
 }
 
+// Operands go through check_part(), which reuses kept verdicts of the parts that do not count positions.
 bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t last) {
     const Expr& expr = query_->expr(index);
     switch (expr.kind) {
@@ -43,20 +49,23 @@ bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t las
     return false;
 }
 
+// XPath numbers are doubles, so a position compares as one: [1.5] is legal and selects nothing.
 bool Evaluator::check_position(const Expr& expr, uint32_t position, uint32_t last) const {
     if (expr.kind == ExprKind::position_last) return related(expr.relation, position, last);
     return related<double>(expr.relation, expr.kind == ExprKind::last ? last : position, query_->value(expr.value).number);
 }
 
-// exists, compare: whether one of the paths leads to something that passes.
+// exists and compare: whether one of the paths leads to something that passes.
 bool Evaluator::check_paths(uint32_t index, Item item) {
     const Expr& expr = query_->expr(index);
     uint32_t goal = expr.kind == ExprKind::compare ? index : no_entry;
     for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
         const PathEntry& path = query_->path(at);
         Item from = start_of(path, item);
+        // A path without steps is the item itself.
         if (path.first == no_entry) {
             if (goal == no_entry || compare(expr, from)) return true;
+        // An absolute path has the same answer everywhere in the document, so one verdict is enough.
         } else if (path.absolute) {
             if (path_verdicts_[at] == Verdict::unknown)
                 path_verdicts_[at] = reaches(path.first, none, goal) ? Verdict::yes : Verdict::no;
@@ -68,7 +77,7 @@ bool Evaluator::check_paths(uint32_t index, Item item) {
     return false;
 }
 
-// A function: of the first item, in document order; of no item, the empty string.
+// A function looks at the first item in document order. Without any item it sees the empty string.
 bool Evaluator::check_first(const Expr& expr, Item item) {
     const PathEntry& path = query_->path(expr.first);
     if (path.absolute && path_verdicts_[expr.first] != Verdict::unknown) return path_verdicts_[expr.first] == Verdict::yes;
@@ -78,6 +87,7 @@ bool Evaluator::check_first(const Expr& expr, Item item) {
     return value;
 }
 
+// Attributes are one string. Elements may consist of many texts, so StringValues answers without joining them.
 bool Evaluator::check_text(const Expr& expr, Item item) {
     std::string_view literal = query_->view(query_->value(expr.value).text);
     bool attribute = item.kind == StepKind::attribute, value;
@@ -96,20 +106,23 @@ bool Evaluator::check_text(const Expr& expr, Item item) {
     return value;
 }
 
+// XPath 1.0, section 3.4: = and != compare strings unless one side is a number; < and > always compare numbers.
 bool Evaluator::compare(const Expr& expr, Item item) {
     const Value& value = query_->value(expr.value);
     bool equality = expr.relation == Relation::eq || expr.relation == Relation::ne;
     if (equality && !value.is_number)
         return text_equals(item, query_->view(value.text)) == (expr.relation == Relation::eq);
-    // Against a literal, an order is one of numbers too.
+    // An ordering against a string literal compares numbers too.
     spend(value.is_number ? 0 : value.text.size / 32);
     double right = value.is_number ? value.number : to_number(query_->view(value.text));
     return related(expr.relation, number_of(item), right);
 }
 
+// Attributes are at hand as one string; other values are compared text by text.
 bool Evaluator::text_equals(Item item, std::string_view text) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) {
+        // Different lengths are decided without reading the text, so they cost nothing.
         std::string_view value = d.value(d.attribute_value[item.index]);
         if (value.size() == text.size()) spend(text.size() / 32);
         return value == text;
@@ -119,7 +132,7 @@ bool Evaluator::text_equals(Item item, std::string_view text) {
     return value;
 }
 
-// The view lives until the next call.
+// The view is valid until the next call. It is only built where an element has more than one text.
 std::string_view Evaluator::text_of(Item item) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) return d.value(d.attribute_value[item.index]);
@@ -133,6 +146,7 @@ std::string_view Evaluator::text_of(Item item) {
     return buffer_;
 }
 
+// Long values count as work even if they turn out to be no number.
 double Evaluator::number_of(Item item) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) {

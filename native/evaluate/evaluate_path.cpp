@@ -1,7 +1,9 @@
-// Depth first along a path: one cursor per step. See evaluate.hpp for why verdicts are kept and runs are skipped.
+// Follows a path depth first, with one cursor per step. See evaluate.hpp for why verdicts are kept and runs are skipped.
 //
-// A step without positions enumerates its axis, tests names on the way, and its predicates are asked of each candidate. Those with
-// positions are in evaluate_positions.cpp.
+// A step without positions enumerates its axis and tests names on the way. Its predicates are asked of each candidate.
+// Steps with positions are in evaluate_positions.cpp.
+//
+// The stack of cursors replaces recursion, so deep documents and long paths cannot overflow the native stack.
 #include "evaluate/evaluate.hpp"
 
 #include <algorithm>
@@ -22,8 +24,8 @@ bool includes_self(const Step& step) {
 
 }  // namespace
 
-// Whether the steps from `first_step` on lead from the context to something that passes the goal: a comparison, or no_entry
-// where existence is enough.
+// Whether the steps from `first_step` on lead from the context to something that passes the goal.
+// The goal is a comparison, or no_entry where existence is enough. With `found`, the first item is wanted, not any.
 bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, Item* found) {
     uint32_t base = static_cast<uint32_t>(cursors_.size());
     Want want = found ? Want::first : Want::any;
@@ -41,6 +43,7 @@ bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, It
         uint32_t slot = candidate_slot(cursors_[top], step);
         Verdict known = slot == none ? Verdict::unknown : verdict(slot, item.index);
         if (known == Verdict::no) continue;
+        // A kept success answers "does it lead anywhere", but not "to which item".
         if (known == Verdict::yes && !found) return succeed(base);
         bool holds = known == Verdict::yes || holds_at(cursors_[top], step, item);
         if (holds && step.next != no_entry) {
@@ -56,8 +59,8 @@ bool Evaluator::reaches(uint32_t first_step, uint32_t context, uint32_t goal, It
     return false;
 }
 
-// The first item in document order, where going depth first may meet a later one before it: what lies behind the best one so far
-// is left out, because from there on paths lead to later items only.
+// Finds the first item in document order where going depth first may meet a later one before it.
+// Everything after the best item so far is left out: from there on, paths lead only to later items.
 bool Evaluator::first_of_all(uint32_t first_step, uint32_t context, Item& found) {
     auto base = static_cast<uint32_t>(cursors_.size());
     bool any = false;
@@ -68,6 +71,7 @@ bool Evaluator::first_of_all(uint32_t first_step, uint32_t context, Item& found)
         auto top = static_cast<uint32_t>(cursors_.size() - 1);
         const Cursor& cursor = cursors_[top];
         bool groups = cursor.way == Way::groups;
+        // A group that starts too late ends the cursor; the groups after it start even later.
         if (groups && cursor.survivor == survivors_.size() && cursor.at < cursor.end && is_late({StepKind::element, cursor.at})) {
             leave_cursor(base, true);
             continue;
@@ -79,6 +83,7 @@ bool Evaluator::first_of_all(uint32_t first_step, uint32_t context, Item& found)
         const Step& step = query_->step(cursors_[top].step);
         Item item{step.kind, cursors_[top].candidate};
         if (is_late(item)) {
+            // Leaving early proves nothing, so the context must not be recorded as a failure.
             cursors_[top].reached = true;      // or not: it is not known
             if (!groups) leave_cursor(base, true);
             continue;
@@ -99,19 +104,20 @@ bool Evaluator::first_of_all(uint32_t first_step, uint32_t context, Item& found)
     return any;
 }
 
-// Of first_of_all(): `reached` where something was reached, or may be.
+// For first_of_all(): `reached` means that something was reached, or might have been. Then no failure is recorded.
 void Evaluator::leave_cursor(uint32_t base, bool reached) {
     if (!reached) return fail_cursor(base);
     pop_cursor();
     if (cursors_.size() > base) cursors_.back().reached = true;
 }
 
+// A positional step without numbering has already sifted its candidates while it gathered them.
 bool Evaluator::holds_at(const Cursor& cursor, const Step& step, Item item) {
     if (cursor.way == Way::numbered) return passes_numbered(cursor, step, item);
     return step.positional || check_predicates(step, item);
 }
 
-// The top cursor came to its end, so what led to it failed.
+// The top cursor came to its end without success, so the candidate that led to it fails.
 void Evaluator::fail_cursor(uint32_t base) {
     note_failures(cursors_.back(), cursors_.back().limit);
     pop_cursor();
@@ -121,7 +127,7 @@ void Evaluator::fail_cursor(uint32_t base) {
     if (slot != none) keep(slot, below.candidate, false);
 }
 
-// Everything that is on the stack led to success.
+// Everything on the stack led to success. What each cursor passed before its current candidate failed.
 bool Evaluator::succeed(uint32_t base) {
     while (cursors_.size() > base) {
         const Cursor& cursor = cursors_.back();
@@ -143,7 +149,8 @@ void Evaluator::pop_cursor() {
     cursors_.pop_back();
 }
 
-// All candidates, or groups, from where the cursor started up to `end` fail, whatever context they are reached from.
+// All candidates (or groups) from where the cursor started up to `end` fail, whatever context they are reached from.
+// One run per slot is enough: contexts come in document order, so their ranges overlap or follow each other.
 void Evaluator::note_failures(const Cursor& cursor, uint32_t end) {
     if (cursor.slot == none || cursor.reached || cursor.started >= cursor.limit) return;
     Run& run = runs_[cursor.slot];
@@ -151,7 +158,8 @@ void Evaluator::note_failures(const Cursor& cursor, uint32_t end) {
     else run = {cursor.started, end};
 }
 
-// Candidates before `from` are left out.
+// Starts a step at a context. Candidates before `from` are left out.
+// A name that this document lacks leaves the cursor empty, so it ends at once.
 void Evaluator::push_cursor(uint32_t step_index, uint32_t context, Want want, uint32_t from) {
     const Step& step = query_->step(step_index);
     const StepPlan& plan = this->plan(step_index);
@@ -171,6 +179,7 @@ void Evaluator::push_cursor(uint32_t step_index, uint32_t context, Want want, ui
     spend(cursor_steps);
 }
 
+// Chooses how to enumerate the axis. A child step jumps from sibling to sibling; the others cover a range.
 void Evaluator::aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint32_t from) {
     uint32_t context = cursor.context;
     Range range;
@@ -200,6 +209,8 @@ void Evaluator::aim(Cursor& cursor, const Step& step, const StepPlan& plan, uint
     while (cursor.at < from && cursor.at < cursor.end) cursor.at += document_->size[cursor.at];
 }
 
+// A descent over a large subtree goes through the list of the name instead of the range of elements.
+// A run of known failures at the start of the range is skipped right here.
 void Evaluator::aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan, Range range) {
     if (cursor.slot != none) {
         cursor.started = range.begin;
@@ -217,7 +228,7 @@ void Evaluator::aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan,
     cursor.end = range.end;
 }
 
-// Whether what comes next is known to fail; then the cursor stands behind that.
+// Whether the next candidate is known to fail. If so, the cursor moves past the whole run.
 bool Evaluator::skip_failures(Cursor& cursor) {
     const Run& run = runs_[cursor.slot];
     bool listed = cursor.way == Way::listed || cursor.by_name;
@@ -232,6 +243,7 @@ bool Evaluator::skip_failures(Cursor& cursor) {
     return true;
 }
 
+// Moves to the next candidate that passes the step's test. Its predicates are asked by the caller.
 Evaluator::Next Evaluator::advance(uint32_t index) {
     Cursor& cursor = cursors_[index];
     if (cursor.way == Way::groups) return advance_group(index);

@@ -1,9 +1,11 @@
 // Steps with positions, depth first.
 //
-// In general they work in groups: for each context the candidates are gathered, the predicates sift them one after the other,
-// each numbering what the one before left, and the survivors are the candidates. That is linear on axes where contexts have no
-// candidates in common. On the descendant axis they have, so there, if positions occur in the first predicate only, candidates
-// come one by one, with a number that follows from their place, and verdicts on them are kept. See evaluate.hpp.
+// In general they work in groups. The candidates of one context are gathered, then the predicates sift them one after the
+// other. Each predicate numbers what the previous one left. The survivors are the candidates of the step.
+// That is linear on axes where contexts have no candidates in common.
+//
+// On the descendant axis contexts do share candidates. There, if only the first predicate has positions, candidates come
+// one by one. Their number follows from their place, and verdicts on them are kept. See evaluate.hpp.
 #include "evaluate/evaluate.hpp"
 
 #include <algorithm>
@@ -13,7 +15,8 @@ namespace treecast {
 
 namespace {
 
-// The comparisons with positions in a condition; false if there are more than fit.
+// Collects the comparisons with positions in a condition. Returns false if there are more than fit.
+// Each comparison doubles the number of slots, hence the small limit.
 bool find_atoms(const Query& query, uint32_t index, std::array<uint32_t, 3>& atoms, uint8_t& count) {
     const Expr& expr = query.expr(index);
     switch (expr.kind) {
@@ -37,16 +40,19 @@ bool find_atoms(const Query& query, uint32_t index, std::array<uint32_t, 3>& ato
 }  // namespace
 
 // Decides whether candidates are numbered by their place. The predicates have been prepared.
+// The place gives the number only if every candidate before it counts: a plain name or any name, and no `//` in between.
 void Evaluator::number_step(const Step& step, StepPlan& plan) {
     bool deep = step.axis == Axis::descendant || step.axis == Axis::descendant_or_self;
     bool placed = step.test == Test::any || step.test == Test::name;
     if (!step.positional || !deep || step.gap || !placed || step.kind != StepKind::element) return;
+    // Later predicates number what the first one left, which no place can tell. So they must have no positions.
     for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next)
         if (expr_plans_[expr].positional != (expr == step.predicates)) return;
     uint8_t count = 0;
     if (find_atoms(*query_, step.predicates, plan.atom, count)) plan.atoms = count;
 }
 
+// The number of a candidate is its distance from the start of the range, or of the list of its name.
 void Evaluator::aim_numbered(Cursor& cursor, const Step& step, const StepPlan& plan) {
     uint32_t context = cursor.context;
     Range range{step.axis == Axis::descendant_or_self && context != none ? context : below(context), end_of(context)};
@@ -57,7 +63,8 @@ void Evaluator::aim_numbered(Cursor& cursor, const Step& step, const StepPlan& p
     cursor.end = range.end;
 }
 
-// From here on to stretch_end the comparisons with positions stay as they are.
+// Starts a stretch: from here to stretch_end no comparison with a position changes its result.
+// So the combination of results selects the slot, and a verdict in it holds for every context that leads to the same slot.
 void Evaluator::begin_stretch(Cursor& cursor) {
     if (cursor.limit) note_failures(cursor, cursor.limit);
     spend(2);
@@ -72,6 +79,7 @@ void Evaluator::begin_stretch(Cursor& cursor) {
         if (check_position(atom, position, last)) cursor.slot += 1u << i;
         if (atom.kind == ExprKind::last) continue;
         double wanted = atom.kind == ExprKind::position_last ? last : query_->value(atom.value).number;
+        // A comparison can change where the position reaches the wanted value, and right after it.
         changes_at(std::ceil(wanted));
         changes_at(std::floor(wanted) + 1);
     }
@@ -80,6 +88,7 @@ void Evaluator::begin_stretch(Cursor& cursor) {
     cursor.limit = cursor.stretch_end < cursor.end ? element_at(cursor, cursor.stretch_end) : end_of(cursor.context);
 }
 
+// Runs of failures belong to one slot, so they are skipped only within the current stretch.
 bool Evaluator::advance_numbered(Cursor& cursor) {
     while (cursor.at < cursor.end) {
         spend(1);
@@ -91,6 +100,7 @@ bool Evaluator::advance_numbered(Cursor& cursor) {
     return false;
 }
 
+// The first predicate needs the number; planning made sure that the others do not.
 bool Evaluator::passes_numbered(const Cursor& cursor, const Step& step, Item item) {
     uint32_t position = cursor.at - cursor.first, last = cursor.end - cursor.first;
     if (!check(step.predicates, item, position, last)) return false;
@@ -99,6 +109,7 @@ bool Evaluator::passes_numbered(const Cursor& cursor, const Step& step, Item ite
     return true;
 }
 
+// With `//` before the step, each element of the subtree is a context of its own: a group.
 void Evaluator::aim_groups(Cursor& cursor, const Step& step) {
     cursor.way = Way::groups;
     uint32_t context = cursor.context;
@@ -114,7 +125,8 @@ void Evaluator::aim_groups(Cursor& cursor, const Step& step) {
     cursor.limit = cursor.end;
 }
 
-// The next survivor, of this group or of a later one. Gathering asks predicates, which may move the stacks: hence indices.
+// Moves to the next survivor, in this group or a later one.
+// Gathering asks predicates, which may reallocate both stacks. So this function works with indices, not references.
 Evaluator::Next Evaluator::advance_group(uint32_t index) {
     uint32_t slot = cursors_[index].slot;
     while (true) {
@@ -123,6 +135,7 @@ Evaluator::Next Evaluator::advance_group(uint32_t index) {
             cursor.candidate = survivors_[cursor.survivor++];
             return Next::candidate;
         }
+        // The previous group is exhausted. Without success its verdict is known, and its survivors can go.
         bool fails = cursor.open_group && !cursor.reached;
         if (fails && slot != none && cursor.group != none) keep(slot, cursor.group, false);
         survivors_.resize(cursor.survivors);
@@ -143,7 +156,7 @@ Evaluator::Next Evaluator::advance_group(uint32_t index) {
     }
 }
 
-// Puts on the stack of survivors what a step with positions selects from one context, `//` before it left aside.
+// Puts on the stack of survivors what a step with positions selects from one context, ignoring `//` before the step.
 void Evaluator::gather(uint32_t step_index, uint32_t context) {
     const Step& step = query_->step(step_index);
     size_t base = survivors_.size();
@@ -159,6 +172,7 @@ void Evaluator::gather(uint32_t step_index, uint32_t context) {
         sift(base, expr, step.kind);
 }
 
+// Collects what passes the step's test on its axis, up to `most` items.
 void Evaluator::gather_axis(const Step& step, const StepPlan& plan, uint32_t context, uint32_t most) {
     const Document& d = *document_;
     size_t enough = most == none ? survivors_.max_size() : survivors_.size() + most;
@@ -181,7 +195,7 @@ void Evaluator::gather_axis(const Step& step, const StepPlan& plan, uint32_t con
     }
 }
 
-// Leaves those for which the predicate holds.
+// Keeps the items for which the predicate holds. Positions count among those that the previous predicate left.
 void Evaluator::sift(size_t base, uint32_t predicate, StepKind kind) {
     size_t count = survivors_.size() - base, left = base;
     spend(count);

@@ -1,4 +1,6 @@
-// Everything that a path leads to: a set of items per step, each in document order and without doubles.
+// Finds everything that a path leads to: one set of items per step, in document order and without duplicates.
+//
+// Sets are used instead of cursors where all items are wanted: no item is visited twice, however many contexts lead to it.
 #include "evaluate/evaluate.hpp"
 
 #include <algorithm>
@@ -14,11 +16,13 @@ void Evaluator::select(const Query& query, bool ordered, std::vector<Item>& out)
         walk(query.path(branch).first, set);
         for (uint32_t index : set.items) out.push_back({set.kind, index});
     }
+    // A single branch is already sorted and unique.
     if (query.path(query.branches()).next == no_entry) return;
     std::sort(out.begin(), out.end(), [this](Item a, Item b) { return order(a) < order(b); });
     out.erase(std::unique(out.begin(), out.end()), out.end());
 }
 
+// Alternates between two sets, so that no step allocates.
 void Evaluator::walk(uint32_t first_step, Reached& set) {
     Reached next;
     walk(first_step, set, next);
@@ -31,6 +35,8 @@ void Evaluator::walk(uint32_t first_step, Reached& set, Reached& next) {
     }
 }
 
+// Collects the candidates of a step, then keeps those that satisfy its predicates.
+// In ordered patterns each survivor also carries the bound that the next step must come after.
 void Evaluator::walk_step(uint32_t step_index, const Reached& contexts, Reached& out) {
     const Step& step = query_->step(step_index);
     out.kind = step.kind;
@@ -48,12 +54,12 @@ void Evaluator::walk_step(uint32_t step_index, const Reached& contexts, Reached&
     out.items.resize(left);
 }
 
-// The candidates of a step from all contexts.
+// Collects the candidates of a step from all contexts.
 void Evaluator::collect(uint32_t step_index, const Reached& contexts, std::vector<uint32_t>& out) {
     const Step& step = query_->step(step_index);
     out.clear();
     bool descends = step.axis == Axis::descendant || step.axis == Axis::descendant_or_self;
-    // What lies below a context has been collected with it; but positions on the descendant axis are counted from each.
+    // What is below a context was collected with it. But positions on the descendant axis are counted from each context.
     bool covers = step.gap || (descends && !step.positional);
     uint32_t covered = 0;
     for (size_t i = 0; i < contexts.items.size(); ++i) {
@@ -67,17 +73,19 @@ void Evaluator::collect(uint32_t step_index, const Reached& contexts, std::vecto
         while (advance(cursor) == Next::candidate) out.push_back(cursors_[cursor].candidate);
         pop_cursor();
     }
+    // Contexts are in document order, but children of nested contexts are not.
     if (!std::is_sorted(out.begin(), out.end())) std::sort(out.begin(), out.end());
     out.erase(std::unique(out.begin(), out.end()), out.end());
 }
 
-// The first item that a path in a predicate selects; its index is `none` where there is nothing.
+// The first item that a path in a predicate selects. Its index is `none` if there is nothing.
 Evaluator::Item Evaluator::first_item(const PathEntry& path, Item item) {
     Item found;
     find_first(path, item, found);
     return found;
 }
 
+// Depth first can stop at the first item if it meets items in document order. Otherwise all candidates compete.
 bool Evaluator::find_first(const PathEntry& path, Item item, Item& found) {
     Item from = start_of(path, item);
     if (path.first == no_entry) {
@@ -95,7 +103,7 @@ bool Evaluator::find_first(const PathEntry& path, Item item, Item& found) {
     return true;
 }
 
-// Whether going depth first meets the items in document order: no step goes below contexts that may be inside each other.
+// Whether going depth first meets the items in document order: no step descends from contexts that may be nested.
 bool Evaluator::in_document_order(const PathEntry& path) const {
     for (uint32_t at = path.first; at != no_entry; at = query_->step(at).next) {
         const Step& step = query_->step(at);

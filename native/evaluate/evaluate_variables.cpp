@@ -1,10 +1,13 @@
-// Paths and conditions of a transformation: they start at variables, whose items come with each question.
+// Paths and conditions of a transformation. They start at variables, whose items come with each question.
+//
+// One query is entered once per document and asked many times: for every binding of its variables.
 #include "evaluate/evaluate.hpp"
 
 #include <algorithm>
 
 namespace treecast {
 
+// Nothing is prepared yet: the caller knows which entries it will ask for.
 void Evaluator::enter(const Query& query) {
     query_ = &query;
     ordered_ = false;
@@ -15,13 +18,14 @@ void Evaluator::enter(const Query& query) {
     values_.forget_literals();
 }
 
+// New slots make the table of verdicts too small, so it is sized again before the next answer.
 void Evaluator::prepare_entry(uint32_t entry, bool condition) {
     settled_ = false;
     if (condition) prepare_expr(entry, false, false);
     else prepare_paths(entry, false, false, true);
 }
 
-// Verdicts are of elements, whatever led to them, so they hold from one question to the next.
+// Verdicts are about elements, no matter what led to them. So they hold from one question to the next.
 void Evaluator::settle(Variables variables) {
     variables_ = variables;
     if (settled_) return;
@@ -29,6 +33,7 @@ void Evaluator::settle(Variables variables) {
     size_table();
 }
 
+// Several paths form a union: sorted, and each item once.
 void Evaluator::select(uint32_t paths, Variables variables, std::vector<Item>& out) {
     settle(variables);
     out.clear();
@@ -38,6 +43,7 @@ void Evaluator::select(uint32_t paths, Variables variables, std::vector<Item>& o
     out.erase(std::unique(out.begin(), out.end()), out.end());
 }
 
+// Uses the cheaper depth-first walk where it yields document order, and sets per step elsewhere.
 void Evaluator::select_path(const PathEntry& path, std::vector<Item>& out) {
     Item from = start_of(path, {});
     if (path.first == no_entry) {
@@ -54,7 +60,7 @@ void Evaluator::select_path(const PathEntry& path, std::vector<Item>& out) {
     }
 }
 
-// Depth first to everything that the steps lead to, for paths that meet it in document order.
+// Goes depth first to everything that the steps lead to, for paths that meet items in document order.
 void Evaluator::descend(uint32_t first_step, uint32_t context, std::vector<Item>& out) {
     auto base = static_cast<uint32_t>(cursors_.size());
     push_cursor(first_step, context, Want::all);
@@ -72,6 +78,7 @@ void Evaluator::descend(uint32_t first_step, uint32_t context, std::vector<Item>
     }
 }
 
+// Each path of a union has its own first item; the earliest of them wins.
 bool Evaluator::first(uint32_t paths, Variables variables, Item& out) {
     settle(variables);
     bool any = false;
@@ -84,6 +91,7 @@ bool Evaluator::first(uint32_t paths, Variables variables, Item& out) {
     return any;
 }
 
+// Conditions of clauses have no context item; their paths start at variables or at the document.
 bool Evaluator::holds(uint32_t expr, Variables variables) {
     settle(variables);
     return check(expr, {}, 1, 1);

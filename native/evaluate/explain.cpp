@@ -1,4 +1,7 @@
-// The Explainer: sets per step forwards, then one chain of elements backwards. See explain.hpp for what is explained.
+// The Explainer: sets of items forward, one per step, then one chain of elements backward.
+//
+// Walking forward finds how far the query gets. Walking backward from one item finds the elements that led to it.
+// It asks the Evaluator everything, so an explanation never contradicts a match. See explain.hpp for what is explained.
 #include "evaluate/explain.hpp"
 
 #include <algorithm>
@@ -7,6 +10,7 @@ namespace treecast {
 
 namespace {
 
+// More examples than this do not help a reader.
 constexpr size_t items_max = 3;
 
 bool contains(const std::vector<uint32_t>& sorted, uint32_t index) {
@@ -15,6 +19,7 @@ bool contains(const std::vector<uint32_t>& sorted, uint32_t index) {
 
 }  // namespace
 
+// A complete branch beats an incomplete one. Of two complete ones, the earlier item wins; otherwise the longer prefix.
 Explanation Explainer::explain(const Query& query, bool ordered) {
     query_ = &query;
     evaluator_.open(query, ordered);
@@ -39,6 +44,7 @@ Explanation Explainer::explain(const Query& query, bool ordered) {
     return result;
 }
 
+// Walks a path until a step leads nowhere, and keeps every set on the way: the chain is found in them later.
 void Explainer::climb(uint32_t first_step, Item context, Climb& out) {
     out.sets.push_back(evaluator_.start_at(context.index));
     for (uint32_t step = first_step; step != no_entry; step = query_->step(step).next) out.steps.push_back(step);
@@ -53,6 +59,7 @@ void Explainer::climb(uint32_t first_step, Item context, Climb& out) {
     }
 }
 
+// The last step that was reached may be one whose candidates all failed their predicates; it is described as well.
 void Explainer::describe(const Climb& climb, Explanation& out) {
     size_t depth = climb.reached();
     if (depth > 0) {
@@ -67,6 +74,7 @@ void Explainer::describe(const Climb& climb, Explanation& out) {
     if (!climb.complete()) describe_stop(climb, out);
 }
 
+// Names the most useful cause: a false condition, a wrong order, a wrong namespace, or simply no such element.
 void Explainer::describe_stop(const Climb& climb, Explanation& out) {
     if (!climb.candidates.empty()) {
         out.miss = Explanation::Miss::condition;
@@ -75,6 +83,7 @@ void Explainer::describe_stop(const Climb& climb, Explanation& out) {
     const Reached& contexts = climb.sets.back();
     out.miss = Explanation::Miss::step;
     out.next = climb.steps[climb.sets.size() - 1];
+    // Without the bound there would be a candidate, so only the order is wrong.
     if (evaluator_.ordered_) {
         std::vector<uint32_t> early = candidates(out.next, contexts, false);
         if (!early.empty()) {
@@ -87,7 +96,7 @@ void Explainer::describe_stop(const Climb& climb, Explanation& out) {
     if (out.other.index != none) out.miss = Explanation::Miss::name_space;
 }
 
-// One item per step, the last of them given: each led to the next.
+// Builds the chain: one item per step, each of which led to the next. The last item is given.
 std::vector<Evaluator::Item> Explainer::trace(const Climb& climb, size_t depth, Item item) {
     std::vector<Item> chain(depth);
     chain[depth - 1] = item;
@@ -98,11 +107,12 @@ std::vector<Evaluator::Item> Explainer::trace(const Climb& climb, size_t depth, 
     return chain;
 }
 
-// The first context from which the step leads to the item, or would without its predicates.
+// The first context from which the step leads to the item, or would lead to it without its predicates.
 uint32_t Explainer::context_of(uint32_t step, const Reached& contexts, Item item, bool tested) {
     uint32_t element = element_of(item);
     for (size_t i = 0; i < contexts.items.size(); ++i) {
         uint32_t context = contexts.items[i];
+        // Only an ancestor, or the element itself, can be the context.
         if (context > element || element >= evaluator_.end_of(context)) continue;
         Reached one{StepKind::element, {context}, {contexts.bounds.empty() ? context : contexts.bounds[i]}}, next;
         if (tested) evaluator_.walk_step(step, one, next);
@@ -112,12 +122,13 @@ uint32_t Explainer::context_of(uint32_t step, const Reached& contexts, Item item
     return none;
 }
 
+// The element that an item belongs to.
 uint32_t Explainer::element_of(Item item) const {
     if (item.kind == StepKind::attribute) return evaluator_.owner(item.index);
     return item.kind == StepKind::text ? evaluator_.document_->text_parent[item.index] : item.index;
 }
 
-// Everything on the axis of a step, whatever its name; `//` before the step included.
+// Visits everything on the axis of a step, whatever its name, including `//` before the step.
 template <class Take>
 void Explainer::each_on_axis(const Step& step, uint32_t context, Take&& take) {
     const Document& d = *evaluator_.document_;
@@ -137,7 +148,7 @@ void Explainer::each_on_axis(const Step& step, uint32_t context, Take&& take) {
     }
 }
 
-// What passes the test of the step, its predicates left aside.
+// What passes the test of the step, ignoring its predicates.
 std::vector<uint32_t> Explainer::candidates(uint32_t index, const Reached& contexts, bool bounded) {
     const Step& step = query_->step(index);
     const Evaluator::StepPlan& plan = evaluator_.plan(index);
@@ -154,6 +165,7 @@ std::vector<uint32_t> Explainer::candidates(uint32_t index, const Reached& conte
     return found;
 }
 
+// Finds an element with the right local name in a wrong namespace: the most common mistake in queries.
 Evaluator::Item Explainer::in_other_namespace(uint32_t index, const Reached& contexts) {
     const Step& step = query_->step(index);
     Item found{step.kind, none};
@@ -184,6 +196,7 @@ std::vector<Reason> Explainer::conditions(uint32_t index, Item item, uint32_t co
     return found;
 }
 
+// Each predicate numbers what the previous one left, so the group shrinks along the way.
 void Explainer::numbered_conditions(uint32_t index, Item item, uint32_t context, std::vector<Reason>& out) {
     const Step& step = query_->step(index);
     std::vector<uint32_t> group = group_of(index, item, context);
@@ -198,8 +211,8 @@ void Explainer::numbered_conditions(uint32_t index, Item item, uint32_t context,
     }
 }
 
-// Those among which the item is numbered: the candidates of one context. With `//` before the step there are many contexts;
-// it is the first in which the item survives, or the first that has it.
+// The group in which the item is numbered: the candidates of one context.
+// With `//` before the step there are many contexts. It is the first in which the item survives, or the first that has it.
 std::vector<uint32_t> Explainer::group_of(uint32_t index, Item item, uint32_t context) {
     const Step& step = query_->step(index);
     std::vector<uint32_t> groups;
@@ -220,6 +233,7 @@ std::vector<uint32_t> Explainer::group_of(uint32_t index, Item item, uint32_t co
     return first;
 }
 
+// Whether the item passes all predicates of the step within this group.
 bool Explainer::survives(uint32_t step, uint32_t group, uint32_t candidate) {
     std::vector<uint32_t>& survivors = evaluator_.survivors_;
     size_t base = survivors.size();
@@ -229,6 +243,7 @@ bool Explainer::survives(uint32_t step, uint32_t group, uint32_t candidate) {
     return found;
 }
 
+// Explains one condition. Only the parts that decide the result are listed.
 Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t last) {
     const Expr& expr = query_->expr(index);
     Reason made;
@@ -237,7 +252,7 @@ Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t 
     switch (expr.kind) {
         case ExprKind::conjunction:
         case ExprKind::disjunction: {
-            // Of `and` all, or the first that is false; of `or` the first that is true, or all.
+            // For `and`: all parts, or the first that is false. For `or`: the first that is true, or all.
             bool all = made.holds == (expr.kind == ExprKind::conjunction);
             for (uint32_t part = expr.first; part != no_entry; part = query_->expr(part).next)
                 if (all || evaluator_.check(part, item, position, last) == made.holds) {
@@ -258,6 +273,7 @@ Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t 
     return made;
 }
 
+// Shows the items that made a condition true. If it is false, shows what was compared instead.
 void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
     const Expr& expr = query_->expr(index);
     if (expr.kind == ExprKind::call) {
@@ -284,7 +300,7 @@ void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
     if (!out.holds && out.items.empty() && !blame_condition(expr, item, out)) blame_namespace(expr, item, out);
 }
 
-// Of those that a step without positions would lead to, the first for which most of its predicates hold, one after the other.
+// Among the candidates of a step without positions, the first that satisfies the most predicates in a row.
 uint32_t Explainer::nearest(uint32_t index, const std::vector<uint32_t>& candidates) {
     const Step& step = query_->step(index);
     uint32_t best = candidates.front(), most = 0;
@@ -297,8 +313,9 @@ uint32_t Explainer::nearest(uint32_t index, const std::vector<uint32_t>& candida
     return best;
 }
 
-// Where a path leads nowhere: is it a condition of its own that stops it? Told of the element for which most of them hold.
+// A path leads nowhere: is one of its own conditions the cause? Reports the element that satisfies most of them.
 bool Explainer::blame_condition(const Expr& expr, Item item, Reason& out) {
+    // In an ordered pattern a false condition may be a matter of order, which ordered_reason() explains.
     if (evaluator_.ordered_) return false;
     for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
         const PathEntry& path = query_->path(at);
@@ -318,7 +335,7 @@ bool Explainer::blame_condition(const Expr& expr, Item item, Reason& out) {
     return false;
 }
 
-// Where a path leads nowhere: is it only that a name is in another namespace?
+// A path leads nowhere: is the only cause that a name is in another namespace?
 void Explainer::blame_namespace(const Expr& expr, Item item, Reason& out) {
     for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
         const PathEntry& path = query_->path(at);
@@ -335,7 +352,7 @@ void Explainer::blame_namespace(const Expr& expr, Item item, Reason& out) {
     }
 }
 
-// In an ordered pattern; `bound` is the last witness so far.
+// The same in an ordered pattern; `bound` is the last witness so far.
 Reason Explainer::ordered_reason(uint32_t index, uint32_t element, uint32_t& bound) {
     const Expr& expr = query_->expr(index);
     Reason made;
@@ -355,6 +372,7 @@ Reason Explainer::ordered_reason(uint32_t index, uint32_t element, uint32_t& bou
         made.items.push_back({StepKind::element, bound});
         return made;
     }
+    // Without the bound the condition holds: a witness exists, but too early.
     uint32_t free = element;
     if (!made.holds && evaluator_.fits_condition(index, element, free)) {
         made.out_of_order = true;

@@ -1,9 +1,12 @@
-// Why a query matches a document, or how near it came.
+// Explains why a query matches a document, or how near it came.
 //
-// For a match: the first item in document order that the main path selects, the elements that led there step by step, and for
-// each predicate what made it true. For a near miss: the longest prefix of the main path that some element reaches, the first
-// such element in document order, and the first predicate that is false there, or the step that leads nowhere. A union is
-// explained by its best branch. Made for one query and one document at a time; it is no way to match.
+// For a match: the first item in document order that the main path selects, the elements that led there step by step,
+// and what made each predicate true.
+//
+// For a near miss: the longest prefix of the main path that some element reaches, and the first such element in document order.
+// Then the first predicate that is false there, or the step that leads nowhere.
+//
+// A union is explained by its best branch. Made for one query and one document at a time; do not use it to match.
 #pragma once
 
 #include "evaluate/evaluate.hpp"
@@ -15,11 +18,11 @@
 
 namespace treecast {
 
-// A condition as written, and why it is true or false of an item.
+// A condition as written, and why it is true or false for an item.
 struct Reason {
     uint32_t expr = no_entry;
     bool holds = false;
-    bool out_of_order = false;               // ordered: a witness exists, but not behind those of the branches before
+    bool out_of_order = false;               // ordered: a witness exists, but not after those of the branches before
     std::vector<Evaluator::Item> items;      // what made it true; where it is false, what was looked at; three at most
     Evaluator::Item other_namespace;         // where it is false for want of an element that exists in another namespace
     uint32_t wanting = no_entry;             // and the step that wants it
@@ -27,12 +30,14 @@ struct Reason {
     uint32_t position = 0, last = 0;         // of conditions on positions
 };
 
+// One step of the main path: the item that stands for it, and the conditions asked there.
 struct StepReason {
     uint32_t step = no_entry;
     Evaluator::Item item;
     std::vector<Reason> conditions;          // up to the first that is false
 };
 
+// The whole answer: the chain of steps, and what stopped it if nothing matched.
 struct Explanation {
     enum class Miss : uint8_t {
         nothing,        // it matched
@@ -91,16 +96,17 @@ private:
     const Query* query_ = nullptr;
 };
 
-// Where an item stands in the document: its path, its lines, its bytes as given.
+// Where an item is in the document: its path, its lines, and its bytes as given.
 struct Place {
     StepKind kind = StepKind::element;
     std::string path;                        // /a[1]/b[2], /a[1]/@x, /a[1]/text()[1]; names as the document writes them
     uint64_t line = 0, column = 0;           // of its first character, from 1
-    uint64_t tag_line = 0, tag_column = 0;   // behind its start tag; of an attribute or text, behind its last character
+    uint64_t tag_line = 0, tag_column = 0;   // after its start tag; of an attribute or text, after its last character
     uint64_t start = 0, end = 0;             // bytes of the document as given
     std::string value, uri;
 };
 
+// Finds places. Building it reads the whole source once for the starts of lines, so make one per document.
 class Places {
 public:
     explicit Places(const Document& document);

@@ -1,5 +1,7 @@
-// Items -> places. The columns keep where elements are; attributes and texts are found again in the source of their element,
-// which has been read once and is known to be well-formed.
+// Items -> places.
+//
+// The columns store where elements are, but not attributes or texts. Those are found again in the source of their element.
+// The source was read before and is known to be well-formed, so this code checks nothing.
 #include "evaluate/explain.hpp"
 
 #include "document/characters.hpp"
@@ -10,12 +12,14 @@ namespace treecast {
 
 namespace {
 
+// Columns count characters, not bytes: continuation bytes do not count.
 uint64_t characters(std::string_view utf8) {
     return static_cast<uint64_t>(std::count_if(utf8.begin(), utf8.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
 }
 
 }  // namespace
 
+// Lines end at LF, CR or CR LF. A byte order mark belongs to no line.
 Places::Places(const Document& document) : document_(document) {
     std::string_view source = document.source;
     line_starts_.push_back(source.starts_with("\xEF\xBB\xBF") ? 3 : 0);
@@ -24,6 +28,7 @@ Places::Places(const Document& document) : document_(document) {
             line_starts_.push_back(static_cast<uint32_t>(i + 1));
 }
 
+// Everything is computed in the transcoded source, then converted to offsets in the bytes as given.
 Place Places::find(Evaluator::Item item, std::string value) const {
     const Document& d = document_;
     Place place;
@@ -62,6 +67,7 @@ Place Places::find(Evaluator::Item item, std::string value) const {
     return place;
 }
 
+// Numbers each element among its siblings of the same name, as XPath does. The chain is built upward and written downward.
 std::string Places::path_of(uint32_t element) const {
     const Document& d = document_;
     std::vector<uint32_t> line;
@@ -76,7 +82,7 @@ std::string Places::path_of(uint32_t element) const {
     return path;
 }
 
-// As the document writes it, with its prefix.
+// The name as the document writes it, with its prefix.
 std::string_view Places::name_of(uint32_t element) const {
     std::string_view source = document_.source;
     size_t begin = document_.start[element] + 1, end = begin;
@@ -84,6 +90,7 @@ std::string_view Places::name_of(uint32_t element) const {
     return source.substr(begin, end - begin);
 }
 
+// Columns are seldom needed, so they are counted on demand from the start of the line.
 std::pair<uint64_t, uint64_t> Places::line_of(uint32_t offset) const {
     auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
     if (after == line_starts_.begin()) return {1, 1};
@@ -91,7 +98,7 @@ std::pair<uint64_t, uint64_t> Places::line_of(uint32_t offset) const {
     return {static_cast<uint64_t>(after - line_starts_.begin()), 1 + characters(document_.source.substr(start, offset - start))};
 }
 
-// Of the attribute with this number among those that are no namespace declarations: name, equals sign and value.
+// The attribute with this number: name, equals sign and value. Namespace declarations are not counted.
 std::pair<uint32_t, uint32_t> Places::attribute_range(uint32_t element, uint32_t number, std::string_view& name) const {
     std::string_view source = document_.source;
     uint32_t at = document_.start[element] + 1 + static_cast<uint32_t>(name_of(element).size());
@@ -107,8 +114,8 @@ std::pair<uint32_t, uint32_t> Places::attribute_range(uint32_t element, uint32_t
     }
 }
 
-// Of a text: a run of characters, references and CDATA sections between other markup. Where the runs do not agree with the
-// texts (an entity may stand for nothing), the whole content of the element.
+// The bytes of a text: a run of characters, references and CDATA sections between other markup.
+// An entity may stand for nothing, so runs and texts may disagree. Then the whole content of the element is returned.
 std::pair<uint32_t, uint32_t> Places::text_range(uint32_t element, uint32_t number, uint32_t count) const {
     const Document& d = document_;
     std::string_view source = d.source;
@@ -116,6 +123,7 @@ std::pair<uint32_t, uint32_t> Places::text_range(uint32_t element, uint32_t numb
     uint32_t child = element + 1, at = d.content[element], begin = at;
     uint32_t end = static_cast<uint32_t>(source.rfind("</", d.end[element] - 1));
     bool some = false;
+    // Ends the current run, if it has any characters, and continues after the markup.
     auto close = [&](uint32_t next) {
         if (some) runs.emplace_back(begin, at);
         some = false;
@@ -133,6 +141,7 @@ std::pair<uint32_t, uint32_t> Places::text_range(uint32_t element, uint32_t numb
             close(static_cast<uint32_t>(source.find("-->", at + 4)) + 3);
         } else if (source[at + 1] == '?') {
             close(static_cast<uint32_t>(source.find("?>", at)) + 2);
+        // A child element: skip its whole subtree.
         } else {
             uint32_t next = d.end[child];
             child += d.size[child];

@@ -1,3 +1,6 @@
+// Matches as an Arrow C stream: columns for document numbers and slots, with the ids as dictionary.
+//
+// Ownership follows the Arrow C data interface. Buffers are handed over or shared, so a million matches cost no copy.
 #include "index/arrow.hpp"
 
 #include <algorithm>
@@ -11,7 +14,7 @@ namespace {
 
 constexpr int64_t flag_nullable = 2;
 
-// Schemas and arrays are small trees; each part owns its children and frees them, as the interface asks.
+// Schemas and arrays are small trees. Each part owns its children and frees them, as the interface requires.
 struct SchemaPart {
     ArrowSchema* children[2] = {nullptr, nullptr};
     ArrowSchema* dictionary = nullptr;
@@ -24,7 +27,7 @@ void release_child(T* child) {
     delete child;
 }
 
-// The Arrow C interface: whoever imports a structure calls its release(), once, and children go with their parent.
+// The Arrow C interface: the importer of a structure calls its release() once, and children go with their parent.
 void release_schema(ArrowSchema* schema) {
     auto* part = static_cast<SchemaPart*>(schema->private_data);
     for (ArrowSchema* child : part->children) release_child(child);
@@ -39,6 +42,7 @@ SchemaPart* fill_schema(ArrowSchema* schema, const char* format, const char* nam
     return part;
 }
 
+// A struct of two columns: `l` is int64, `i` is int32 with a dictionary of `u`, UTF-8 strings.
 void matches_schema(ArrowSchema* out) {
     SchemaPart* top = fill_schema(out, "+s", "");
     out->n_children = 2;
@@ -72,7 +76,7 @@ ArrayPart* fill_array(ArrowArray* array, size_t length, int buffers) {
     return part;
 }
 
-// Nothing of the matches is copied: the slots are the column, and the ids of the View are its dictionary.
+// The matches are not copied: the slots are the column, and the ids of the View are its dictionary.
 void export_chunk(Chunk& chunk, const std::shared_ptr<const View>& view, int64_t first, ArrowArray* out) {
     static const int32_t no_ids[1] = {0};
     size_t length = chunk.slots.size();
@@ -105,7 +109,7 @@ struct Stream {
     size_t next = 0;
 };
 
-// What was begun of a schema or an array goes again where there is no memory for the rest.
+// If memory runs out, releases what was begun of a schema or an array.
 template <class T, class Fill>
 int fill_or_clear(T* out, Fill&& fill) {
     std::memset(static_cast<void*>(out), 0, sizeof *out);
@@ -118,6 +122,7 @@ int fill_or_clear(T* out, Fill&& fill) {
     }
 }
 
+// An array without release() marks the end of the stream.
 int next_batch(ArrowArrayStream* stream, ArrowArray* out) {
     auto* state = static_cast<Stream*>(stream->private_data);
     if (state->next == state->batch.chunks.size()) {

@@ -1,3 +1,6 @@
+// The Index: lends Matchers, matches single documents and batches, and sorts the answers.
+//
+// Matchers are expensive because of their caches, so they are pooled. Batches are cut into chunks that threads take in turn.
 #include "index/index.hpp"
 
 #include "base/interrupt.hpp"
@@ -16,6 +19,7 @@ namespace {
 
 constexpr size_t pool_max = 64, chunk_documents_max = 512;
 
+// Reading the clock costs more than a small document, so it is done only if asked for.
 class Stopwatch {
 public:
     explicit Stopwatch(bool running) {
@@ -29,8 +33,8 @@ private:
     std::chrono::steady_clock::time_point begin_;
 };
 
-// Whether the ids of one more document fit, which are at most all that there are. An id has up to 1 KiB, so as long as there is
-// much room none has to be looked at.
+// Whether the ids of one more document fit; at most all ids there are. An id has up to 1 KiB, so as long as there is plenty
+// of room none has to be looked at.
 class IdRoom {
 public:
     IdRoom(const View& view, uint64_t bytes_max)
@@ -83,12 +87,14 @@ std::unique_ptr<Matcher> Index::borrow() {
     return matcher;
 }
 
+// A null Matcher was broken by an exception. It only stops counting as lent.
 void Index::give_back(std::unique_ptr<Matcher> matcher) noexcept {
     std::lock_guard lock(pool_mutex_);
     --lent_;
     if (matcher && pool_.size() < pool_max) pool_.push_back(std::move(matcher));
 }
 
+// Lent Matchers are not counted: only their threads may look at them.
 uint64_t Index::cache_bytes() const {
     std::lock_guard lock(pool_mutex_);
     uint64_t total = 0;
@@ -109,6 +115,7 @@ void Index::drop_caches() {
     pool_.clear();
 }
 
+// Few slots are sorted directly. Many are put into a bit set, which yields them sorted in linear time.
 void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {
     if (view.order) {
         std::sort(slots, slots + count, [&](int32_t a, int32_t b) { return view.order_of(a) < view.order_of(b); });
@@ -137,6 +144,7 @@ void add_undecided(const View& view, const Matcher& matcher, size_t document, st
 
 }  // namespace
 
+// A Failure is about the document, and leaves the Matcher intact. After other exceptions it is not used again.
 std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided) {
     auto reading = store_.read();
     std::shared_ptr<const View> view = store_.view();
@@ -163,6 +171,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
     IdRoom room(*batch.view, threads == 1 ? options.id_bytes_max : ~0ull);
     size_t begun = documents.size();   // fewer where there was no more room
     bool stoppable = options.matches_max != ~0ull;
+    // Small chunks let threads finish at about the same time; one thread without limits needs only one chunk.
     size_t per_chunk = threads == 1 && !stoppable ? documents.size()
                                                   : std::clamp<size_t>(documents.size() / (threads * 8), 1, chunk_documents_max);
     size_t chunks = per_chunk ? (documents.size() + per_chunk - 1) / per_chunk : 0;
@@ -192,6 +201,8 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
                 } catch (const Failure& failure) {
                     chunk.rejected.push_back({d, failure});
                     if (!options.report) {
+                        // Keeps the smallest failed chunk, so that the first rejected document is reported, whatever the threads'
+                        // timing.
                         size_t least = failed.load();
                         while (c < least && !failed.compare_exchange_weak(least, c)) {}
                         break;
@@ -204,6 +215,7 @@ Batch Index::match_many(std::span<const std::string_view> documents, const Batch
         }
     };
     run_in_threads(threads, work, [&] { failed.store(0); });
+    // All chunks before the failed one are complete, so this is the first document that was not accepted.
     if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};
     size_t done = std::min(next.load(), chunks);
     batch.chunks.resize(done);

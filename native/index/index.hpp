@@ -1,4 +1,4 @@
-// The index as native code sees it: a Store, and Matchers lent to whoever matches.
+// The index as native code sees it: a Store, and Matchers that are lent to the threads that match.
 #pragma once
 
 #include "index/matcher.hpp"
@@ -54,7 +54,7 @@ struct BatchOptions {
     uint64_t id_bytes_max = ~0ull;     // begin no further document whose ids may not fit; where there is one thread
 };
 
-// What subscribers get of some documents. Equal payloads of one document are there once.
+// What subscribers get from some documents. Equal payloads of one document are stored once.
 struct DeliveryBatch {
     std::shared_ptr<const View> view;
     size_t documents = 0;                  // done; fewer than given only where bytes_max stopped it
@@ -72,7 +72,7 @@ struct DeliveryBatch {
     std::vector<int64_t> nanoseconds;      // spent on each document
 };
 
-// What several threads made of a batch: a thread has few pieces, each with documents from all over the batch.
+// What several threads made of a batch. A thread has few pieces, each with documents from all over the batch.
 struct RenderedPieces {
     struct Run {                           // neighbouring documents, one after the other in a piece
         size_t first;                      // the number of the first of them
@@ -90,7 +90,7 @@ struct DeliveryOptions {
     RenderLimits limits;
     bool share = true;
     enum class Count : uint8_t {
-        delivered,                         // of payloads, once for each delivery: what whoever writes them out will write
+        delivered,                         // of payloads, once for each delivery: what writing them out takes
         held,                              // of memory: equal payloads of a document count once
     } count = Count::delivered;
     size_t threads = 1;
@@ -104,13 +104,13 @@ public:
         : store_(engine, seeds), limits_(limits), entities_(std::move(entities)), cache_bytes_max_(cache_bytes_max) {}
 
     Store& store() { return store_; }
-    // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to; those that
-    // are undecided likewise.
+    // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
+    // Undecided ones are returned in the same order.
     std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
     Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
-    // As many of the documents as fit, in one piece, by this thread.
+    // Renders as many of the documents as fit, in one piece, in this thread.
     DeliveryBatch render_part(std::span<const std::string_view> documents, const DeliveryOptions& options);
-    // The same by several threads.
+    // The same with several threads.
     RenderedPieces render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
@@ -132,7 +132,7 @@ private:
     std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
 };
 
-// In the order of addition.
+// Sorts slots into the order of addition.
 void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch);
 
 }  // namespace treecast

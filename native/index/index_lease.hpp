@@ -1,5 +1,7 @@
-// A Matcher lent by an Index, given back at the end of the block. Private to the files of Index. A Matcher that ran out of memory
-// may be anything, so keep() has to be called once all went well, or only what is meant to be refused was thrown.
+// A Matcher lent by an Index, given back at the end of the block. Private to the files of Index.
+//
+// A Matcher that ran out of memory may be in any state. So keep() must be called once all went well, or if only a Failure that is
+// meant as a refusal was thrown. Without keep() the Matcher is destroyed.
 #pragma once
 
 #include "index/index.hpp"

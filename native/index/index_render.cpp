@@ -1,4 +1,4 @@
-// Documents -> deliveries: matching, and a payload for everything that matches.
+// Documents -> deliveries: matches a document, and builds a payload for every subscription that matches.
 #include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
 #include "index/index.hpp"
@@ -35,7 +35,7 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
     }
 }
 
-// Appends the deliveries of one document; the document has been matched. What could not be decided is refused.
+// Appends the deliveries of one document that has been matched. What could not be decided is refused.
 void deliver(const View& view, const Document& document, Matcher& matcher, std::span<const int32_t> slots,
              const DeliveryOptions& options, DeliveryBatch& batch, uint64_t& bytes) {
     Renderer& renderer = matcher.renderer(options.limits, options.share);
@@ -60,6 +60,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
             if (number + 1 == batch.payload_ends.size()) batch.payload_ends.push_back(static_cast<int64_t>(batch.bytes.size()));
             bytes += static_cast<uint64_t>(batch.payload_ends[number + 1] - batch.payload_ends[number]);
         } else {
+            // Equal refusals of one document are stored once.
             auto [known, fresh] = refusals.try_emplace(failure ? undecided_refusal : rendered.number, batch.refusals.size());
             if (fresh) {
                 batch.refusals.push_back(failure ? *failure : renderer.refusal(rendered.number));
@@ -76,7 +77,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
     }
 }
 
-// Appends what a document gives, or that it was not accepted. `bytes` grows by what `options.count` says.
+// Appends what a document yields, or that it was not accepted. `bytes` grows by what `options.count` says.
 void render_document(Matcher& matcher, std::string_view document, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
                      std::vector<uint64_t>& scratch, uint64_t& bytes) {
     constexpr uint64_t delivery_bytes = sizeof(int32_t) + sizeof(int64_t);      // its slot and the number of its payload
@@ -101,9 +102,9 @@ void render_document(Matcher& matcher, std::string_view document, size_t number,
 
 // Runs of neighbouring documents, handed out to threads one after the other.
 //
-// Theory of operation. The answer has to be the documents up to some number, without a gap. So where the bytes are used up in the
-// middle of a run, the answer ends there, and what other threads have of later runs is thrown away. To keep that little, a run
-// is only as long as leaves a part of the remaining room to each thread, by the bytes that documents have taken so far.
+// Theory of operation. The answer must be the documents up to some number, without a gap. If the bytes are used up in the middle
+// of a run, the answer ends there, and what other threads have made of later runs is thrown away. To keep that small, a run is
+// only so long that each thread gets a part of the remaining room, estimated from the bytes that documents have taken so far.
 class Runs {
 public:
     Runs(size_t documents, size_t threads, uint64_t bytes_max) : documents_(documents), threads_(threads), bytes_max_(bytes_max) {}
@@ -111,7 +112,7 @@ public:
     struct Run {
         size_t first, end;
     };
-    // The next run; an empty one: there is nothing left to begin.
+    // The next run. An empty one means that there is nothing left to begin.
     Run next() {
         std::lock_guard lock(mutex_);
         size_t first = next_;
@@ -156,7 +157,7 @@ DeliveryBatch begin_piece(const std::shared_ptr<const View>& view, size_t bytes)
     return piece;
 }
 
-// What one thread has made. It writes one run behind the other, because memory that was never touched costs more than rendering
+// What one thread has made. It writes one run after the other, because memory that was never touched costs more than rendering
 // does, and begins another piece before the numbers of one become too large for it. PERF: bench/rendering.py, render_many
 class ThreadPieces {
 public:
@@ -173,7 +174,7 @@ public:
         return piece();
     }
     void end_document() { runs_.back().end = piece().slots.size(); }
-    // Moves all into `out`, without what is of documents from `end` on.
+    // Moves everything into `out`, except what belongs to documents from `end` on.
     void move_to(RenderedPieces& out, size_t end) {
         for (RenderedPieces::Run run : runs_) {
             run.piece += out.pieces.size();
@@ -217,10 +218,12 @@ DeliveryBatch Index::render_part(std::span<const std::string_view> documents, co
         throw BatchFailure{batch.rejected[0]};
     }
     matcher.keep();
+    // A running estimate that shrinks slowly, so that one small batch does not make the next one reallocate.
     payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
     return batch;
 }
 
+// Threads take runs of documents until nothing is left, or until the answer is full.
 RenderedPieces Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;

@@ -1,3 +1,4 @@
+// A Matcher: one reader, one engine run and the renderers of one thread, kept from document to document.
 #include "index/matcher.hpp"
 
 namespace treecast {
@@ -13,13 +14,14 @@ const Document& Matcher::match(const View& view, std::string_view bytes, Output<
     if (!run_) adopt(view);
     try {
         run_->match(view, document, to_render, out, undecided_);
-    } catch (...) {             // out of memory: leave nothing half done behind
+    } catch (...) {             // out of memory: leave nothing half done
         run_.reset();
         throw;
     }
     return document;
 }
 
+// Sharing and not sharing have their own renderers, so that measuring one does not disturb the other.
 Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {
     auto same = [&](const RenderLimits& other) {
         return limits.payload_bytes_max == other.payload_bytes_max && limits.bindings_max == other.bindings_max &&

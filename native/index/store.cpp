@@ -1,4 +1,4 @@
-// Subscriptions in and out: ids, slots, views.
+// Adds, replaces and removes subscriptions: ids, slots, views. store.hpp explains how a change is all or nothing.
 #include "index/store.hpp"
 
 #include "base/id_slots.hpp"
@@ -51,7 +51,7 @@ Store::Store(std::string_view engine, const HashSeeds& seeds)
     publish(new_view());
 }
 
-// After a fork in the middle of a change nothing of it can be relied on, not even to be destroyed.
+// After a fork in the middle of a change nothing of it can be trusted, not even to be destroyed.
 Store::~Store() {
     if (!write_mutex_.orphaned()) return;
     [[maybe_unused]] auto* lost = body_.release();
@@ -59,6 +59,7 @@ Store::~Store() {
     [[maybe_unused]] auto* half_read = query_.release();
 }
 
+// Ids are columns of results, so their size is limited.
 void Store::check_id(std::string_view id) {
     if (id.empty()) throw id_failure("TC142", "a subscription needs an id that is not empty", "give it any string of up to 1 KiB");
     if (id.size() > id_bytes_max) {
@@ -69,7 +70,7 @@ void Store::check_id(std::string_view id) {
     }
 }
 
-// Gives the queries to the engine, as the slots that come next.
+// Gives the queries to the engine, as the next slots. Refusals are collected, so that the caller sees all of them at once.
 void Store::parse(std::span<const Item> items, std::vector<Refusal>& refused) {
     uint32_t first_slot = body_->slots();
     for (size_t i = 0; i < items.size(); ++i) {
@@ -86,6 +87,7 @@ void Store::parse(std::span<const Item> items, std::vector<Refusal>& refused) {
     }
 }
 
+// Removed ids leave a tomb, which keeps probe sequences intact.
 size_t Store::id_place(const Body& body, std::string_view id) const {
     return probe(body.id_table, hash_bytes(id, 0, body.seeds), [&](uint32_t slot) { return slot != tomb && body.id(slot) == id; });
 }
@@ -94,13 +96,13 @@ uint32_t Store::find_slot(const Body& body, std::string_view id) const {
     return body.id_table.empty() ? none : body.id_table[id_place(body, id)];
 }
 
-// Of the ids that live, as if all of them had just been added.
+// A table of the living ids, laid out as if all of them had just been added.
 Array<uint32_t> Store::Body::lay_out_table(const HashSeeds& with) const {
     return lay_out(live, slots(), [&](uint32_t slot) { return hash_bytes(id(slot), 0, with); }, [&](uint32_t slot) { return deaths[slot] == 0; });
 }
 
-// A body that was loaded has a table with seeds that anybody can compute. Looking something up in it does no harm; before something
-// is added, it is laid out anew, with seeds that strangers do not know.
+// A loaded body has a table with seeds that anybody can compute. Looking something up in it does no harm.
+// Before something is added, it is laid out again with seeds that strangers do not know.
 void Store::reseed(Body& body) const {
     if (body.seeds == seeds_) return;
     body.id_table = body.lay_out_table(seeds_);
@@ -113,7 +115,7 @@ bool Store::has_saved_seeds() const {
     return !(body_->seeds == seeds_);
 }
 
-// Makes room for so many more ids. It is made before the first is entered, so that undo() finds each where it was put.
+// Makes room for `count` more ids, before the first is entered. So undo() finds each where it was put.
 void Store::reserve_ids(Body& body, size_t count) {
     size_t used = size_t(body.live) + body.tombs;
     if (4 * (used + count) <= 3 * body.id_table.size()) return;
@@ -127,6 +129,7 @@ void Store::reserve_ids(Body& body, size_t count) {
         if (slot < tomb) body.id_table[id_place(body, body.id(slot))] = slot;
 }
 
+// Ends of ids have 32 bits, as Arrow requires.
 void Store::check_room(const Body& body, std::span<const Item> items) {
     size_t bytes = body.id_bytes.size();
     for (const Item& item : items) bytes += item.id.size();
@@ -137,6 +140,7 @@ void Store::check_room(const Body& body, std::span<const Item> items) {
     throw failure;
 }
 
+// All columns grow together; a slot is the same index in each.
 uint32_t Store::add_slot(Body& body, const Item& item, uint32_t settings) {
     uint32_t slot = body.slots();
     body.id_bytes.append(item.id.data(), item.id.size());
@@ -149,8 +153,8 @@ uint32_t Store::add_slot(Body& body, const Item& item, uint32_t settings) {
     return slot;
 }
 
-// Adds the rows of the items, which no reader sees before publish(). May fail: see undo(). `with_ids`: under their ids, which nobody
-// has; otherwise the caller gives them theirs.
+// Adds the rows of the items, which no reader sees before publish(). May fail: see undo().
+// `with_ids`: under their ids, which are free. Otherwise the caller enters them.
 void Store::add_rows(Body& body, std::span<const Item> items, bool with_ids) {
     reseed(body);
     reserve_ids(body, items.size());
@@ -183,6 +187,7 @@ void Store::undo(Body& body, const Mark& mark) noexcept {
     body.settings->cut(mark.settings);
 }
 
+// An id may be taken already, or given twice in the same call.
 void Store::check_ids(std::span<const Item> items, std::vector<Refusal>& refused) const {
     TextViewSet seen;
     if (items.size() > 1) seen.reserve(items.size());
@@ -203,6 +208,7 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
     engine_->begin(body);
     try {
         parse(items, refused);
+        // A single item with an invalid id or query needs no second refusal.
         if (items.size() > 1 || refused.empty()) check_ids(items, refused);
         if (!refused.empty()) {
             engine_->rollback(body);
@@ -211,6 +217,7 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
         auto view = new_view();
         add_rows(body, items, true);
         engine_->prepare(body);
+        // The last chance to stop: after commit() the change is in force.
         if (items.size() >= many_items) Interrupt::check_now();
         engine_->commit(body, false);
         publish(std::move(view));
@@ -221,6 +228,7 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
     }
 }
 
+// A new slot takes over the id and the place in the order; the old slot dies in the same version.
 void Store::replace(std::string_view id, std::string_view text, const Settings& settings) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
@@ -235,6 +243,7 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
         std::vector<Refusal> refused;
         parse({&item, 1}, refused);
         if (!refused.empty()) throw refused[0].failure;
+        // A replaced subscription keeps its place, so from now on the order must be stored.
         if (!body.order.size()) {
             Array<uint32_t> order;
             order.reserve(body.deaths.size() + 1);
@@ -250,7 +259,7 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
         body.id_table[id_place(body, id)] = slot;
         ++body.live;
         body.order[slot] = body.order[old_slot];
-        // Not alone: a reader that came now would find neither the old nor the new one.
+        // Not alone: a reader that arrived now would find neither the old nor the new one.
         engine_->commit(body, false);
         publish(std::move(view));
     } catch (...) {
@@ -261,6 +270,7 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
     compact_if_due();
 }
 
+// If no reader is in any View, the engine may tidy up at once.
 void Store::remove(std::string_view id) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
@@ -277,9 +287,10 @@ void Store::remove(std::string_view id) {
     }
     kill(body, slot);
     {
-        // Every View holds the token of its body: two holders are the body itself and the present View, which only we have.
+        // Every View holds the token of its body. Two holders are the body itself and the present View, which only we have.
         std::lock_guard hold(view_mutex_);
         bool is_unread = body.views.use_count() == 2 && view_.use_count() == 1;
+        // Pairs with the release of those readers, so that their reads happen before our changes.
         std::atomic_thread_fence(std::memory_order_acquire);       // what readers that are gone have read is over
         engine_->commit(body, is_unread);
     }
@@ -287,7 +298,7 @@ void Store::remove(std::string_view id) {
     compact_if_due();
 }
 
-// Takes a subscription out of the set of the next View.
+// Takes a subscription out of the set that the next View sees.
 void Store::kill(Body& body, uint32_t slot) noexcept {
     body.id_table[id_place(body, body.id(slot))] = tomb;
     ++body.tombs;
@@ -327,6 +338,7 @@ StoreStats Store::stats() const {
     return stats;
 }
 
+// In the order of addition, where a replacement counts as its original.
 std::vector<uint32_t> Store::live_slots(const Subscriptions& rows) {
     std::vector<uint32_t> slots;
     slots.reserve(rows.live);
@@ -337,7 +349,7 @@ std::vector<uint32_t> Store::live_slots(const Subscriptions& rows) {
     return slots;
 }
 
-// Where there is no memory for it, it is tried again after the next change.
+// Without memory for it, it is tried again after the next change.
 void Store::compact_if_due() {
     if (body_->deaths.size() <= 2 * size_t(body_->live) + compact_slots_min) return;
     try {
@@ -346,7 +358,7 @@ void Store::compact_if_due() {
     }
 }
 
-// Renumbers: everything that lives is copied into a new Body, so that what was removed gives its memory back.
+// Renumbers: copies everything that lives into a new Body, so that removed subscriptions give their memory back.
 void Store::compact() {
     auto body = std::make_unique<Body>(seeds_);
     std::vector<uint32_t> slots = live_slots(*body_);

@@ -1,11 +1,11 @@
 // The subscriptions of an index, and how they change while others match: ids, texts, settings and their order. Which of them a
-// document satisfies is the business of an Engine (engines/engine.hpp), which the Store owns and drives.
+// document satisfies is decided by an Engine (engines/engine.hpp), which the Store owns and drives.
 //
-// A change is all or nothing, whatever fails, memory included. First everything that can fail is done where no reader looks: rows
-// behind the ends that Views know, and the engine's part up to Engine::prepare. If that fails, it is taken back. What is left is
-// stores into memory that is there, and cannot fail.
+// A change is all or nothing, whatever fails, including allocation. First everything that can fail is done where no reader looks:
+// rows beyond the ends that Views know, and the engine's part up to Engine::prepare. If that fails, it is taken back. What is
+// left is stores into memory that exists already, and cannot fail.
 //
-// Whoever matches holds read() from before it takes its View until it is done.
+// A reader holds read() from before it takes its View until it is done.
 #pragma once
 
 #include "base/array.hpp"
@@ -53,8 +53,8 @@ public:
     void replace(std::string_view id, std::string_view text, const Settings& settings);
     void remove(std::string_view id);
 
-    // Saved indexes: see base/snapshot.hpp. `about` is kept as it is, for whoever wraps the Store. The bytes follow from what was
-    // added and removed, and in which order: no seed is among them.
+    // Saved indexes: see base/snapshot.hpp. `about` is stored as it is, for the caller that wraps the Store. The bytes depend
+    // only on what was added and removed, and in which order: they contain no random seed.
     void save(const std::string& path, std::string_view about) const;
     static std::string saved_about(const std::string& path);
     bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version

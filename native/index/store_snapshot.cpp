@@ -1,4 +1,6 @@
-// Saving and loading a Store. See base/snapshot.hpp for the file.
+// Saves and loads a Store. See base/snapshot.hpp for the file.
+//
+// A current file is mapped and used as it is. Of any other version only the stable parts are read, and the rest is built again.
 #include "base/digest.hpp"
 #include "base/snapshot.hpp"
 #include "base/snapshot_text.hpp"
@@ -35,15 +37,15 @@ std::vector<Settings> read_settings(const Array<char>& bytes) {
     return all;
 }
 
-// What was asked for: these parts keep their place in every format version.
+// What was asked for. These parts keep their place in every format version.
 template <class Visit>
 void stable_parts(Subscriptions& rows, Array<char>& about, Array<char>& settings, Visit& visit) {
     visit(about), visit(settings), visit(rows.id_ends), visit(rows.id_bytes), visit(rows.text_ends), visit(rows.text_bytes);
     visit(rows.slot_settings), visit(rows.deaths), visit(rows.order);
 }
 
-// Seeds for the tables of a saved file, from everything that decides what is in them and where: nobody can choose some keys and
-// leave the seeds as they were. See base/seeded_hash.hpp.
+// Seeds for the tables of a saved file, derived from everything that decides what is in them and where.
+// So nobody can choose keys and keep the seeds as they were. See base/seeded_hash.hpp.
 HashSeeds content_seeds(const Subscriptions& rows, const Array<char>& settings, const Engine& engine) {
     Digest digest;
     digest.add_array(settings);
@@ -56,6 +58,7 @@ HashSeeds content_seeds(const Subscriptions& rows, const Array<char>& settings, 
 
 }  // namespace
 
+// The bytes depend only on what was added and removed: tombs are left out, and seeds come from the content.
 void Store::save(const std::string& path, std::string_view about) const {
     std::lock_guard lock(write_mutex_);
     Array<char> about_bytes = to_array(std::string(about)), settings = write_settings(*body_->settings);
@@ -75,6 +78,7 @@ std::string Store::saved_about(const std::string& path) {
     return {about.data(), about.size()};
 }
 
+// Sizes are checked here, because a damaged file must not lead to reads outside its arrays.
 bool Store::load(const std::string& path, bool verify) {
     SnapshotReader reader(path, verify);
     auto body = std::make_unique<Body>(seeds_);
@@ -90,7 +94,7 @@ bool Store::load(const std::string& path, bool verify) {
     return reader.current();
 }
 
-// Takes the mapped arrays as they are, if the engine can. The old body is in `body` then.
+// Takes the mapped arrays as they are, if the engine can. Afterwards `body` holds the old body.
 bool Store::adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_settings, SnapshotReader& reader) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
@@ -109,7 +113,7 @@ bool Store::adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_
     return true;
 }
 
-// From another format version, or for an engine that saves nothing: only ids, texts and settings are taken.
+// For another format version, or an engine that saves nothing: only ids, texts and settings are taken.
 void Store::rebuild(const Subscriptions& saved, const std::vector<Settings>& all_settings) {
     std::vector<Item> items;
     for (uint32_t s : live_slots(saved)) {

@@ -1,4 +1,6 @@
 // What readers of a Store see: publishing a View, and handing it out.
+//
+// Publishing exchanges one pointer under a short lock. Readers keep their old View, and its memory, until they are done.
 #include "index/store.hpp"
 
 #include <memory>
@@ -7,7 +9,7 @@
 
 namespace treecast {
 
-// One with room for everything, so that publish() cannot fail.
+// A View with everything allocated, so that publish() cannot fail.
 std::shared_ptr<View> Store::new_view() const {
     auto view = std::make_shared<View>();
     view->engine_state = engine_->make_state();

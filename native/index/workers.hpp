@@ -1,4 +1,6 @@
-// Threads that are waited for; the call that waits may be ended meanwhile. Private to the files of Index.
+// Threads that a call starts and waits for. The call may be interrupted meanwhile. Private to the files of Index.
+//
+// No thread outlives its call: the destructor joins, whatever is thrown.
 #pragma once
 
 #include "base/interrupt.hpp"
@@ -34,7 +36,7 @@ public:
         });
         ++busy_;
     }
-    // Whether the call was to end, of which the threads have been told.
+    // Waits for all threads. Returns whether the call was interrupted; the threads have been informed of it.
     bool join() {
         bool asked = false;
         std::unique_lock lock(mutex_);
@@ -53,8 +55,9 @@ private:
     std::vector<std::thread> threads_;
 };
 
-// Runs work(thread) in as many threads, this one among them, and waits for all. What one of them throws is thrown here;
-// `stop` is called first, in the thread that threw, so that the others need not finish. Throws Interrupted where the call was to end.
+// Runs work(thread) in that many threads, including this one, and waits for all. An exception of one of them is thrown here.
+// `stop` is called first, in the thread that threw, so that the others need not finish. Throws Interrupted if the call was
+// interrupted.
 template <class Work, class Stop>
 void run_in_threads(size_t threads, Work work, Stop stop) {
     std::vector<std::exception_ptr> thrown(threads);
@@ -73,9 +76,9 @@ void run_in_threads(size_t threads, Work work, Stop stop) {
     try {
         for (size_t t = 1; t < threads; ++t) workers.start([&, t] { guarded(t); });
     } catch (const std::system_error&) {
-        // No more threads to be had: those that exist do the work.
+        // No more threads are available: those that exist do the work.
     } catch (const std::bad_alloc&) {
-        // Nor memory for one.
+        // Nor is there memory for one.
     }
     guarded(0);
     if (workers.join()) throw Interrupted();

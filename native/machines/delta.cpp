@@ -1,3 +1,4 @@
+// The delta: a few plain paths as bits of a few words, stepped with shifts. delta.hpp has the theory.
 #include "machines/delta.hpp"
 
 #include <algorithm>
@@ -10,8 +11,8 @@ namespace {
 std::atomic<uint64_t> delta_serial{1};
 }
 
-// A path takes neighbouring bits of the first word that has as many left: a shift by one then goes from a step to the next, and
-// no carry between words is needed.
+// A path takes neighbouring bits of the first word that has enough left. So a shift by one goes from a step to the next, and no
+// carry between words is needed.
 bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     uint32_t steps = 0;
     for (uint32_t label : labels) steps += label != label_descend;
@@ -22,8 +23,8 @@ bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     used_[word] = static_cast<uint8_t>(bit + steps);
     words_ = std::max(words_, word + 1);
     path_at_.resize(words_ * 64, none);
-    // A step is entered from the bit before it. Whether that one must be at the parent or anywhere above is said by which mask it
-    // is in; the first step has no bit before it and is said to start here.
+    // A step is entered from the bit before it. The mask that contains this bit says whether it must be at the parent or anywhere
+    // above. The first step has no bit before it, and has masks of its own.
     bool descend = false, first = true;
     for (uint32_t label : labels) {
         if (label == label_descend) {
@@ -57,7 +58,7 @@ const uint64_t* Delta::row_of(uint32_t label) const {
     return at != row_labels_.end() && *at == label ? rows_[at - row_labels_.begin()].data() : nullptr;
 }
 
-// Rows are sorted by label and few, so inserting one moves little; a delta is read far more often than written.
+// Rows are few and sorted by label, so inserting one moves little. A delta is read far more often than written.
 uint64_t* Delta::new_row(uint32_t label) {
     auto at = std::lower_bound(row_labels_.begin(), row_labels_.end(), label);
     size_t place = at - row_labels_.begin();
@@ -68,7 +69,7 @@ uint64_t* Delta::new_row(uint32_t label) {
     return rows_[place].data();
 }
 
-// Where the row of a name lies in run.rows: the union of the rows of the labels that it fires.
+// Where the row of a name is in run.rows: the union of the rows of the labels that it fires.
 uint32_t Delta::row(std::vector<uint32_t>& known, uint32_t name, const uint32_t* labels, uint32_t any, Run& run) const {
     uint32_t at = static_cast<uint32_t>(run.rows.size());
     run.rows.resize(at + words_, 0);
@@ -82,12 +83,13 @@ uint32_t Delta::row(std::vector<uint32_t>& known, uint32_t name, const uint32_t*
     return known[name] = at;
 }
 
+// One pass over the elements: each level is computed from the one above by shifts and masks.
 void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const {
     run.found.clear();
     if (paths_.empty()) return;
     uint32_t words = words_;
     uint64_t generation = document.names->generation();
-    // Rows were made for other paths, or for other numbers of names.
+    // The rows were made for other paths, or for other numbers of names.
     if (run.serial != serial_ || run.generation != generation) {
         run.serial = serial_;
         run.generation = generation;
@@ -129,7 +131,7 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
             matched[w] |= reached[w] & last_[w];
         }
         if (has_attributes_)
-            // Attributes and texts have nothing below: only whether a last step is reached there counts.
+            // Attributes and texts have nothing below: all that counts is whether a last step is reached there.
             for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
                 name = document.attribute_name[a];
                 row_at = run.attribute_rows[name];

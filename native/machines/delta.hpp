@@ -52,7 +52,7 @@ private:
     std::vector<uint32_t> path_at_;                 // by bit: the path whose last step it is
     Row before_child_{}, before_descend_{}, first_root_{}, first_any_{}, last_{};
     std::vector<uint32_t> row_labels_;              // sorted
-    std::vector<Row> rows_;                         // beside row_labels_: the steps that the label fires
+    std::vector<Row> rows_;                         // parallel to row_labels_: the steps that the label fires
     bool has_attributes_ = false;
     uint64_t serial_ = 0;
 };

@@ -1,9 +1,11 @@
+// Spans: many bounds on one gauge, or pairs of bounds on two, laid out for search. gauges.hpp has the theory.
 #include "machines/gauges.hpp"
 
 #include "document/document.hpp"
 
 namespace treecast {
 
+// Pairs are sorted by their first height. For the second, a tree of minima finds those that are low enough.
 void Spans::add(Span span, const std::vector<Pair>& pairs) {
     uint32_t count = static_cast<uint32_t>(pairs.size());
     span.begin = static_cast<uint32_t>(heights_.size());

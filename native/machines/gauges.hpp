@@ -1,10 +1,11 @@
-// Gauges: all values under one label (an element's own, its children's, those below it) summed up in one number each, its
-// height. Order and inequality are decided from it, however many subscriptions compare with how many different values.
+// Gauges: all values under one label (an element's own, its children's, those below it), each summed up in one number, its
+// height. Order and inequality are decided from it, however many subscriptions compare with however many different values.
 //
 // `n > 5` asks whether the largest number exceeds 5, `n < 5` whether the smallest is below; `n != "v"` whether there is a value
 // and not all of them are "v". So a gauge keeps the largest number, the smallest, or the one condition of equality that all
-// values meet. Height 0: there is no such value. The same holds along a path: `a/b > 5` reads a gauge that takes its height, at
-// every a, from the gauge of its b.
+// values meet. Height 0 means that there is no such value.
+//
+// The same holds along a path: `a/b > 5` reads a gauge that takes its height, at every a, from the gauge of its b.
 #pragma once
 
 #include "base/array.hpp"

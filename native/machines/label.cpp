@@ -1,3 +1,4 @@
+// The table of labels: one number for each test that some query has. One writer adds; readers resolve the names of documents.
 #include "machines/label.hpp"
 
 #include <mutex>
@@ -21,7 +22,7 @@ uint32_t LabelTable::intern(const PathStep& step) {
     if (step.test == Test::any) return step.kind == StepKind::element ? label_element_any : label_attribute_any;
     std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
     std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
-    // There is one writer, and only a writer changes the table: it may look without a lock.
+    // There is one writer, and only a writer changes the table, so it may look without a lock.
     if (uint32_t known = find(step.kind, step.test, uri, local); known != none) return known;
     std::unique_lock lock(mutex_);
     uint32_t id = static_cast<uint32_t>(entries_.size());
@@ -33,6 +34,7 @@ uint32_t LabelTable::intern(const PathStep& step) {
     return id;
 }
 
+// Undoes additions. The count of changes goes up again, so that readers drop names resolved meanwhile.
 void LabelTable::cut(uint32_t size) noexcept {
     if (entries_.size() == size) return;
     std::unique_lock lock(mutex_);
@@ -52,6 +54,7 @@ uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::s
     return found == IdSlots::empty ? none : found;
 }
 
+// A name can fire three labels of each kind: itself, its namespace, and its local name.
 NameLabels LabelTable::resolve(std::string_view uri, std::string_view local) const {
     std::shared_lock lock(mutex_);
     NameLabels labels;

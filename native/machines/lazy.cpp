@@ -1,3 +1,7 @@
+// The lazy DFA: transitions of the NFA, cached as they occur. lazy.hpp has the theory.
+//
+// The cache has a byte limit. When it is full, the document continues on the NFA; afterwards the states that documents
+// return to are kept. If even that does not pay off, the cache is left alone for a while.
 #include "machines/lazy.hpp"
 
 #include "base/interrupt.hpp"
@@ -13,7 +17,7 @@ constexpr uint32_t dead = 1;
 constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
-// Queries and documents decide together which sets there are, so their hashes are seeded like those of names.
+// Queries and documents together decide which sets exist, so their hashes are seeded like those of names.
 uint32_t hash_set(WordsView words) {
     const HashSeeds& seeds = hash_seeds();
     uint64_t hash = words.size ^ seeds.c;
@@ -25,7 +29,7 @@ uint32_t hash_pair(uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_w
 
 }  // namespace
 
-// The number of a set. Sets are immutable from here on, so states that hold equal ones share their memory.
+// The number of a set. Sets are immutable from here on, so states with equal sets share their memory.
 uint32_t SetPool::intern(WordsView words) {
     if (words.size == 0) return 0;
     uint32_t hash = hash_set(words);
@@ -56,11 +60,12 @@ Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)
     reset();
 }
 
+// What the limit counts: sets, rows, states and the table of states.
 uint64_t Lazy::bytes() const {
     return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
 }
 
-// Symbols themselves stay: they are made of labels, which do not depend on the numbers that a reader gives to names.
+// Symbols themselves stay: they consist of labels, which do not depend on the numbers that a reader gives to names.
 void Lazy::forget_names() {
     element_symbols_.clear();
     attribute_symbols_.clear();
@@ -84,7 +89,7 @@ uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool elem
     return found->second;
 }
 
-// Drops everything that was learnt. Rows and sets live in arenas, so this frees a few large pieces, not many small ones.
+// Drops everything that was learned. Rows and sets are in arenas, so this frees a few large pieces, not many small ones.
 void Lazy::reset() {
     pool_ = std::make_unique<SetPool>();
     rows_ = std::make_unique<Arena<uint64_t>>();
@@ -97,7 +102,7 @@ void Lazy::reset() {
     steps_ = misses_ = 0;
 }
 
-// The number of the state for a pair of sets, which are numbers themselves: comparing two states compares two pairs.
+// The number of the state for a pair of sets. Sets are numbers themselves, so comparing states compares two pairs.
 uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
     uint32_t hash = hash_pair(descend, fresh);
     uint32_t known = state_slots_.find(hash, [&](uint32_t s) { return states_[s].descend == descend && states_[s].fresh == fresh; });
@@ -111,7 +116,7 @@ uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
     return number;
 }
 
-// Rows grow on demand: most states meet few of all symbols. A row that was left behind stays in the arena until tidy().
+// Rows grow on demand: most states meet few of all symbols. An outgrown row stays in the arena until tidy().
 void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {
     State& s = states_[state];
     if (symbol >= s.width) {
@@ -125,7 +130,7 @@ void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {
     s.row[symbol] = value;
 }
 
-// Takes one step of the NFA, and remembers it as a transition.
+// Takes one step of the NFA, and remembers it as a transition. Returns 0 if the cache is full.
 uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     if (full_ || bytes() > bytes_max_) {
         full_ = true;
@@ -137,8 +142,8 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     machine_->step(pool_->view(descend), pool_->view(states_[state].fresh), symbol_labels(symbol), fresh_, accept_,
                    descend_, scratch_);
     if (!descend_.empty()) {
-        // Descend states stay alive below: the target has those of the source and the new ones. Mostly there is none that is new,
-        // and then the set of the source serves as it is.
+        // Descend states stay alive below: the target has those of the source and the new ones. Mostly none is new, and then the
+        // set of the source is used as it is.
         subtract(descend_, pool_->view(descend));
         if (!descend_.empty()) {
             unite(pool_->view(descend), descend_.view(), united_);
@@ -151,19 +156,19 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     return value;
 }
 
-// Chooses how to go through a document: by the cache, by the NFA alone, or by the cache as far as it holds.
+// Chooses how to process a document: by the cache, by the NFA alone, or by the cache as far as it goes.
 void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out) {
     ++document_;
     if (bytes_max_ == 0) return run_plain(document, 0, has_text, names, out);
-    // We are waiting: the cache did not pay lately, so it is not even tried.
+    // Waiting: the cache did not pay off lately, so it is not even tried.
     if (plain_left_) {
         if (--plain_left_ == 0) tidy();
         return run_plain(document, 0, has_text, names, out);
     }
     if (full_) {
-        // Still missing every fifth step although the cache is full: it costs more than it saves.
+        // Every fifth step still misses although the cache is full: it costs more than it saves.
         if (misses_ * 5 > steps_) {
-            // Each time it fails again we wait twice as long, so that documents which never repeat cost next to nothing.
+            // Each time it fails again the wait doubles, so that documents which never repeat cost next to nothing.
             plain_length_ = std::clamp(plain_length_ * 2, plain_documents_min, plain_documents_max);
             plain_left_ = plain_length_;
             return run_plain(document, 0, has_text, names, out);
@@ -175,7 +180,7 @@ void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, N
     if (done < document.elements()) run_plain(document, done, has_text, names, out);
 }
 
-// Returns the first element that was not done: all are, unless the cache is full.
+// Returns the first element that was not processed: past the last one, unless the cache is full.
 size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names,
                         AcceptBits& out) {
     size_t count = document.elements();
@@ -183,7 +188,7 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
     visit(start_);
     bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
     for (size_t i = 0; i < count; ++i) {
-        // No stack: the state of the parent is looked up by number, so skipping a subtree needs no popping.
+        // No stack: the state of the parent is looked up by its number, so skipping a subtree needs no popping.
         uint32_t state = i ? state_of_[document.parent[i]] : start_;
         uint32_t symbol = element_symbol(document.name[i], names);
         ++steps_;
@@ -214,13 +219,13 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
     return count;
 }
 
-// Computes the frame of an element from the frame above it; used where the cache is full or off.
+// Computes the frame of an element from the frame above it. Used where the cache is full or off.
 void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& out) {
     if (frame.symbol == symbol && frame.above == above.serial) return;   // as its elder sibling: nothing new
     frame.symbol = symbol;
     frame.above = above.serial;
     frame.serial = ++frame_serial_;
-    // What is cached already is used all the same. From an entry on, the frame is in a known state again.
+    // Cached transitions are still used. From such an entry on, the frame is in a known state again.
     if (above.state) {
         if (uint64_t found = entry(above.state, symbol)) {
             frame.state = static_cast<uint32_t>(found >> 32);
@@ -247,6 +252,7 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& 
     frame.dead = frame.fresh.size == 0 && frame.descend.size == 0;
 }
 
+// Attributes and texts have nothing below them, so only what they accept matters.
 void Lazy::peek(const Frame& frame, uint32_t symbol, AcceptBits& out) {
     if (frame.state)
         if (uint64_t found = entry(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
@@ -254,7 +260,7 @@ void Lazy::peek(const Frame& frame, uint32_t symbol, AcceptBits& out) {
     out.add(accept_.view());
 }
 
-// Steps the NFA from the element `begin` on. The elements before it have been done by the cache: the frames of those that are
+// Steps the NFA from the element `begin` on. The elements before it were processed by the cache: the frames of those that are
 // still open are rebuilt from their states.
 void Lazy::run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
                      AcceptBits& out) {
@@ -293,7 +299,7 @@ void Lazy::run_plain(const Document& document, size_t begin, const std::vector<u
     }
 }
 
-// Keeps the states that documents keep coming back to, in at most half of the memory.
+// Keeps the states that documents keep returning to, in at most half of the memory.
 void Lazy::tidy() {
     for (uint32_t visits = 2; ; visits *= 2) {
         keep_visited(visits);
@@ -308,13 +314,13 @@ void Lazy::tidy() {
     steps_ = misses_ = 0;
 }
 
-// Copies the states that were visited often enough into a new cache, and those transitions that lead from one to another of them.
+// Copies the states that were visited often enough into a new cache, with the transitions between them.
 void Lazy::keep_visited(uint32_t visits_min) {
     std::unique_ptr<SetPool> old_pool = std::move(pool_);
     std::unique_ptr<Arena<uint64_t>> old_rows = std::move(rows_);
     std::vector<State> old_states = std::move(states_);
     reset();
-    // Old number -> new number; 0: dropped. Two passes, as a transition may lead to a state with a higher number.
+    // Old number -> new number; 0: dropped. Two passes, because a transition may lead to a state with a higher number.
     std::vector<uint32_t> kept(old_states.size(), 0);
     for (uint32_t s = 1; s < old_states.size(); ++s) {
         const State& state = old_states[s];

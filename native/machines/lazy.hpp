@@ -1,13 +1,13 @@
 // The lazily built deterministic machine (YFilter discusses it in section 2.1; Y8) over one Machine.
 //
-// A deterministic state is a pair of sets: the descend states alive and the states just reached. The answers hang on
-// the transitions, not on the states: leaves are no states, so most elements that end paths lead to few distinct states, and
+// A deterministic state is a pair of sets: the descend states alive and the states just reached. The answers are attached to
+// the transitions, not to the states. Leaves are not states, so most elements that end paths lead to few distinct states, and
 // fewer states mean fewer misses. All sets are interned, so equal ones are stored once and compared by number.
 //
-// Memory is bounded. When the limit is met in the middle of a document, the rest of it is matched by stepping the NFA
-// itself on a stack of sets. Before the next document the states that at least two documents visited are kept and the
-// others dropped. Where that does not help (most steps still miss), the machine gives up caching for a while: documents are
-// stepped on the NFA, with what is cached used but not extended.
+// Memory is bounded. When the limit is reached in the middle of a document, the rest of it is matched by stepping the NFA itself
+// on a stack of sets. Before the next document, the states that at least two documents visited are kept and the others dropped.
+// If that does not help (most steps still miss), the machine stops caching for a while: documents are stepped on the NFA, and
+// what is cached is used but not extended.
 //
 // One Lazy belongs to one thread at a time.
 #pragma once
@@ -60,6 +60,7 @@ public:
     SetPool() : sets_(1) {}
     uint32_t intern(WordsView words);
     WordsView view(uint32_t set) const { return {sets_[set].index, sets_[set].mask, sets_[set].size}; }
+    // A set of answers is added to a document's result once, however often its transition is taken.
     bool first_visit(uint32_t set, uint64_t document) {
         if (sets_[set].document == document) return false;
         sets_[set].document = document;
@@ -117,6 +118,7 @@ private:
     };
     static constexpr uint32_t unresolved = none - 1;
 
+    // Symbols are looked up once per name, not once per element.
     uint32_t element_symbol(uint32_t name, NameResolver& names) {
         if (name >= element_symbols_.size()) element_symbols_.resize(name + 1 + name / 2, unresolved);
         uint32_t symbol = element_symbols_[name];
@@ -135,12 +137,14 @@ private:
 
     void reset();
     uint32_t intern_state(uint32_t descend, uint32_t fresh);
+    // Rows are as wide as the highest symbol seen; beyond that a transition is simply unknown.
     uint64_t entry(uint32_t state, uint32_t symbol) const {
         const State& s = states_[state];
         return symbol < s.width ? s.row[symbol] : 0;
     }
     void set_entry(uint32_t state, uint32_t symbol, uint64_t value);
     uint64_t miss(uint32_t state, uint32_t symbol);          // 0: the cache is full
+    // Visits count documents, not elements, so one large document cannot make a state look popular.
     void visit(uint32_t state) {
         State& s = states_[state];
         if (s.document != document_) {

@@ -1,3 +1,4 @@
+// One step of the NFA on bit sets. machine.hpp has the layout, machine_builder.cpp builds it.
 #include "machines/machine.hpp"
 
 #include "base/pext.hpp"
@@ -16,6 +17,7 @@ uint64_t Machine::bytes() const {
     return labels_.bytes() + directories_.bytes() + word_table_.bytes();
 }
 
+// The root is no descend state itself, but may have one below it, for paths that begin with `//`.
 void Machine::start(Words& fresh, Words& descend) const {
     fresh.clear();
     descend.clear();
@@ -26,6 +28,7 @@ void Machine::start(Words& fresh, Words& descend) const {
     if (word.descend & bit) descend.append(word.target + std::popcount(word.descend & (bit - 1)), 1);
 }
 
+// Maps the active states to their children by label, then sorts these out: answers, descend states, and states with children.
 template <class Bits>
 void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh,
                         Words& out_accept, Words& out_descend, std::vector<uint64_t>& scratch) const {
@@ -37,7 +40,7 @@ void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint
             if (mask & record.inner) out_fresh.append(record.target, Bits::pext(mask, record.inner));
             if (mask & record.leaf) out_accept.append(record.accept, Bits::pext(mask, record.leaf));
         };
-        // Descend states are the first block, padded to whole words: these two lists ascend, one after the other.
+        // Descend states are the first block, padded to whole words, so these two lists ascend one after the other.
         directories_.each<Bits>(label, descend, scratch, cross);
         directories_.each<Bits>(label, fresh, scratch, cross);
     }
@@ -48,6 +51,7 @@ void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint
         const Word& word = word_table_[index];
         if (mask & word.accepting) out_accept.append(word.accept, Bits::pext(mask, word.accepting));
         if (mask & word.descend) out_descend.append(word.target, Bits::pext(mask, word.descend));
+        // A state without children by name need not stay active.
         if (uint64_t rest = mask & word.source) out_fresh.keep(kept++, index, rest);
     }
     out_fresh.truncate(kept);

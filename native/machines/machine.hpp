@@ -12,7 +12,7 @@
 // there and where its block begins, and a step is: PEXT the active bits under that mask, OR them in at the block.
 // As sources are walked in ascending order, targets come out in ascending order: sets are plain sorted lists of words.
 //
-// The machine never changes once built; see store.hpp for how additions and removals live beside it.
+// The machine never changes once built; see store.hpp for how additions and removals are handled around it.
 #pragma once
 
 #include "base/directory.hpp"

@@ -1,4 +1,7 @@
 // Builds a Machine from its paths: trie, order by reversed path, blocks, records.
+//
+// States are sorted by their reversed path. So for one label, the children of neighbouring states are neighbours too,
+// and a step of the NFA maps words of bits to words of bits.
 #include "machines/machine.hpp"
 
 #include "base/id_slots.hpp"
@@ -49,6 +52,7 @@ private:
         return static_cast<uint32_t>(parent_.size() - 1);
     }
 
+    // The child with this label, added if there is none.
     uint32_t child(uint32_t parent, uint32_t label) {
         uint32_t known = slots_.find(hash(parent, label), [&](uint32_t entry) { return parent_[entry] == parent && label_[entry] == label; });
         if (known != IdSlots::empty) return known;
@@ -69,11 +73,11 @@ private:
             ticks.tick();
             path_[at] = p;
         }
-        // From here on entries are only walked: the memory is wanted for what follows.
+        // From here on entries are only walked, so the memory is freed for what follows.
         slots_.reset();
     }
 
-    // Sorts inner entries by reversed path.
+    // Sorts inner entries by reversed path. Leaves are not states: reaching one is an answer at once.
     void order_states() {
         std::vector<uint32_t> entries;
         for (uint32_t e = 0; e < parent_.size(); ++e)
@@ -82,8 +86,8 @@ private:
         size_t count = entries.size();
         uint32_t descends = 0;
         for (uint32_t e : entries) descends += label_[e] == label_descend;
-        // Descend states come first (label_descend is the lowest label) and get words of their own, so that stepping them
-        // needs no masks.
+        // Descend states come first (label_descend is the lowest label) and get words of their own, so stepping them needs no
+        // masks.
         uint32_t pad = (64 - (descends & 63)) & 63;
         position_.assign(parent_.size(), none);
         for (uint32_t r = 0; r < count; ++r) {
@@ -96,7 +100,7 @@ private:
         m_.word_table_.resize((count + pad + 63) / 64, {});
     }
 
-    // Accept ids follow the order of states, leaves first: what is accepted together then lies in few words of a bit set.
+    // Accept ids follow the order of states, leaves first. So what is accepted together is in few words of a bit set.
     void number_accepts() {
         accept_of_.assign(accept_of_.size(), none);
         for (uint32_t e = 1; e < parent_.size(); ++e)
@@ -143,7 +147,7 @@ private:
             m_.directories_.open();
             for (;;) {
                 ticks.tick();
-                // Two sorted lists are merged: the children that are states, and the leaves, which are answers only.
+                // Merges two sorted lists: the children that are states, and the leaves, which are only answers.
                 uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
                                         ? position_[parent_[children_[c].value]] : none;
                 uint32_t leaf_at = l < leaves_.size() && label_[leaves_[l].value] == label

@@ -1,3 +1,4 @@
+// Sorting for the builders: radix sort, and the order of entries by chains of keys.
 #include "machines/order.hpp"
 
 #include "base/interrupt.hpp"
@@ -7,6 +8,7 @@
 
 namespace treecast {
 
+// Digits that no key uses are skipped, so short keys need few passes.
 void radix_sort(std::vector<Keyed>& items) {
     uint64_t used = 0;
     for (const Keyed& item : items) used |= item.key;
@@ -22,6 +24,8 @@ void radix_sort(std::vector<Keyed>& items) {
     }
 }
 
+// Prefix doubling, as for suffix arrays: after each round the ranks cover chains twice as long.
+// So the cost is logarithmic in the length of the longest chain. It ends when ranks no longer change.
 std::vector<uint32_t> order_by_chains(const std::vector<uint32_t>& entries, const std::vector<uint64_t>& key,
                                       const std::vector<uint32_t>& next) {
     size_t count = entries.size(), distinct = 0;

@@ -15,10 +15,12 @@ constexpr char plain_key = 'p', tree_key = 't';
 
 inline bool is_tree(std::string_view key) { return key[0] == tree_key; }
 
+// Appends the labels of a plain path.
 inline void plain_labels(std::string_view key, std::vector<uint32_t>& labels) {
     for (const char *at = key.data() + 1, *end = key.data() + key.size(); at < end;) labels.push_back(take_varint(at));
 }
 
+// The same path under other labels, for a Store that renumbers.
 template <class Relabel>
 std::string relabel_key(std::string_view key, Relabel&& label) {
     std::string out(1, key[0]);

@@ -1,3 +1,8 @@
+// Query -> tree patterns. pattern.hpp says what a pattern is, and what it means that it is not exact.
+//
+// `or` becomes several alternatives, `not` is pushed down to single requirements. Where that would need too many alternatives,
+// or where bits cannot say it (positions, the first of several items), the pattern says less than the query and is marked so.
+// A pattern may only be wider than its query, never narrower: the evaluator rechecks, but it cannot find what was lost.
 #include "machines/pattern.hpp"
 
 #include "document/number.hpp"
@@ -13,7 +18,7 @@ namespace {
 
 constexpr size_t alternatives_max = 64;
 
-// What one way of satisfying a predicate asks of the context element and of the document.
+// What one way of satisfying a predicate requires of the context element and of the document.
 struct Way {
     std::vector<PathStep> tests;            // all must hold for its name
     std::vector<std::string> here, document;
@@ -42,6 +47,7 @@ Ways always(bool exact) {
     return {way};
 }
 
+// Equal numbers must be equal bytes, since patterns are compared as bytes.
 std::string number_bytes(double number) {
     if (number == 0) number = 0;            // no negative zero
     std::string bytes(sizeof number, '\0');
@@ -56,7 +62,7 @@ std::string value_requirement(ValueTest test, std::string_view value, bool negat
     return out.append(value);
 }
 
-// What the tree machine knows of a function. One that it does not know is rechecked by the evaluator.
+// What the tree machine knows about a function. The evaluator rechecks a function that it does not know.
 std::optional<ValueTest> test_of(Function function) {
     switch (function) {
         case Function::contains: return ValueTest::contains;
@@ -83,6 +89,7 @@ public:
     }
 
 private:
+    // Requirements are a set: sorted and without duplicates, so that equal entries are equal bytes.
     static std::string entry(uint32_t label, std::vector<std::string> requirements) {
         std::sort(requirements.begin(), requirements.end());
         requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
@@ -93,7 +100,7 @@ private:
         return out;
     }
 
-    // The label for which all tests hold; none if there is no such.
+    // The label for which all tests hold; none if there is none.
     uint32_t label_of(const std::vector<PathStep>& tests) {
         PathStep meet = tests[0];
         for (size_t i = 1; i < tests.size(); ++i) {
@@ -112,9 +119,10 @@ private:
         return labels_.intern(meet);
     }
 
+    // The conjunction of two disjunctions: every pair of ways.
     static Ways both(const Ways& a, const Ways& b) {
         if (a.size() * b.size() > alternatives_max) {
-            // Too many: keep the half that has fewer, which still holds wherever the whole does.
+            // Too many: keep the side that has fewer, which still holds wherever the whole does.
             Ways fewer = a.size() <= b.size() ? a : b;
             for (Way& way : fewer) way.exact = false;
             return fewer;
@@ -128,6 +136,7 @@ private:
         return out;
     }
 
+    // Too many alternatives: the condition is dropped, which can only widen the pattern.
     static void either(Ways& a, Ways&& b) {
         if (a.size() + b.size() > alternatives_max) {
             a = always(false);
@@ -136,7 +145,7 @@ private:
         std::move(b.begin(), b.end(), std::back_inserter(a));
     }
 
-    // Where none of the ways holds. Exact only if each is a single requirement.
+    // Holds where none of the ways does. Exact only if each way is a single requirement.
     static Ways none_of(const Ways& ways) {
         Way out;
         for (const Way& way : ways) {
@@ -154,6 +163,7 @@ private:
         return {out};
     }
 
+    // De Morgan: under a negation `and` and `or` change places.
     Ways of_expr(const Expr& expr, bool negated) {
         switch (expr.kind) {
         case ExprKind::conjunction:
@@ -177,6 +187,7 @@ private:
         return negated ? none_of(ways) : ways;
     }
 
+    // A union of paths: any of them will do.
     Ways of_condition(const Expr& expr) {
         Ways out;
         if (expr.kind == ExprKind::call) return of_call(expr);
@@ -190,7 +201,7 @@ private:
         return out;
     }
 
-    // A function of the first item of a path. Where it holds the path leads somewhere, but for the empty literal.
+    // A function of the first item of a path. If it holds, the path leads somewhere, unless the literal is empty.
     Ways of_call(const Expr& expr) {
         const PathEntry& path = query_.path(expr.first);
         std::string_view text = query_.view(query_.value(expr.value).text);
@@ -202,6 +213,7 @@ private:
         return out;
     }
 
+    // A comparison with NaN never holds, so it has no requirement.
     std::optional<std::string> comparison(Relation relation, const Value& value) {
         bool equality = relation == Relation::eq || relation == Relation::ne;
         std::string_view text = query_.view(value.text);
@@ -212,7 +224,7 @@ private:
         return value_requirement(by_relation[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
     }
 
-    // A path that selects one item at most: `.` or one named attribute of the context.
+    // A path that selects at most one item: `.` or one named attribute of the context.
     bool at_most_one(const PathEntry& path) const {
         if (path.absolute) return false;
         if (path.steps == 0) return true;
@@ -220,6 +232,7 @@ private:
         return path.steps == 1 && step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
     }
 
+    // The ways in which a path leads to something that meets the target.
     Ways of_path(const PathEntry& path, const Target& target) {
         if (path.first == no_entry) {
             Way way;
@@ -259,6 +272,7 @@ private:
         out.push_back(std::move(way));
     }
 
+    // The rest of the path is converted first: what follows a step is a requirement of that step.
     std::vector<Reached> of_step(uint32_t index, const Target& target) {
         const Step& step = query_.step(index);
         Ways ways = always(true);
@@ -273,7 +287,7 @@ private:
             for (const Way& way : ways)
                 for (const Reached& reached : next) attach(way, reached, out);
             if (out.size() > alternatives_max) {
-                // Too many: forget what follows, but for the names here.
+                // Too many: forget what follows, and keep only this step.
                 for (Way& way : ways) way.exact = false;
             } else {
                 ways = std::move(out);
@@ -297,6 +311,7 @@ private:
     LabelTable& labels_;
 };
 
+// Sorted again, because new labels change the order of the requirements.
 void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
     put_varint(out, label(take_varint(at)));
     uint32_t count = take_varint(at);
@@ -327,6 +342,7 @@ Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
     return patterns;
 }
 
+// The same pattern under the labels of another table.
 std::string relabel(std::string_view pattern, const std::function<uint32_t(uint32_t)>& label) {
     std::string out;
     const char* at = pattern.data();

@@ -1,7 +1,9 @@
+// Sweep: finds substrings in nested values with one pass over the text. substrings.hpp has the theory.
 #include "machines/substrings.hpp"
 
 namespace treecast {
 
+// The root is left by most bytes, so its transitions are a complete table.
 Sweep::Sweep(const Values& values, uint32_t group) : root_(values.automaton(group)), state_(root_) {
     auto [begin, end] = values.substring_tests(group);
     first_test_ = begin;
@@ -20,6 +22,7 @@ void Sweep::start(uint64_t place) {
     place_ = place;
 }
 
+// Only the longest text that ends here is recorded; its suffixes follow from it.
 void Sweep::read(const Values& values, std::string_view piece) {
     uint32_t state = state_;
     for (unsigned char byte : piece) {
@@ -41,7 +44,7 @@ void Sweep::forget_visits() {
     visit_ = 1;
 }
 
-// To the front of the list.
+// Moves the occurrence to the front of the list, which is ordered from the latest to the oldest.
 void Sweep::add_occurrence(uint32_t state, uint32_t test) {
     uint32_t at = marks_[test].occurrence;
     if (at == none) {

@@ -1,9 +1,9 @@
-// Which literals occur in values that lie in each other: every byte is read once, however many elements have it in their value.
+// Which literals occur in values that are nested in each other: every byte is read once, however many elements contain it.
 //
-// Elements close inner ones first, so their values end one behind the other in the texts of the document. A Sweep reads these texts
-// on, through the automaton of Values, and remembers where each state that ends literals was met last, the latest first. A value
-// has in it what was met behind its beginning: a walk along that list to the first that ends before it. A state stands for its
-// shorter ends too, and of two states that have one in common the later one decides, so each is looked at once.
+// Inner elements close first, so their values end one after the other in the texts of the document. A Sweep reads on through
+// these texts with the automaton of Values. It remembers where each state that ends literals was met last, the latest first.
+// A value contains what was met after its beginning: a walk along that list to the first that ends before it.
+// A state stands for its shorter suffixes too. Of two states that share one, the later decides, so each is looked at once.
 #pragma once
 
 #include "document/document.hpp"

@@ -1,4 +1,7 @@
-// Builds a TreeMachine: numbers, order, records.
+// Builds a TreeMachine: numbers tests and bounds, orders the entries, then fills the records.
+//
+// The order of entries is what makes the machine fast: entries that follow from neighbouring bits are neighbours themselves,
+// so one PEXT finds up to 64 of them.
 #include "base/interrupt.hpp"
 #include "base/seeded_hash.hpp"
 #include "machines/order.hpp"
@@ -73,7 +76,7 @@ private:
     std::vector<uint32_t> position_;
     std::vector<std::vector<Member>> members_;              // by context
 
-    // Tests in the order that Values wants: by label, kind and value. What gauges decide is no test.
+    // Tests in the order that Values wants: by label, kind and value. What gauges decide is not a test.
     void number_tests() {
         const auto& conditions = entries_.conditions();
         std::vector<uint32_t> order;
@@ -95,7 +98,7 @@ private:
         m_.tests_ = static_cast<uint32_t>(sorted.size());
     }
 
-    // The gauge that a requirement of something with this label reads.
+    // The gauge that a requirement of something with this label reads. A chain of requirements gets a chain of gauges.
     uint32_t gauge(uint32_t label, const Requirement& r) {
         GaugeKind kind = gauge_kind(entries_.conditions()[plan_.condition(r)].test);
         uint32_t inner = none;
@@ -107,7 +110,7 @@ private:
         return gauges_.try_emplace({label, inner, r.reach, kind}, static_cast<uint32_t>(gauges_.size())).first->second;
     }
 
-    // The bound that it sets.
+    // The bound that a requirement sets.
     Bound bound(uint32_t label, const Requirement& r) {
         uint32_t condition = plan_.condition(r);
         const Values::Condition& c = entries_.conditions()[condition];
@@ -136,6 +139,7 @@ private:
         m_.bounds_ = Array<Bound>(bounds);
     }
 
+    // A gauge either belongs to a label, or derives from the gauge of something inside it.
     void fill_gauges() {
         m_.gauge_kinds_.assign(gauges_.size(), GaugeKind::most);
         m_.gauge_keys_.assign(gauges_.size(), 0);
@@ -178,8 +182,8 @@ private:
         return rank;
     }
 
-    // Entries of one group are to be neighbours, so that those that hold are handed over together: numbers them, in their keys, by
-    // where their pivot stands in an order that does not know of groups. False if there are no groups.
+    // Entries of one group should be neighbours, so that those that hold are handed over together. Numbers them, in their keys,
+    // by the place of their pivot in an order that ignores groups. Returns false if there are no groups.
     bool gather_groups(const std::vector<uint32_t>& sorted, std::vector<uint64_t>& key) const {
         std::vector<uint32_t> place(entries_.size(), 0);
         for (uint32_t i = 0; i < sorted.size(); ++i) place[sorted[i]] = i;
@@ -189,7 +193,7 @@ private:
             const Requirement& r = plan_.rest(e)[0];
             grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::value ? test_[r.target] : place[r.target]), e});
         }
-        // The number goes where the key has what is required, so that the second sorting brings the groups together.
+        // The number replaces the part of the key that says what is required, so that sorting again brings groups together.
         radix_sort(grouped);
         for (uint32_t i = 0; i < grouped.size(); ++i) {
             uint64_t& k = key[grouped[i].value];
@@ -198,7 +202,7 @@ private:
         return !grouped.empty();
     }
 
-    // Without values first; then by context, kind, and what is required.
+    // Orders entries: those without values first, then by context, kind, and what is required.
     void order_entries() {
         std::vector<uint32_t> rank = rank_contexts(), next(entries_.size(), none), listed;
         std::vector<uint64_t> key(entries_.size());
@@ -219,9 +223,9 @@ private:
             key[e] = uint64_t(plan_.is_valued(e)) << 63 | uint64_t(rank[plan_.context(e)]) << 33 | uint64_t(kind) << 30 | space << 28 | (rest & 0xFFFFFFF);
         }
         std::vector<uint32_t> sorted = order_by_chains(listed, key, next);
-        // Twice, because where a pivot stands is known only after the first time.
+        // Twice, because the place of a pivot is known only after the first time.
         if (gather_groups(sorted, key)) sorted = order_by_chains(listed, key, next);
-        // Those without values fill words of their own: a document without matching values never touches the others.
+        // Entries without values fill words of their own: a document without matching values never touches the others.
         m_.valued_begin_ = (plain + 63) / 64 * 64;
         m_.entries_ = static_cast<uint32_t>(m_.valued_begin_ + listed.size() - plain);
         position_.assign(entries_.size(), none);
@@ -235,7 +239,7 @@ private:
         for (uint32_t c = plan_.labels(); c < members_.size(); ++c) members_[plan_.contexts()[c].above].push_back({none, c});
     }
 
-    // Which bits somebody asks for: all others are dropped as soon as an element closes.
+    // Which bits some entry asks for. All others are dropped as soon as an element closes.
     void fill_masks() {
         m_.wanted_.assign((m_.entries_ + 63) / 64, {});
         auto want = [&](const Requirement& r, bool key) {
@@ -255,6 +259,7 @@ private:
 
     uint32_t place_of(const Requirement& r) const { return r.reach == Reach::value ? test_[r.target] : position_[r.target]; }
 
+    // One test: a bit of a set, or a bound on a gauge.
     void check(uint32_t label, const Requirement& r) {
         if (plan_.nature(r) == Nature::bit)
             m_.checks_.push({place_of(r), static_cast<uint8_t>(r.reach), r.negated});
@@ -262,18 +267,19 @@ private:
             m_.checks_.push({bound_number(bound(label, r)), TreeMachine::in_gauges, r.negated});
     }
 
-    // The first `known` of what is left to an entry need no test any more.
+    // The first `known` requirements that are left to an entry need no test any more.
     TreeMachine::Candidate candidate(uint32_t e, size_t known) {
         TreeMachine::Candidate c{position_[e], static_cast<uint32_t>(m_.checks_.size())};
         for (const Requirement& r : plan_.rest(e).subspan(known)) check(entries_.label(e), r);
         return c;
     }
 
+    // A context among candidates: entering it has no checks of its own here.
     TreeMachine::Candidate entrance(uint32_t context) {
         return {TreeMachine::context_bit | context, static_cast<uint32_t>(m_.checks_.size())};
     }
 
-    // Labels, and what is tested wherever a context is reached.
+    // Fills in the labels, and what is tested wherever a context is reached.
     void fill_lists() {
         for (uint32_t c = 0; c < plan_.labels(); ++c) {
             m_.labels_.push(plan_.contexts()[c].label);
@@ -292,6 +298,7 @@ private:
         m_.free_.push({0, static_cast<uint32_t>(m_.checks_.size())});
     }
 
+    // For each context and space: from 64 neighbouring requirements to the entries that they decide or lead to.
     void fill_records() {
         struct Item { uint32_t required; Member member; };
         InterruptTicks ticks(50);
@@ -305,7 +312,7 @@ private:
                 items[static_cast<int>(r.reach)].push_back({place_of(r), member});
             }
             for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
-                // By requirement; the single entry of a requirement comes before those that have it as pivot.
+                // By requirement. The single entry of a requirement comes before those that have it as pivot.
                 std::stable_sort(items[space].begin(), items[space].end(), [](const Item& a, const Item& b) { return a.required < b.required; });
                 m_.directories_.open();
                 for (const Item& item : items[space]) {
@@ -321,6 +328,7 @@ private:
         m_.groups_.shrink();
     }
 
+    // Members come in the order of their requirements, so a record needs only the first target of each kind.
     void add_record(TreeMachine::Record& record, uint64_t bit, Member member) {
         if (member.entry != none && plan_.kind(member.entry) == Kind::single) {
             if (!record.single) record.target = position_[member.entry];
@@ -350,7 +358,7 @@ private:
                 if (second.gauge < first.gauge) std::swap(first, second);
                 items.push_back({first.gauge, second.gauge, {first.height, second.height}, e});
             }
-            // Runs before those that need tests, and in the order of their bounds, which is that of their positions.
+            // Runs come before those that need tests, in the order of their bounds, which is that of their positions.
             auto about = [&](const Item& i) { return std::tuple(i.first, i.second, plan_.kind(i.entry)); };
             std::sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
                 return std::tuple(about(a), a.pair.first, position_[a.entry]) < std::tuple(about(b), b.pair.first, position_[b.entry]);
@@ -373,6 +381,7 @@ private:
         m_.spans_.shrink();
     }
 
+    // Labels with special properties let the run skip work: see LabelFlag.
     void mark_labels() {
         m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
         m_.test_entries_.assign(m_.tests_, none);
@@ -412,6 +421,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     }
 }
 
+// The machine numbers its own labels densely, so that arrays by label stay small.
 uint32_t TreeMachine::local(uint32_t label) const {
     auto found = std::lower_bound(labels_.begin(), labels_.end(), label);
     return found != labels_.end() && *found == label ? static_cast<uint32_t>(found - labels_.begin()) : none;

@@ -1,3 +1,4 @@
+// Hash-consing of pattern entries: equal parts of all patterns become one entry.
 #include "machines/tree_entries.hpp"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ uint32_t TreeEntries::add(std::string_view pattern) {
     return read(at);
 }
 
+// Reads an entry depth first, so what an entry requires always has a smaller number.
 uint32_t TreeEntries::read(const char*& at) {
     uint32_t label = take_varint(at), count = take_varint(at);
     std::vector<Requirement> wanted(count);
@@ -21,6 +23,7 @@ uint32_t TreeEntries::read(const char*& at) {
     return intern(label, wanted);
 }
 
+// Conditions belong to a label, so that the value of an element is only compared with conditions on such elements.
 uint32_t TreeEntries::read_test(const char*& at, uint32_t label) {
     ValueTest test = static_cast<ValueTest>(*at++);
     uint32_t size = take_varint(at);

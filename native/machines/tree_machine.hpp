@@ -3,19 +3,21 @@
 //
 // Theory of operation. All entries of all patterns (pattern.hpp) are hash-consed into one DAG: an entry is (label, set of
 // requirements), and each distinct one is a bit. When an element closes, three sets of bits are known: `child`, the entries
-// that hold at its children (attributes and texts among them), `descend`, those that hold anywhere below, and `tests`, the
+// that hold at its children (including attributes and texts), `descend`, those that hold anywhere below, and `tests`, the
 // conditions that its own value meets. From these and its labels follow the entries that hold here.
-//   - An entry with a single requirement: entries are sorted by (label, kind of requirement, the required entry, recursively),
-//     so for one label and kind they stand in the order of what they require, and PEXT maps requirements to entries.
-//   - An entry with several: the one that is met most rarely is its pivot (tree_plan.hpp). A few entries with the same pivot are
-//     listed, and their other requirements tested one by one where it holds. Many get a *context* of their own, which is to
-//     them what a label is to others: it is entered where the pivot holds, and they are found by what else they require.
-//   - Order and inequality of values are read from gauges (gauges.hpp). Entries that nothing else tells apart are found by
+//   - An entry with a single requirement: entries are sorted by (label, kind of requirement, the required entry, recursively).
+//     So for one label and kind they are in the order of what they require, and PEXT maps requirements to entries.
+//   - An entry with several: the one that is met most rarely is its pivot (tree_plan.hpp). If few entries share a pivot, they are
+//     listed, and their other requirements are tested one by one where it holds. If many do, they get a *context* of their own,
+//     which is to them what a label is to others: it is entered where the pivot holds, and they are found by what else they
+//     require.
+//   - Order and inequality of values are read from gauges (gauges.hpp). Entries that nothing else distinguishes are found by
 //     bounds on one gauge, or pairs of bounds on two.
 //   - An entry that requires nothing but absence and inequality is tested wherever its context is entered.
-// Entries that depend on values stand in a second half of their own, from a whole word on: most of them hold in no document,
-// and so they leave the words of the others dense. The patterns themselves are the entries with label_root, the first block of
-// each half.
+//
+// Entries that depend on values are in a second half of their own, which starts at a whole word. Most of them hold in no
+// document,
+// so the words of the others stay dense. The patterns themselves are the entries with label_root, the first block of each half.
 //
 // (XTrie and YFilter evaluate tree patterns by joining matches of their paths; here nothing is joined.)
 #pragma once

@@ -1,3 +1,7 @@
+// Plans how each entry of a tree machine is found. tree_plan.hpp has the theory.
+//
+// The plan affects only the speed. It estimates how often a requirement is met, from its kind and from how many patterns have it,
+// and looks entries up by the rarest one.
 #include "machines/tree_plan.hpp"
 
 #include "base/seeded_hash.hpp"
@@ -50,13 +54,14 @@ TreePlan::TreePlan(TreeEntries& entries, const std::vector<uint32_t>& patterns)
     }
 }
 
-// Entries come after what they require, so one pass in each direction will do.
+// Entries come after what they require, so one pass in each direction is enough.
 void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
     const auto& conditions = entries_.conditions();
     weight_.assign(entries_.size(), 0);
     condition_weight_.assign(conditions.size(), 0);
     for (uint32_t e = 0; e < entries_.size(); ++e) {
         uint32_t label = entries_.label(e);
+        // Rough guesses; only their order matters.
         float whole = label == label_element_any || label == label_attribute_any ? 0.9f : 0.3f;
         std::span<const Requirement> requirements = entries_.requirements(e);
         for (const Requirement& r : requirements)
@@ -70,8 +75,8 @@ void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
         for (const Requirement& r : entries_.requirements(e)) (r.reach == Reach::value ? condition_weight_ : weight_)[r.target] += weight_[e];
 }
 
-// There is an item with a number above 5 if the largest of all their numbers is: so an entry that requires nothing but a gauge
-// is read from a gauge, too. But bits are quicker where few entries have the same labels and kind of comparison all along.
+// Some item has a number above 5 if the largest of all numbers is above 5. So an entry that requires only a gauge can be read
+// from a gauge itself. But bits are faster where few entries have the same labels and kind of comparison all along.
 void TreePlan::find_gauges() {
     using Chain = std::tuple<uint32_t, Reach, uint32_t>;             // label, reach of its requirement, and the chain from there
     std::map<Chain, uint32_t> numbers;
@@ -101,6 +106,7 @@ void TreePlan::find_gauges() {
     }
 }
 
+// Follows a chain of single requirements down to the condition on a value.
 uint32_t TreePlan::condition(const Requirement& r) const {
     const Requirement* at = &r;
     while (at->reach != Reach::value) at = &entries_.requirements(at->target)[0];
@@ -123,13 +129,14 @@ float TreePlan::weight(const Requirement& r) const {
     return (r.reach == Reach::value ? condition_weight_ : weight_)[r.target];
 }
 
-// The population says less of the documents than the kind of a requirement does, and something of values only: of what has a
-// value, those that many ask for may be common, and those that one asks for are rare or not there.
+// The population of patterns says less about documents than the kind of a requirement does, and only about values.
+// Of values, those that many ask for may be common; those that one asks for are rare or absent.
 float TreePlan::chance(const Requirement& r) const {
     bool valued = r.reach == Reach::value || valued_[r.target];
     return valued ? prior(r) * std::sqrt(std::sqrt(weight(r) / patterns_)) : prior(r);
 }
 
+// Chooses for each entry what it is found by, then gives large groups a context of their own.
 void TreePlan::divide(const Work& work) {
     std::vector<uint32_t> free;
     std::vector<Keyed> keyed;
@@ -144,7 +151,7 @@ void TreePlan::divide(const Work& work) {
     if (free.size() > group_max) group_free(work, free);
 }
 
-// Puts first what the entry is to be found by, and after it the rarest requirements first, for most tests fail.
+// Puts first what the entry is found by. The rarest requirements follow, because most tests fail.
 void TreePlan::choose(uint32_t e) {
     std::span<Requirement> rest = entries_.requirements(e).subspan(met_[e]);
     auto order = [&](const Requirement& r) {
@@ -158,7 +165,7 @@ void TreePlan::choose(uint32_t e) {
         choose_bounds(e, rest);
 }
 
-// Two bounds on the same values, from below and above, say most; the least shared ones first.
+// Two bounds on the same values, from below and above, say most. The least shared ones come first.
 void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
     auto end = std::stable_partition(rest.begin(), rest.end(), [&](const Requirement& r) { return is_bound(r); });
     size_t count = end - rest.begin();
@@ -176,8 +183,8 @@ void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
         }
 }
 
-// What usually holds (a negated requirement, an inequality) finds nobody; but where many share one, it is tested once, and before
-// bounds, which a great many may meet.
+// What usually holds (a negated requirement, an inequality) is no way to find an entry. But if many share one, it is tested once,
+// and before bounds, which a great many may meet.
 void TreePlan::group_free(const Work& work, std::vector<uint32_t>& free) {
     NumberMap<uint64_t, uint32_t> shared;
     for (uint32_t e : free)
@@ -192,7 +199,7 @@ void TreePlan::group_free(const Work& work, std::vector<uint32_t>& free) {
     open_groups(work, keyed, true);
 }
 
-// Entries that would be found by one and the same requirement get a context, if they are many.
+// Entries that would be found by the same requirement get a context, if there are many.
 void TreePlan::open_groups(const Work& work, std::vector<Keyed>& keyed, bool is_free) {
     std::sort(keyed.begin(), keyed.end(), [](const Keyed& a, const Keyed& b) { return std::pair(a.key, a.entry) < std::pair(b.key, b.entry); });
     for (size_t begin = 0, end = 0; begin < keyed.size(); begin = end) {

@@ -1,15 +1,16 @@
 // How each entry of a TreeMachine is found: in which context, and by which of its requirements.
 //
-// Theory of operation. Who tests an entry wherever one of its requirements holds does well only if that one holds rarely. How
-// often it will hold is estimated from what kind of requirement it is, and among equals from the population itself: what all
-// subscriptions ask for is common, what a single one asks for is rare. The estimate may be wrong, and there may be no rare
-// requirement at all (two attributes of 300 values each); so a requirement that many entries would be listed under becomes a
-// context of its own, in which those entries are found by what else they require, and so on. The contexts are a trie over sets
-// of requirements: what is looked at follows what holds, not how many ask for it. The order in which a query was written does
-// not matter.
+// Theory of operation. Testing an entry wherever one of its requirements holds is cheap only if that requirement holds rarely.
+// How often it will hold is estimated from its kind, and among equals from the population itself: what all subscriptions ask
+// for is common, what a single one asks for is rare.
+//
+// The estimate may be wrong, and there may be no rare requirement at all (two attributes of 300 values each). So a requirement
+// that many entries would be listed under becomes a context of its own, in which those entries are found by what else they
+// require, and so on. The contexts are a trie over sets of requirements: the work depends on what holds, not on how many ask
+// for it. The order in which a query was written does not matter.
 //
 // Order and inequality (`n > 5`, `n != "v"`) hold for a great many different values at once. They are read from gauges
-// (gauges.hpp), and decide where nothing better is there.
+// (gauges.hpp), and decide only where nothing better exists.
 #pragma once
 
 #include "machines/tree_entries.hpp"
@@ -29,7 +30,7 @@ public:
         several,                // tested where the first of its requirements holds
         run,                    // its one requirement is a bound on a gauge
         bounded,                // tested where its first requirement, or the first two, are met; bounds on gauges
-        gauge,                  // no entry of its own: whoever requires it reads a gauge
+        gauge,                  // no entry of its own: what requires it reads a gauge
     };
     enum class Nature : uint8_t { bit, order, unequal };     // how a requirement is looked up
     struct Context {
@@ -39,7 +40,7 @@ public:
         bool is_free;           // which is not looked up but tested
     };
 
-    // Requirements of an entry change places: those that its context knows to hold, the one or two it is found by, the others.
+    // Reorders the requirements of an entry: those that its context knows to hold, the one or two it is found by, the others.
     TreePlan(TreeEntries& entries, const std::vector<uint32_t>& patterns);
 
     const std::vector<Context>& contexts() const { return contexts_; }       // first the labels, ascending
@@ -78,7 +79,7 @@ private:
     std::vector<Nature> nature_;                     // of a requirement of this entry
     std::vector<uint32_t> context_, met_;
     std::vector<uint8_t> valued_;
-    std::vector<float> prior_;                       // that the entry holds, whoever asks for it
+    std::vector<float> prior_;                       // chance that the entry holds, whatever asks for it
     std::vector<float> weight_, condition_weight_;   // how many patterns ask for it
     std::vector<Work> todo_;
 };

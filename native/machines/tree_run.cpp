@@ -1,3 +1,7 @@
+// The run of a TreeMachine over one document. tree_machine.hpp has the theory; this file closes elements bottom-up.
+//
+// Each open level collects what holds at its children and below. Closing an element combines that with its labels and its own
+// value, and hands what follows to the level above. Most elements match nothing, so most of the code is about doing nothing fast.
 #include "machines/tree_run.hpp"
 
 #include "base/interrupt.hpp"
@@ -25,13 +29,14 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
 }
 
+// The reader's numbers of names have changed their meaning; everything by name is looked up again.
 void TreeRun::forget_names() {
     element_labels_.clear();
     attribute_labels_.clear();
     interest_.clear();
 }
 
-// The labels that a name fires, as this machine numbers them, with what has to be known of an element that has them.
+// The labels that a name fires, as this machine numbers them, and what must be known about an element that has them.
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
     Locals locals{.count = 0};
     auto fire = [&](uint32_t label) {
@@ -62,7 +67,7 @@ const TreeRun::Locals& TreeRun::attribute_labels(uint32_t name, NameResolver& na
     return locals;
 }
 
-// Takes out the duplicates of a long list, so that it stays as long as what it says, however many children there are.
+// Removes the duplicates of a long list, so that its length depends on its content, not on the number of children.
 void TreeRun::shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list) {
     for (auto [word, mask] : pairs) bits.set(word, mask);
     bits.list(list);
@@ -73,7 +78,7 @@ void TreeRun::shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list) 
     max = std::max<size_t>(1024, 4 * pairs.size());
 }
 
-// Neighbours mostly come one after the other: their bits are gathered before they are handed over.
+// Neighbours mostly come one after the other, so their bits are gathered before they are handed over.
 inline void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
     auto put = [&](uint32_t word, uint64_t mask) {
         if (word != gathered_word_) {
@@ -88,6 +93,7 @@ inline void TreeRun::emit(Level& into, uint32_t position, uint64_t bits) {
         if (uint64_t high = bits >> (64 - shift)) put(word + 1, high);
 }
 
+// Bits that no entry wants are dropped here, which keeps the lists short.
 inline void TreeRun::hand_over(Level& into) {
     if (!gathered_) return;
     const TreeMachine::Wanted& wanted = machine_->wanted(gathered_word_);
@@ -121,6 +127,7 @@ inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Cand
     }
 }
 
+// Finds the entries by bounds on gauges. Only gauges that saw a value are looked at.
 template <class Emit>
 void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
@@ -142,6 +149,7 @@ void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
     }
 }
 
+// Applies one context: what is tested always, then what the three sets of bits lead to, then bounds.
 template <class Bits, class Emit>
 void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
@@ -162,7 +170,7 @@ void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     if (!raised_.empty()) apply_spans(context, emit_entry);
 }
 
-// A context may lead to others: what they require is a part of what their entries require, so there is an end to it.
+// A context may lead to others. What these require is a part of what their entries require, so this ends.
 template <class Bits, class Emit>
 void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
     for (uint32_t label : labels) apply_context<Bits>(label, emit_entry);
@@ -170,12 +178,13 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
     contexts_.clear();
 }
 
-// Gauges that are 0 have seen no value; those that have are listed, so that nobody looks through all of them.
+// A gauge of 0 has seen no value. Those that have are listed, so that nobody searches all of them.
 void TreeRun::raise(uint32_t gauge, uint64_t height) {
     if (heights_[gauge] == 0) raised_.push_back(gauge);
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
 }
 
+// Long lists are merged in place, so that memory does not grow with the number of children.
 void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height) {
     Pairs& gauges = space == TreeMachine::in_child ? into.child_gauges : into.descend_gauges;
     size_t& max = space == TreeMachine::in_child ? into.child_gauges_max : into.descend_gauges_max;
@@ -194,6 +203,7 @@ void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t h
     max = std::max<size_t>(64, 4 * kept);
 }
 
+// At this element, the height of an inner gauge also counts for the outer gauge that is derived from it.
 void TreeRun::derive(const Locals& labels, Level& into) {
     using Derived = TreeMachine::Derived;
     const Derived* end = machine_->derived_.end();
@@ -205,6 +215,7 @@ void TreeRun::derive(const Locals& labels, Level& into) {
         }
 }
 
+// Turns a value into heights, one per kind of gauge, and raises the gauges of this label.
 void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
     const TreeMachine::Gauges& gauges = machine_->gauges(label);
     uint64_t heights[gauge_kinds] = {};
@@ -227,7 +238,7 @@ void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level
     }
 }
 
-// The answer lets Values stop early: texts with the same suffix chain were all set with it.
+// The answer lets Values stop early: texts with the same suffix chain were all set together with it.
 bool TreeRun::set_test(uint32_t test) {
     bool known = test_bits_.test(test);
     test_bits_.set(test >> 6, 1ull << (test & 63));
@@ -235,11 +246,12 @@ bool TreeRun::set_test(uint32_t test) {
     return known;
 }
 
+// For direct labels a test decides one entry by itself, so the sets are not needed.
 void TreeRun::emit_test(uint32_t test, Level& into) {
     if (uint32_t entry = machine_->test_entry(test); entry != none) emit(into, entry, 1);
 }
 
-// The tests that were set become a list, or, for direct labels, what follows from them, at once.
+// The set tests become a list or, for direct labels, are replaced at once by what follows from them.
 void TreeRun::list_tests(const Locals& labels, Level& into) {
     if (has_tests_) test_bits_.list(test_list_);
     has_tests_ = false;
@@ -272,7 +284,7 @@ void TreeRun::find_tests(const Locals& labels, std::string_view value, Level& in
     list_tests(labels, into);
 }
 
-// Of an element. Ancestors have its text in their values too: what is read of it is no more than conditions ask for.
+// For an element. Ancestors have its text in their values too, so no more of it is read than conditions need.
 void TreeRun::find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into) {
     if (!labels.valued) return;
     bool numbers = false, whole = false;
@@ -310,7 +322,7 @@ void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_
     }
 }
 
-// The string value as far as `bytes_max`, and then at least a byte more.
+// The string value up to `bytes_max`, and then at least one byte more, so that longer values differ.
 std::string_view TreeRun::value_beginning(const Document& document, uint32_t element, uint64_t bytes_max) {
     uint32_t begin = document.text_begin[element], end = document.text_end[element];
     if (begin == end) return {};
@@ -321,8 +333,8 @@ std::string_view TreeRun::value_beginning(const Document& document, uint32_t ele
     return value_;
 }
 
-// Whether the substrings of a group's values are found in one go from now on: once a good part of the document has been read for
-// them, because then the elements are large or in each other. See substrings.hpp.
+// Whether the substrings of a group's values are found in one sweep from now on. That starts once a good part of the document
+// has been read for them: then the elements are large or nested. See substrings.hpp.
 bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t element) {
     Nest& nest = nests_[group];
     if (nest.run != run_) {
@@ -335,14 +347,14 @@ bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t elemen
     if (nest.bytes + bytes <= swept_bytes_min + document.source.size() / 4) return false;
     nest.swept = true;
     if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
-    // From the outermost open element on whose value is still to come.
+    // Starts at the outermost open element whose value is still to come.
     auto outermost = std::find_if(open_.begin(), open_.end(), [&](uint32_t open) { return may_be_in(group, document.name[open]); });
     nest.next_text = document.text_begin[*outermost];
     nest.sweep->start(string_values_.offset(nest.next_text));
     return true;
 }
 
-// Also where the labels of the name are not known yet, which they are when such an element closes.
+// Also true if the labels of the name are not known yet; they are when such an element closes.
 bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
     if (name >= element_labels_.size() || element_labels_[name].count == none) return true;
     for (uint32_t label : element_labels_[name])
@@ -350,7 +362,7 @@ bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
     return false;
 }
 
-// Reads on to the end of the element, and then asks which substrings lie within it. Elements close in such an order that no text
+// Reads on to the end of the element, then asks which substrings are inside it. Elements close in such an order that no text
 // is read twice.
 void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
     const Values& values = machine_->values();
@@ -361,7 +373,7 @@ void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) 
     nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
 }
 
-// The sets of one element go into bitmaps, where they are tested, and into lists, which are walked.
+// The sets of one element go into bitmaps, which are tested, and into lists, which are walked.
 void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.child) child_bits_.set(word, mask);
     for (auto [word, mask] : level.descend) descend_bits_.set(word, mask);
@@ -374,6 +386,7 @@ void TreeRun::raise(const Level& level) {
     for (auto [gauge, height] : level.descend_gauges) raise(gauge, height);
 }
 
+// Clears only what was listed: the bitmaps are large, and nearly all of their words are 0.
 void TreeRun::unload() {
     child_bits_.clear(child_list_.view());
     descend_bits_.clear(descend_list_.view());
@@ -401,6 +414,7 @@ void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     lower();
 }
 
+// Nothing happens at this element: what holds below it also holds below its parent.
 void TreeRun::pass(Level& level, Level& above) {
     above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
     for (auto [gauge, height] : level.descend_gauges) note_gauge(above, TreeMachine::in_descend, gauge, height);
@@ -409,7 +423,8 @@ void TreeRun::pass(Level& level, Level& above) {
     if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
 
-// Those whose time has come; answers with the number of the others.
+// Handles the attributes whose time has come, and returns the number of the others.
+// Late attributes are only tested, so they wait until it is known that something will test them.
 template <class Bits>
 uint32_t TreeRun::attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late) {
     uint32_t others = 0;
@@ -463,7 +478,7 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
 }
 
-// Whether something may hold at an element without anything that holds below it.
+// Whether something may hold at an element without anything holding below it.
 inline bool TreeRun::matters(const Document& document, uint32_t element, NameResolver& names) {
     auto of = [&](uint32_t name) {
         if (name >= interest_.size()) interest_.resize(name + 1 + name / 2, 0);
@@ -482,7 +497,7 @@ inline bool TreeRun::matters(const Document& document, uint32_t element, NameRes
     return false;
 }
 
-// Opens an element with all that it stands in.
+// Opens an element together with all its ancestors that are not open yet.
 void TreeRun::open_to(const Document& document, uint32_t element) {
     uint32_t depth = document.depth[element], known = static_cast<uint32_t>(open_.size());
     if (levels_.size() < depth + 2) levels_.resize(depth + 2);
@@ -490,6 +505,7 @@ void TreeRun::open_to(const Document& document, uint32_t element) {
     for (uint32_t at = element, d = depth + 1; d-- > known; at = document.parent[at]) open_[d] = at;
 }
 
+// Elements that cannot matter are never opened, unless something below them does.
 template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
     next_text_ = 0;

@@ -1,4 +1,7 @@
 // Matches documents on a TreeMachine, bottom-up. One TreeRun belongs to one thread at a time.
+//
+// Elements are closed in document order of their end tags. Each open level collects what its closed children report.
+// See tree_machine.hpp for the sets of bits, and tree_run.cpp for how closing works.
 #pragma once
 
 #include "base/accept_bits.hpp"
@@ -75,7 +78,7 @@ private:
     void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
     void load(Level& level);
-    // The tests of a value, or, for direct labels, what holds for it.
+    // The tests that a value meets or, for direct labels, what holds for it.
     void find_tests(const Locals& labels, std::string_view value, Level& into);
     void find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into);
     void find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
@@ -84,7 +87,7 @@ private:
     void sweep(uint32_t group, const Document& document, uint32_t element);
     std::string_view value_beginning(const Document& document, uint32_t element, uint64_t bytes_max);
     void shorten(Pairs& pairs, size_t& max, AcceptBits& bits, Words& list);
-    // What the value says to the gauges of its own, and of its parent.
+    // Reports the value to the gauges of its own element and of its parent.
     void gauge(uint32_t label, std::string_view value, double number, Level& into);
     bool set_test(uint32_t test);                           // whether it was set before
     void emit_test(uint32_t test, Level& into);             // what a test of a direct label says
@@ -119,7 +122,7 @@ private:
     uint64_t gathered_ = 0;
     uint64_t looked_at_ = 0;
     StringValues string_values_;
-    // Groups of conditions with substrings: what has been read for them, this run.
+    // Groups of conditions with substrings: how much has been read for them in this run.
     static constexpr uint64_t swept_bytes_min = 4096;
     struct Nest {
         uint64_t run = 0, bytes = 0;

@@ -1,3 +1,4 @@
+// Conditions on values, grouped by label: hash tables for equality and prefixes, an automaton for substrings.
 #include "machines/values.hpp"
 
 #include "base/digest.hpp"
@@ -6,10 +7,11 @@
 namespace treecast {
 
 namespace {
-// A table of its own, not IdSlots: it is saved as it is, and each slot has half of the hash beside the number.
+// A table of its own, not IdSlots: it is saved as it is, and each slot has half of the hash next to the number.
 constexpr uint64_t empty_place = ~0ull;
 }
 
+// Seeds come from the conditions themselves, so that equal machines are saved as equal bytes.
 void Values::build(const std::vector<Condition>& conditions) {
     Digest digest;
     for (const Condition& c : conditions) {
@@ -37,6 +39,7 @@ void Values::build(const std::vector<Condition>& conditions) {
         if (c.test == ValueTest::equal_text || c.test == ValueTest::equal_number || c.test == ValueTest::starts_with) add_text(i);
         if (c.test == ValueTest::equal_text) group.text_bytes_max = std::max(group.text_bytes_max, static_cast<uint32_t>(c.value.size()));
     }
+    // Prefixes are looked up once per distinct length, so only the lengths are listed.
     for (Group& group : groups_) {
         std::vector<uint32_t> sizes;
         for (uint32_t i = group.begin[7]; i < group.end[7]; ++i) sizes.push_back(ends_[i + 1] - ends_[i]);
@@ -62,15 +65,15 @@ uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) co
     size_t mask = table_.size() - 1;
     uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(test), seeds_);
     for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
-        if ((table_[at] ^ hash) >> 32) continue;       // most values are nobody's: one look at the table tells
+        if ((table_[at] ^ hash) >> 32) continue;       // most values match no test: one look at the table is enough
         uint32_t i = static_cast<uint32_t>(table_[at]);
         if (labels_[i] == label && tests_[i] == test && text(i) == value) return i;
     }
     return none;
 }
 
-// Aho and Corasick: the texts as a trie; then, by depth, where to fall back to. The texts are sorted, so those that share a
-// beginning are neighbours, and going through the trie by depth numbers the children of a state one after the other.
+// Aho and Corasick: the texts as a trie, then, by depth, where to fall back to. The texts are sorted, so those that share a
+// beginning are neighbours. Going through the trie by depth numbers the children of a state one after the other.
 void Values::build_automaton(Group& group) {
     auto add_state = [&](unsigned char byte) {
         arrivals_.push(byte);
@@ -78,7 +81,7 @@ void Values::build_automaton(Group& group) {
         return static_cast<uint32_t>(states_.size() - 1);
     };
     if (states_.empty()) add_state(0);
-    // State 0 stands for none, so every group begins behind it.
+    // State 0 stands for none, so every group begins after it.
     uint32_t root = group.automaton = add_state(0);
     states_[root].fallback = root;
     struct Run { uint32_t state, begin, end; };             // the texts that begin with what leads to the state
@@ -114,6 +117,7 @@ void Values::build_automaton(Group& group) {
         }
 }
 
+// A table for all 256 bytes. Only busy states get one, because it takes 1 KiB.
 void Values::add_table(State& state) {
     state.table = static_cast<uint32_t>(tables_.size() / 256);
     tables_.resize(tables_.size() + 256, 0);

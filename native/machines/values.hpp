@@ -1,7 +1,7 @@
 // Tests about values, looked up: which of many conditions on a string hold, at a cost that follows those that do.
 //
 // Tests are grouped by the label of what has the value (an element, an attribute, a text). Equality is one look-up in a hash
-// table, as a string and as a number; prefixes are one look-up for each length that occurs; substrings are found together by
+// table, as a string and as a number. Prefixes are one look-up for each length that occurs. Substrings are found together by
 // one automaton for the label (Aho and Corasick). Order is read from gauges instead (gauges.hpp).
 #pragma once
 
@@ -38,11 +38,11 @@ public:
     };
     Need need(uint32_t group) const;
     // The test of a group that says the value equals a text, or a number; none if there is no such. What is longer than any text
-    // of the group may be cut behind that.
+    // of the group may be cut after that.
     uint32_t equal_text(uint32_t group, std::string_view value) const { return find_text(groups_[group - 1], value); }
     uint32_t equal_number(uint32_t group, double number) const { return find_number(groups_[group - 1], number); }
-    // Calls one(test) for the tests of a group that hold for the value; some more than once. It answers
-    // whether it was called with that test for this value before.
+    // Calls one(test) for the tests of a group that hold for the value, some more than once. `one` returns whether it was called
+    // with that test for this value before.
     template <class One>
     void collect(uint32_t group, std::string_view value, One&& one) const {
         const Group& found = groups_[group - 1];
@@ -50,7 +50,7 @@ public:
         collect_number(found, found.has(ValueTest::equal_number) ? to_number(value) : std::nan(""), one);
         if (found.automaton) collect_substrings(found, value, one);
     }
-    // The same for values that are not at hand as a whole: what is compared with texts may be cut behind bytes_max; the number;
+    // The same for values that are not at hand as a whole: what is compared with texts may be cut after bytes_max; the number;
     // and the substrings, as far as a value is at hand.
     template <class One>
     void collect_texts(uint32_t group, std::string_view value, One&& one) const { collect_texts(groups_[group - 1], value, one); }
@@ -61,7 +61,7 @@ public:
         collect_substrings(groups_[group - 1], value, one);
     }
 
-    // The automaton of a group, for those who run it themselves: its root, 0 where there is none, and the tests that it finds.
+    // The automaton of a group, for callers that run it themselves: its root, 0 if there is none, and the tests that it finds.
     size_t groups() const { return groups_.size(); }
     bool has_automata() const { return !states_.empty(); }
     uint32_t automaton(uint32_t group) const { return groups_[group - 1].automaton; }
@@ -69,6 +69,7 @@ public:
         constexpr int kind = static_cast<int>(ValueTest::contains);
         return {groups_[group - 1].begin[kind], groups_[group - 1].end[kind]};
     }
+    // One transition of the automaton: falls back to shorter suffixes until one has an edge for the byte.
     uint32_t follow(uint32_t root, uint32_t state, unsigned char byte) const {
         for (;;) {
             if (uint32_t next = child(states_[state], byte)) return next;

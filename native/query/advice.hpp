@@ -1,4 +1,4 @@
-// What to write instead of a word that the language has not: tables for those who refuse it.
+// What to write instead of a word that the language does not have: tables for error messages.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct Advice {
     std::string_view name, hint;
 };
 
-// Nothing where the table has nothing.
+// Returns an empty text if the table has no advice.
 template <size_t n>
 std::string find_advice(const Advice (&table)[n], std::string_view name) {
     for (const Advice& advice : table)

@@ -1,12 +1,13 @@
-// The functions of predicates that look for a literal in a value: contains(path, "x") and its like. Everything that is known of
-// one stands here; parser, printer, evaluator, explanations, placements, engines and the syntax tree of Python read it.
+// The functions of predicates that look for a literal in a value: contains(path, "x") and others like it.
+// Everything known about a function is here. The parser, printer, evaluator, explanations, placements, engines and the syntax
+// tree in Python read it.
 //
-// All of them take one path and one literal, and look at the string value of the path's first item, in document order; where
-// there is none, at the empty string. So each holds of any value where the literal is empty, and of no item only then: the
-// asserts below check it. A function of another kind (of numbers, of several paths) is not one of these, but an ExprKind.
+// Each takes one path and one literal, and looks at the string value of the path's first item in document order.
+// Without any item it looks at the empty string. So each holds for every value if the literal is empty, and without an item
+// only then: the asserts below check it. A function of another kind (numbers, several paths) is an ExprKind instead.
 //
 // A new one is an enumerator, a row and a case. That is enough for it to work everywhere: the shared machines look for
-// the path alone, and the evaluator rechecks what they find. Who wants it faster then teaches it to
+// the path alone, and the evaluator rechecks what they find. To make it faster, teach it to
 //
 //   machines/pattern.cpp               test_of(): the tree machine decides it, once machines/values.* can
 //   evaluate/evaluate_condition.cpp    check_text(): without building the value of an element
@@ -27,7 +28,7 @@ enum class Function : uint8_t { contains, starts_with };
 struct FunctionTraits {
     Function function;
     std::string_view name;      // as it is written
-    bool before, after;         // whether the value may have more before the literal, and behind it: what covering reasons with
+    bool before, after;         // whether the value may have more before the literal, and after it: used by covering
 };
 
 inline constexpr std::array functions{
@@ -37,7 +38,7 @@ inline constexpr std::array functions{
 
 constexpr const FunctionTraits& traits_of(Function function) { return functions[static_cast<size_t>(function)]; }
 
-// As messages name it: contains().
+// The name in messages: contains().
 inline std::string function_text(Function function) { return std::string(traits_of(function).name) + "()"; }
 
 constexpr const FunctionTraits* find_function(std::string_view name) {
@@ -55,6 +56,7 @@ constexpr bool function_holds(Function function, std::string_view value, std::st
     return false;
 }
 
+// Checks at compile time what the header comment promises.
 constexpr bool functions_are_consistent() {
     for (size_t i = 0; i < functions.size(); ++i) {
         const FunctionTraits& traits = functions[i];

@@ -1,4 +1,6 @@
-// The normal form that the machines speak: a linear path without predicates.
+// The normal form that the machines understand: a linear path without predicates.
+//
+// All spellings of a path end up here, so machines know two axes (child and descendant) and four tests, and nothing else.
 #pragma once
 
 #include <cstdint>

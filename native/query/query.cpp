@@ -1,11 +1,11 @@
 // The normal form of a query, and what is refused after reading.
 //
-// A linear branch is turned into plain paths step by step. The working set holds the alternatives so far, each a plain
-// path that ends at an element, or empty at the document itself. A step
-//   child, attribute, text      appends itself, as a descendant after `//`; directly below the document there are no
-//                               attributes and no text, so such an alternative dies;
-//   self                        narrows the test of the last step, or dies where the two tests exclude each other;
-//   descendant_or_self          doubles the alternatives: the narrowed one beside the one with a descendant step.
+// A linear branch is turned into plain paths step by step. The working set holds the alternatives so far: plain paths that
+// end at an element, or an empty one for the document itself. A step does one of these:
+//   child, attribute, text      appends itself, as a descendant after `//`. Directly below the document there are no
+//                               attributes and no text, so such an alternative is dropped.
+//   self                        narrows the test of the last step, or drops the path where the two tests exclude each other.
+//   descendant_or_self          doubles the alternatives: the narrowed one, and one with a descendant step.
 #include "query/query.hpp"
 
 #include "base/failure.hpp"
@@ -16,7 +16,7 @@ namespace treecast {
 
 namespace {
 
-// The test that holds where both do; false where none can.
+// Combines two tests into the one that holds where both hold. Returns false where none can.
 bool narrow(PathStep& step, const PathStep& by) {
     bool step_uri = step.test == Test::name || step.test == Test::any_namespace;
     bool step_local = step.test == Test::name || step.test == Test::any_local;
@@ -39,6 +39,7 @@ bool same_path(const Path& a, const Path& b) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), same_step);
 }
 
+// Distinct paths only, as linear_paths() promises.
 void append_distinct(std::vector<Path>& paths, Path&& path) {
     for (const Path& present : paths)
         if (same_path(present, path)) return;
@@ -69,6 +70,7 @@ void Query::clear() {
     alternatives_ = false;
 }
 
+// In the order of the text, so that callers can replace them one by one.
 std::vector<uint32_t> Query::literals_before(size_t end) const {
     std::vector<uint32_t> found;
     for (uint32_t i = 0; i < values_.size(); ++i)
@@ -77,7 +79,7 @@ std::vector<uint32_t> Query::literals_before(size_t end) const {
     return found;
 }
 
-// The new texts lie behind the old one, which everything else points into.
+// The new texts go after the old one, because everything else points into it.
 void Query::fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts) {
     text_.resize(text_size_ + 1);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -86,6 +88,7 @@ void Query::fill(const std::vector<uint32_t>& values, const std::vector<std::str
     }
 }
 
+// Plain paths are views into the query, so nothing is copied.
 void Query::linear_paths(std::vector<Path>& out) const {
     if (!linear_ || branches_ == no_entry) {
         out.clear();
@@ -95,16 +98,18 @@ void Query::linear_paths(std::vector<Path>& out) const {
         expand(out);
         return;
     }
-    // The common case, one path without self:: steps: written straight into the caller's vector.
+    // The common case, one path without self:: steps, is written straight into the caller's vector.
     out.resize(1);
     Path& path = out[0];
     path.clear();
     each_step(paths_[branches_].first, [&](uint32_t, const Step& step) {
         path.push_back(path_step(step, step.gap || step.axis == Axis::descendant));
     });
+    // An attribute or text directly below the document: it can never match.
     if (path[0].kind != StepKind::element && !path[0].descendant) out.clear();
 }
 
+// Applies the rules at the top of this file to each branch, one step at a time.
 void Query::expand(std::vector<Path>& out) const {
     out.clear();
     size_t branches = 0;
@@ -128,6 +133,7 @@ void Query::expand(std::vector<Path>& out) const {
                 append_distinct(later, std::move(path));
             }
             now.swap(later);
+            // Alternatives double with each step, so the limit is checked on the way, not at the end.
             if (out.size() + now.size() > branches + query_limits.alternatives_max) {
                 Failure failure(Family::query, "TC326",
                                 "more than " + std::to_string(query_limits.alternatives_max) +
@@ -143,6 +149,7 @@ void Query::expand(std::vector<Path>& out) const {
     });
 }
 
+// Reserved prefixes follow "Namespaces in XML 1.0", section 3.
 void check_bindings(const Bindings& bindings) {
     auto refuse = [](std::string message, std::string hint) {
         Failure failure(Family::query, "TC109", std::move(message));

@@ -48,15 +48,17 @@ struct QueryLimits {
 };
 constexpr QueryLimits query_limits;
 
-// The syntax tree is four flat arrays whose entries name each other by index. Lists (the branches of a union, the steps
-// of a path, the predicates of a step, the operands of `and`) are chained by `next`; Query::each walks them.
+// The syntax tree is four flat arrays whose entries refer to each other by index.
+// Lists (the branches of a union, the steps of a path, the predicates of a step, the operands of `and`) are linked by `next`.
+// Query::each walks them.
 constexpr uint32_t no_entry = 0xFFFFFFFFu;
 
 enum class Axis : uint8_t { child, descendant, descendant_or_self, self, attribute };
 
-// A step as it is after reading: `.` and node() are gone, and where no predicate counts positions the axis has one
-// spelling (descendant::a, //a, //descendant::a are all gap + child; //self::a is descendant_or_self). With positions
-// they differ: gap + child numbers the a's of each parent, descendant numbers them all together.
+// A step after reading: `.` and node() are gone.
+// Where no predicate counts positions, the axis has one spelling: descendant::a, //a and //descendant::a are all gap + child,
+// and //self::a is descendant_or_self. With positions they differ: gap + child numbers the a's of each parent,
+// descendant numbers them all together.
 struct Step {
     Axis axis = Axis::child;
     bool gap = false;                 // written after `//`, that is after /descendant-or-self::node()/
@@ -70,8 +72,8 @@ struct Step {
     Slice source;                     // the step in the text, without its predicates
 };
 
-// A path; without steps it is `.`, the context itself: an absolute one is the document. Only paths in predicates may be
-// relative, and those that start at a variable of a transformation (transformation.hpp), which are not absolute.
+// A path. Without steps it is `.`, the context itself; an absolute one without steps is the document.
+// Only paths in predicates may be relative, and paths that start at a variable of a transformation (transformation.hpp).
 struct PathEntry {
     bool absolute = false;
     uint32_t variable = no_entry;     // of a transformation: the number of the variable that it starts at
@@ -115,15 +117,15 @@ struct Value {
 class Query {
 public:
     bool linear() const { return linear_; }         // no predicates: every branch is a plain path
-    // The normal form of a linear query: its distinct plain paths, `self::` merged into the step before and
-    // `descendant-or-self::` spelt out. None where the query can never match (/a/self::b, /@x). The views live as long
-    // as the Query is neither destroyed nor refilled. `out` is refilled; the vectors in it are reused.
+    // The normal form of a linear query: its distinct plain paths, with `self::` merged into the step before and
+    // `descendant-or-self::` spelled out. It is empty if the query can never match (/a/self::b, /@x).
+    // The views are valid until the Query is destroyed or refilled. `out` is refilled; the vectors in it are reused.
     void linear_paths(std::vector<Path>& out) const;
     std::string text() const;                       // canonical: parses to an equal Query under the same bindings
     std::string key() const;                        // canonical with expanded names: equal for equal queries
     std::string_view written() const { return {text_.data(), text_size_}; }
 
-    // The Values that are literals written before byte `end`, in the order of the text; and these with other texts in them.
+    // The Values that are literals written before byte `end`, in the order of the text; and a way to replace their texts.
     std::vector<uint32_t> literals_before(size_t end) const;
     void fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts);
 
@@ -150,10 +152,10 @@ private:
         for (; index != no_entry; index = entries[index].next) visit(index, entries[index]);
     }
     void clear();
-    // linear_paths for unions and self:: steps; refuses more than alternatives_max, which parsing has tried already.
+    // linear_paths for unions and self:: steps. Refuses more than alternatives_max; parsing has tried this already.
     void expand(std::vector<Path>& out) const;
 
-    std::vector<char> text_;          // as written, with a NUL behind; vectors, so that views survive a move
+    std::vector<char> text_;          // as written, with a NUL at the end; vectors, so that views survive a move
     std::vector<char> uris_;
     std::vector<std::pair<size_t, Slice>> stored_;   // the bindings used -> where in uris_ their URI is
     std::vector<PathEntry> paths_;
@@ -166,13 +168,13 @@ private:
     bool alternatives_ = false;       // some step of a branch needs expand()
 };
 
-// Reads `text` into `out`. After a Failure `out` is empty or half full and must be refilled before it is used.
+// Reads `text` into `out`. After a Failure `out` is incomplete and must be refilled before it is used.
 void parse_query(std::string_view text, const Bindings& bindings, Query& out);
 
 // Refuses bindings that no query could use: prefixes that are not names or have no URI, `xml` bound to another URI.
 void check_bindings(const Bindings& bindings);
 
-// Throws a Failure (TC112) where a query is no ordered pattern: all its conditions must hold, and its branches go down.
+// Throws a Failure (TC112) if a query is not an ordered pattern: all its conditions must hold, and its branches go down.
 void check_ordered(const Query& query);
 
 }  // namespace treecast

@@ -1,6 +1,8 @@
-// What stands in brackets. XPath's expressions are read with XPath's precedence, and every operand says what it is;
-// only then is it decided whether the combination belongs to the language: a path against a literal or number, a
-// position against a number, and what `and`, `or` and `not()` make of those.
+// Reads predicates.
+//
+// Expressions are read with XPath's precedence, and every operand says what it is. Only then is it decided whether the
+// combination belongs to the language: a path against a literal or number, a position against a number, and what `and`,
+// `or` and `not()` make of those. So an error can say what was meant, instead of "syntax error".
 #include "document/characters.hpp"
 #include "document/number.hpp"
 #include "query/query_parser.hpp"
@@ -9,6 +11,7 @@ namespace treecast {
 
 namespace {
 
+// The relation after its sides have been swapped. Paths always go to the left, so the rest of the code has one case.
 Relation mirrored(Relation relation) {
     switch (relation) {
         case Relation::lt: return Relation::gt;
@@ -21,13 +24,15 @@ Relation mirrored(Relation relation) {
 
 }  // namespace
 
-// One or more predicates of a step, from the first '[' on.
+// Reads one or more predicates of a step, starting at the first '['.
 void QueryParser::read_predicates(uint32_t step) {
+    // Predicates nest, so the surrounding context is saved here and restored at the end.
     StepKind context = context_;
     bool in_branch = in_branch_, bound = bound_;
     context_ = query_.steps_[step].kind;
     in_branch_ = bound_ = false;
     uint32_t last = query_.steps_[step].predicates, end = scan_.at;
+    // x/[p] appends to predicates that were read before.
     while (last != no_entry && query_.exprs_[last].next != no_entry) last = query_.exprs_[last].next;
     do {
         uint32_t begin = scan_.at;
@@ -40,6 +45,7 @@ void QueryParser::read_predicates(uint32_t step) {
         end = scan_.at;
         if (!merge_name_test(step, operand)) {
             Operand predicate = as_predicate(operand);
+            // XPath leaves the order of attributes open, so a position would select by chance.
             if (predicate.positional && context_ == StepKind::attribute)
                 refuse("TC106", "attributes have no order, so they have no positions", since(begin),
                        "test the attribute by name, or its value with '.'");
@@ -65,7 +71,8 @@ QueryParser::Operand QueryParser::read_conjunction() {
     return read_joined(ExprKind::conjunction, "and", [this] { return read_comparison(); });
 }
 
-// Operands joined by one word; those of the same kind inside parentheses join the same list.
+// Operands joined by one word. Operands of the same kind inside parentheses join the same list.
+// So (a and b) and c has the same key as a and b and c.
 template <class Read>
 QueryParser::Operand QueryParser::read_joined(ExprKind kind, std::string_view word, Read read) {
     Operand first = read();
@@ -89,7 +96,7 @@ QueryParser::Operand QueryParser::read_joined(ExprKind kind, std::string_view wo
     return make_condition(joined, positional, since(first.source.begin));
 }
 
-// Consumes an operator that is spelt as a name, where it stands next.
+// Consumes an operator that is spelled like a name, if it comes next.
 bool QueryParser::read_word(std::string_view word) {
     uint32_t before = scan_.at;
     scan_.skip_space();
@@ -98,6 +105,7 @@ bool QueryParser::read_word(std::string_view word) {
     return false;
 }
 
+// XPath allows a = b = c, which compares a truth value. It is nearly always a mistake, so it is refused.
 QueryParser::Operand QueryParser::read_comparison() {
     Operand left = read_union();
     check_arithmetic();
@@ -113,6 +121,7 @@ QueryParser::Operand QueryParser::read_comparison() {
     return made;
 }
 
+// Also recognizes operators of other languages, in order to suggest the right one.
 bool QueryParser::read_relation(Relation& relation) {
     uint32_t before = scan_.at;
     scan_.skip_space();
@@ -154,6 +163,7 @@ void QueryParser::check_arithmetic() {
     refuse("TC105", "arithmetic is not part of the language", found, "compute the number and write it down");
 }
 
+// Branches of both sides are linked into one list; a side may be a union in parentheses itself.
 QueryParser::Operand QueryParser::read_union() {
     Operand left = read_operand();
     uint32_t last = left.index, branches = 1;
@@ -181,6 +191,7 @@ QueryParser::Operand QueryParser::read_union() {
     }
 }
 
+// Decides by the first character, and for names by what follows them.
 QueryParser::Operand QueryParser::read_operand() {
     scan_.skip_space();
     uint32_t begin = scan_.at;
@@ -210,13 +221,14 @@ QueryParser::Operand QueryParser::read_operand() {
         std::string_view word = scan_.view(name);
         bool kind_test = word == "text" || word == "node" || word == "comment" || word == "processing-instruction";
         if (scan_.peek() == '(' && !kind_test) return read_call(name);
+        // Not a call: read the name again as the first step of a path.
         scan_.at = begin;
     }
     return bound_ ? read_bound_path() : read_inner_path();
 }
 
-// A path inside a predicate. After $msg a leading slash starts at the step (as ONYX means it, section 2.1), elsewhere
-// at the document (as XPath says).
+// A path inside a predicate. After $msg a leading slash starts at the step (ONYX, section 2.1).
+// Elsewhere it starts at the document, as XPath says.
 QueryParser::Operand QueryParser::read_inner_path() {
     uint32_t begin = scan_.at;
     bool absolute = false, gap = false;
@@ -237,6 +249,7 @@ QueryParser::Operand QueryParser::read_inner_path() {
     return {Is::paths, false, Relation::eq, path, query_.paths_[path].source};
 }
 
+// Parentheses only group conditions. What follows a path in parentheses would need sets, which a step cannot express.
 QueryParser::Operand QueryParser::read_parenthesis() {
     uint32_t begin = scan_.at;
     if (scan_.peek(1) == ':') refuse_comment(begin);
@@ -257,6 +270,7 @@ QueryParser::Operand QueryParser::read_parenthesis() {
     return inside;
 }
 
+// Several minus signs are legal XPath; they cancel in pairs.
 QueryParser::Operand QueryParser::read_number() {
     uint32_t begin = scan_.at;
     Value value;
@@ -278,7 +292,7 @@ QueryParser::Operand QueryParser::read_number() {
     return {Is::number, false, Relation::eq, append(query_.values_, value, source), source};
 }
 
-// A function call whose name has been read; the parenthesis is next.
+// Reads a function call. Its name has been read; the parenthesis is next.
 QueryParser::Operand QueryParser::read_call(Slice name) {
     std::string_view function = scan_.view(name);
     if (const FunctionTraits* found = find_function(function)) return read_function(name, found->function);
@@ -308,7 +322,7 @@ QueryParser::Operand QueryParser::read_call(Slice name) {
     return {is, false, Relation::eq, no_entry, since(name.begin)};
 }
 
-// function(path, literal), its name read.
+// Reads function(path, literal) after its name.
 QueryParser::Operand QueryParser::read_function(Slice name, Function function) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
@@ -345,6 +359,7 @@ QueryParser::Operand QueryParser::make_condition(const Expr& expr, bool position
     return {Is::condition, positional, Relation::eq, index, source};
 }
 
+// Brings the path or position to the left, then checks which pairs the language has.
 QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation, const Operand& right) {
     auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
     bool turn = (constant(left) && !constant(right)) || (left.is == Is::last && right.is == Is::position);
@@ -375,7 +390,7 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
     return make_condition(expr, expr.kind != ExprKind::compare, source);
 }
 
-// An operand where a truth value is wanted.
+// Turns an operand into a truth value. A path is true if it selects something.
 QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
     if (operand.is == Is::condition) return operand;
     Expr expr;
@@ -388,8 +403,8 @@ QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
     if (context_ == StepKind::attribute)       // nothing that says more of an attribute's name has a place in the patterns
         refuse("TC103", "local-name() of an attribute is understood in one form only: @*[local-name()='x']", operand.source,
                "name the attributes that you want: @a | @b");
-    // local-name() = "x" as a path: self::*[local-name()="x"], or not() of that. So it will be printed, and what is
-    // printed must not be nested too deeply to be read again.
+    // local-name() = "x" becomes a path: self::*[local-name()="x"], or not() of that.
+    // It will be printed like this, and the printed text must not be nested too deeply to be read again.
     uint32_t deeper = operand.relation == Relation::eq ? 2 : 3;
     if (depth_ + deeper > query_limits.depth_max) refuse_depth(operand.source);
     Step step;
@@ -419,7 +434,7 @@ QueryParser::Operand QueryParser::as_predicate(const Operand& operand) {
     return as_condition(operand);
 }
 
-// *[local-name()='x'] is a test of its own, `*:x`, unless positions have been counted among all the elements before.
+// *[local-name()='x'] becomes a test of its own, `*:x`, unless positions were counted among all elements before.
 bool QueryParser::merge_name_test(uint32_t index, const Operand& operand) {
     Step& step = query_.steps_[index];
     if (operand.is != Is::name_test || operand.relation != Relation::eq) return false;

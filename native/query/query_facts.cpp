@@ -1,3 +1,7 @@
+// Collects facts about many queries; query_facts.hpp lists them and says why each is safe to act on.
+//
+// A fact must follow from the query. So everything uncertain is left out: unions in predicates, `or`, `not()`,
+// and places that no plain path describes.
 #include "query/query_facts.hpp"
 
 #include <algorithm>
@@ -6,6 +10,7 @@ namespace treecast {
 
 namespace {
 
+// Writes a name test that needs no bindings. It may be wider than the original, so it still covers it.
 void write_test(const Query& query, const Step& step, std::string& out) {
     bool named = step.test == Test::name || step.test == Test::any_local;
     if (!named) {
@@ -33,6 +38,7 @@ uint32_t NumberedTexts::number(std::string_view text) {
     return place->second;
 }
 
+// Branches are alternatives, so only what all of them require is required by the query.
 void QueryFacts::add(const Query& query) {
     std::vector<Branch> branches;
     query.each_path(query.branches(), [&](uint32_t, const PathEntry& path) {
@@ -55,6 +61,7 @@ void QueryFacts::add(const Query& query) {
     }
     roots.push_back(root);
     required.insert(required.end(), shared.begin(), shared.end());
+    // With several branches no single pair has to hold.
     if (branches.size() == 1)
         for (auto [pattern, value] : branches[0].pairs) {
             pair_pattern.push_back(static_cast<int32_t>(pattern));
@@ -65,13 +72,14 @@ void QueryFacts::add(const Query& query) {
     pair_ends.push_back(static_cast<int64_t>(pair_pattern.size()));
 }
 
-// Follows the element steps of a path; `place` ends where they end.
+// Follows the element steps of a path. `place` ends where they end.
 void QueryFacts::walk(const Query& query, const PathEntry& path, Place& place, Branch& branch, bool main) {
     if (path.absolute) place = {};
     query.each_step(path.first, [&](uint32_t, const Step& step) {
         if (step.kind != StepKind::element) return;       // the last one
         if (step.test == Test::name || step.test == Test::any_local)
             branch.names.push_back(names.number(query.view(step.local)));
+        // A self step has no place in a plain path, so from there on the place is unknown.
         place.known = place.known && (step.axis == Axis::child || step.axis == Axis::descendant);
         if (place.known) {
             place.path += step.gap || step.axis == Axis::descendant ? "//" : "/";
@@ -82,6 +90,7 @@ void QueryFacts::walk(const Query& query, const PathEntry& path, Place& place, B
     });
 }
 
+// Only conditions that must hold count: conjunctions, and paths that must lead somewhere.
 void QueryFacts::condition(const Query& query, const Expr& expr, const Place& place, Branch& branch) {
     switch (expr.kind) {
         case ExprKind::conjunction:
@@ -103,7 +112,7 @@ void QueryFacts::condition(const Query& query, const Expr& expr, const Place& pl
     if (expr.kind == ExprKind::compare && expr.relation == Relation::eq) pair(query, expr, path, end, branch);
 }
 
-// `place` is where the element steps of the path end.
+// Records target = literal. `place` is where the element steps of the path end.
 void QueryFacts::pair(const Query& query, const Expr& expr, const PathEntry& path, const Place& place, Branch& branch) {
     if (!place.known || place.path.empty()) return;
     std::string pattern = place.path;

@@ -1,14 +1,14 @@
-// What many queries say of the documents that they can match, at once: the facts that a placement divides them by.
+// What queries say about the documents that they can match: the facts by which a placement divides them.
 //
-// Each fact is a consequence of the query, so whoever acts on it loses no match:
-//   root       the local name that the root element must have, where all branches of the query agree on one
+// Each fact is a consequence of the query, so acting on it loses no match:
+//   root       the local name that the root element must have, if all branches of the query agree on one
 //   required   local names of elements that every matching document has
-//   skeletons  one plain path per branch: its main path without predicates, as far as its axes go down. Every document
-//              that the branch matches, the path matches
-//   pairs      of a query with one branch: a pattern (an absolute path and a target in it) and a literal that the target
+//   skeletons  one plain path per branch: its main path without predicates, as far as its axes go down.
+//              Every document that the branch matches, the path matches too
+//   pairs      for a query with one branch: a pattern (an absolute path and a target in it) and a literal that the target
 //              must equal, from each `=` that has to hold. `path[target = literal]` covers the query
-// Names in other namespaces than none are written by their local name alone (`*[local-name() = 'a']`), so that the texts need
-// no bindings. Conditions below `or` and `not()` say nothing here.
+// Names in a namespace are written by their local name alone (`*[local-name() = 'a']`), so that the texts need no bindings.
+// Conditions below `or` and `not()` contribute nothing.
 //
 // Source: XTrie, "Clustering XPath expressions" (roots, names); ONYX, section 4.4 (patterns).
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace treecast {
 
-// Distinct texts, numbered as they come.
+// Distinct texts, numbered in the order in which they come.
 class NumberedTexts {
 public:
     uint32_t number(std::string_view text);

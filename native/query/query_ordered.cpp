@@ -1,5 +1,6 @@
-// Which queries are ordered patterns: conjunctive ones, whose branches go to children and descendants. What the order means:
-// evaluate_ordered.cpp.
+// Checks that a query is an ordered pattern: conjunctive, with branches that go to children and descendants.
+//
+// Under `or` and `not()` the order of witnesses would have no meaning. evaluate_ordered.cpp explains what the order means.
 #include "base/failure.hpp"
 #include "query/query.hpp"
 
@@ -7,7 +8,7 @@ namespace treecast {
 
 namespace {
 
-// Walks a query and refuses what is no conjunctive pattern.
+// Walks a query and refuses whatever is not a conjunctive pattern.
 class OrderedCheck {
 public:
     explicit OrderedCheck(const Query& query) : query_(query) {}
@@ -17,6 +18,7 @@ public:
     }
 
 private:
+    // A self step would give two branches the same start tag, so they could never strictly increase.
     void steps(const PathEntry& path) {
         query_.each_step(path.first, [&](uint32_t, const Step& step) {
             if (step.axis == Axis::self || step.axis == Axis::descendant_or_self)
@@ -44,6 +46,7 @@ private:
         }
     }
 
+    // A union offers several first steps, and an absolute path leaves the element. Neither has one place in the order.
     void paths(const Expr& expr) {
         const PathEntry& path = query_.path(expr.first);
         if (path.next != no_entry)

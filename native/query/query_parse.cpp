@@ -1,5 +1,9 @@
-// Paths and steps. What the grammar calls a node test becomes a Step only if it can select an element, an attribute or
-// a text: `.`, self::node() and descendant-or-self::node() say how the steps beside them connect, and vanish into that.
+// Reads paths and steps.
+//
+// A node test becomes a Step only if it can select an element, an attribute or a text.
+// `.`, self::node() and descendant-or-self::node() only say how their neighbours connect, so they vanish into that.
+//
+// After a step is complete, settle() rewrites it into the one spelling for its meaning. Equal queries then get equal keys.
 #include "query/query_parser.hpp"
 
 #include <algorithm>
@@ -17,6 +21,7 @@ void parse_query(std::string_view text, const Bindings& bindings, Query& out) {
     QueryParser(out, bindings).parse(text);
 }
 
+// Parsing also proves that the query can be printed and expanded within the limits. Later code relies on that.
 void QueryParser::parse(std::string_view text) {
     begin(text);
     read_branches();
@@ -29,7 +34,7 @@ void QueryParser::parse(std::string_view text) {
     }
 }
 
-// Takes the text over, and checks that it is one.
+// Takes over the text after checking its size, encoding and characters.
 void QueryParser::begin(std::string_view text) {
     query_.clear();
     if (text.size() > query_limits.text_bytes_max) {
@@ -48,6 +53,7 @@ void QueryParser::begin(std::string_view text) {
         refuse("TC110", "the query is not UTF-8, or holds a character that XML does not have", where,
                "leave it out, or write the query in UTF-8");
     }
+    // The empty prefix binds unprefixed element names, never attributes. The last binding wins.
     for (size_t i = 0; i < bindings_.size(); ++i) {
         if (!bindings_[i].first.empty() || bindings_[i].second.empty()) continue;
         default_uri_ = store_uri(i, bindings_[i].second);
@@ -55,6 +61,7 @@ void QueryParser::begin(std::string_view text) {
     }
 }
 
+// The top-level union.
 void QueryParser::read_branches() {
     uint32_t branches = 0, last = no_entry;
     while (true) {
@@ -72,6 +79,7 @@ void QueryParser::read_branches() {
     }
 }
 
+// A branch must be absolute, or start with $msg, which means the same.
 uint32_t QueryParser::read_branch() {
     scan_.skip_space();
     in_branch_ = true;
@@ -95,7 +103,7 @@ uint32_t QueryParser::read_branch() {
     return read_path(true, gap, begin);
 }
 
-// `$msg`; true where it was that, and nothing else is let through.
+// Reads `$msg` and returns true; any other variable is refused.
 bool QueryParser::read_variable() {
     uint32_t begin = scan_.at++;
     Slice name = scan_.name();
@@ -104,6 +112,7 @@ bool QueryParser::read_variable() {
     return true;
 }
 
+// The entry is appended first, so that its steps and their predicates come after it.
 uint32_t QueryParser::read_path(bool absolute, bool gap, uint32_t begin) {
     Steps steps;
     PathEntry entry;
@@ -123,12 +132,14 @@ void QueryParser::read_steps(Steps& steps) {
     read_more_steps(steps);
 }
 
+// White space after a path is given back: the caller may want to report its own position.
 void QueryParser::read_more_steps(Steps& steps) {
     while (true) {
         uint32_t end = scan_.at;
         while (true) {
             scan_.skip_space();
             if (scan_.peek() != '/') {
+                // A `//` that no step follows would select everything.
                 if (steps.gap) refuse_everything(steps.gap_source);
                 settle(steps);
                 scan_.at = end;
@@ -155,6 +166,7 @@ void QueryParser::read_more_steps(Steps& steps) {
     }
 }
 
+// Tells an axis, a kind test and a plain name apart by what follows the first name.
 void QueryParser::read_step(Steps& steps) {
     uint32_t begin = scan_.at;
     char c = scan_.peek();
@@ -235,7 +247,7 @@ void QueryParser::read_node_test(Steps& steps, Axis axis, uint32_t begin) {
     append_step(steps, step);
 }
 
-// text(), and node() where it only connects. `name` has been read, the parenthesis not.
+// text(), and node() where it only connects. `name` has been read, but not the parenthesis.
 void QueryParser::read_kind_test(Steps& steps, Axis axis, bool axis_written, Slice name, uint32_t begin) {
     std::string_view kind = scan_.view(name);
     bool known = kind == "text" || kind == "node" || kind == "comment" || kind == "processing-instruction";
@@ -273,7 +285,7 @@ void QueryParser::read_kind_test(Steps& steps, Axis axis, bool axis_written, Sli
     scan_.at = written.end();
 }
 
-// The rest of a QName whose first part has been read, and the namespace it means.
+// Reads the rest of a QName whose first part has been read, and looks up its namespace.
 void QueryParser::read_name(Step& step, Slice first) {
     step.test = Test::name;
     step.local = first;
@@ -294,6 +306,7 @@ void QueryParser::read_name(Step& step, Slice first) {
     step.uri = bind(scan_.view(first), first);
 }
 
+// Checks that something can be below the step before, then links the new step and reads its predicates.
 void QueryParser::append_step(Steps& steps, Step step) {
     if (steps.last != no_entry && query_.steps_[steps.last].kind != StepKind::element) {
         const char* what = query_.steps_[steps.last].kind == StepKind::text ? "text()" : "an attribute";
@@ -319,8 +332,9 @@ void QueryParser::append_step(Steps& steps, Step step) {
     else scan_.at = end;
 }
 
-// One spelling for one meaning; see Step. Predicates that count positions tell the spellings apart, so this waits until
-// all have been read. Settling a step twice changes nothing.
+// One spelling for one meaning; see Step.
+// Predicates that count positions make the spellings differ, so this waits until all have been read.
+// Settling a step twice changes nothing.
 void QueryParser::settle(const Steps& steps) {
     if (steps.last == no_entry) return;
     const PathEntry& path = query_.paths_[steps.path];
@@ -332,7 +346,7 @@ void QueryParser::settle(const Steps& steps) {
 }
 
 void QueryParser::settle_axis(Step& step, bool below_document) {
-    // The document is no element, so below it `or-self` adds nothing. (After `//` the step starts at elements too.)
+    // The document is not an element, so below it `or-self` adds nothing. (After `//` the step starts at elements too.)
     if (below_document && !step.gap && step.axis == Axis::descendant_or_self) step.axis = Axis::descendant;
     if (step.positional || step.axis == Axis::attribute) return;
     bool or_self = step.axis == Axis::descendant_or_self || (step.axis == Axis::self && step.gap);
@@ -345,6 +359,7 @@ void QueryParser::settle_axis(Step& step, bool below_document) {
     }
 }
 
+// Searches backward, so that inner bindings hide outer ones.
 Slice QueryParser::bind(std::string_view prefix, Slice source) {
     if (prefix == "xml") return store_uri(xml_binding, xml_uri);
     for (size_t i = bindings_.size(); i-- > 0;)       // the innermost constructor of a transformation comes last
@@ -352,6 +367,7 @@ Slice QueryParser::bind(std::string_view prefix, Slice source) {
     refuse_unbound(prefix, source);
 }
 
+// Each URI is stored once per query, however many steps use it.
 Slice QueryParser::store_uri(size_t binding, std::string_view uri) {
     for (const auto& [stored, slice] : query_.stored_)
         if (stored == binding) return slice;
@@ -361,6 +377,7 @@ Slice QueryParser::store_uri(size_t binding, std::string_view uri) {
     return slice;
 }
 
+// Recursive descent uses the native stack, so depth needs a limit.
 QueryParser::Nesting::Nesting(QueryParser& parser, uint32_t at) : parser_(parser) {
     if (++parser_.depth_ > query_limits.depth_max) parser_.refuse_depth({at, 1});
 }

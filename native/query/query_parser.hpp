@@ -1,6 +1,8 @@
-// The parser behind parse_query: recursive descent straight over the text. query_parse.cpp reads paths and steps,
-// query_condition.cpp what stands in brackets, query_refuse.cpp words the refusals. Transformations are read by a parser that
-// adds to this one (transformation_parser.hpp): their paths start at variables, and their conditions stand in no brackets.
+// The parser of parse_query: recursive descent directly over the text.
+//
+// query_parse.cpp reads paths and steps, query_condition.cpp reads predicates, query_refuse.cpp words the refusals.
+// Transformations are read by a subclass (transformation_parser.hpp): their paths start at variables, and their conditions
+// have no brackets around them. The virtual functions below are the places where it differs.
 #pragma once
 
 #include "base/failure.hpp"
@@ -15,7 +17,7 @@ public:
     void parse(std::string_view text);
 
 protected:
-    // A path while its steps are read.
+    // A path while its steps are being read.
     struct Steps {
         uint32_t path = 0;
         uint32_t last = no_entry;          // its last step
@@ -23,7 +25,7 @@ protected:
         bool bare = false;                 // the last thing read was `.`, which takes no predicates
         Slice gap_source;
     };
-    // What an expression in brackets turned out to be; a Condition already is an Expr.
+    // What an expression in brackets turned out to be. A condition is an Expr already.
     enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count, string };
     struct Operand {
         Is is = Is::paths;
@@ -103,7 +105,7 @@ protected:
     [[noreturn]] void refuse_unbound(std::string_view prefix, Slice where);
     [[noreturn]] void refuse_everything(Slice where);
 
-    // What is open: a bracket or a parenthesis.
+    // Counts an open bracket or parenthesis for as long as it exists. The limit protects the native stack.
     class Nesting {
     public:
         Nesting(QueryParser& parser, uint32_t at);
@@ -113,6 +115,7 @@ protected:
         QueryParser& parser_;
     };
 
+    // Every entry of the query is counted here, so that no array can outgrow the limit.
     template <class T>
     uint32_t append(std::vector<T>& entries, const T& entry, Slice where) {
         if (++entries_ > query_limits.entries_max)

@@ -1,3 +1,7 @@
+// Query -> canonical text, or key.
+//
+// The text reads back to an equal query under the same bindings; people see it. The key has namespaces instead of prefixes,
+// so equal queries with different prefixes share one entry in the index.
 #include "query/query_print.hpp"
 
 namespace treecast {
@@ -22,6 +26,7 @@ const char* relation_text(Relation relation) {
 
 }  // namespace
 
+// One spelling for each number: no leading or trailing zeros, and no minus before zero.
 void print_number(std::string_view digits, bool negative, std::string& out) {
     size_t point = digits.find('.');
     std::string_view whole = digits.substr(0, point);
@@ -41,6 +46,7 @@ void QueryPrinter::paths(uint32_t first) {
     });
 }
 
+// A relative path that begins with a gap needs its dot; otherwise it would read as absolute.
 void QueryPrinter::path(const PathEntry& path) {
     bool started = start(path);
     if (path.first == no_entry && !started) out_ += '.';
@@ -52,6 +58,7 @@ void QueryPrinter::path(const PathEntry& path) {
     });
 }
 
+// A transformation's printer writes variables here.
 bool QueryPrinter::start(const PathEntry& path) { return path.absolute; }
 
 void QueryPrinter::one_step(const Step& step) {
@@ -76,6 +83,7 @@ void QueryPrinter::prefix(const Step& step) {
     else if (step.prefix.size) (out_ += query_.view(step.prefix)) += ':';
 }
 
+// Any namespace is written as a predicate, because XPath 1.0 has no wildcard prefix.
 void QueryPrinter::name_test(const Step& step) {
     if (step.test == Test::name || step.test == Test::any_namespace) prefix(step);
     if (step.test == Test::name) {
@@ -89,7 +97,7 @@ void QueryPrinter::name_test(const Step& step) {
     out_ += ']';
 }
 
-// A whole predicate: a position may be written short there, and nowhere else.
+// A whole predicate. Only there may a position be written in its short form.
 void QueryPrinter::predicate(const Expr& expr) {
     if (expr.kind == ExprKind::position && expr.relation == Relation::eq) value(query_.value(expr.value));
     else if (expr.kind == ExprKind::position_last && expr.relation == Relation::eq) out_ += "last()";
@@ -123,6 +131,7 @@ void QueryPrinter::condition(const Expr& expr) {
     }
 }
 
+// Only `or` below `and` binds weaker than its surroundings; nothing else needs parentheses.
 void QueryPrinter::operands(const Expr& expr, const char* connective) {
     query_.each_expr(expr.first, [&](uint32_t index, const Expr& operand) {
         if (index != expr.first) out_ += connective;
@@ -152,6 +161,7 @@ void QueryPrinter::value(const Value& value) {
     else literal(query_.view(value.text));
 }
 
+// A literal that was read never contains both quotes: XPath 1.0 cannot write such a text.
 void QueryPrinter::literal(std::string_view text) {
     char quote = text.find('"') == std::string_view::npos ? '"' : '\'';
     ((out_ += quote) += text) += quote;

@@ -1,7 +1,7 @@
-// Printing paths and conditions: one spelling for one meaning, as short as it can be without being read otherwise.
+// Prints paths and conditions: one spelling for one meaning, as short as possible without being read differently.
 //
-// The same walk prints several texts: Query::text() with the prefixes as written, Query::key() with each name expanded to
-// {uri}local, and those of transformations, which override how a path starts and how a name is spelt.
+// The same walk prints several texts: Query::text() with the prefixes as written, and Query::key() with each name expanded to
+// {uri}local. Transformations override how a path starts and how a name is spelled.
 #pragma once
 
 #include "query/query.hpp"
@@ -26,8 +26,8 @@ public:
     void relation(const Expr& expr);                // of a comparison, with its value
 
 protected:
-    // Prints where the path starts, if its steps follow that with a slash: returns false where it prints nothing and the
-    // first step stands alone.
+    // Prints where the path starts and returns true if a slash must follow.
+    // Returns false if nothing was printed, so that the path begins with its first step.
     virtual bool start(const PathEntry& path);
     virtual void prefix(const Step& step);          // with its colon; of a test that has a namespace
 

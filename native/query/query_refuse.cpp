@@ -1,4 +1,6 @@
-// The words for what is refused: what is wrong, where, and how to say it in the language where there is a way.
+// The messages of all refusals: what is wrong, where, and how to write it in the language if there is a way.
+//
+// Most users know full XPath or another language. So the tables below map what they tried to what works here.
 #include "query/advice.hpp"
 #include "query/query_parser.hpp"
 
@@ -43,7 +45,7 @@ constexpr Advice function_advice[] = {
     {"lang", "test the attribute: [@xml:lang = \"en\"]"},
 };
 
-// In where and if (…), where no brackets stand round it and paths start at variables.
+// For `where` and `if (…)`: there are no brackets, and paths start at variables.
 constexpr Advice clause_advice[] = {
     {"boolean", "write the path itself: where $n/a"},
     {"exists", "write the path itself: where $n/a"},
@@ -59,6 +61,7 @@ constexpr Advice clause_advice[] = {
     {"lang", "test the attribute: $n/@xml:lang = \"en\""},
 };
 
+// Built from the table of functions, so that the hint never lags behind the language.
 std::string function_hint() {
     std::string list = "the functions are not(), ";
     for (const FunctionTraits& traits : functions) (list += function_text(traits.function)) += ", ";
@@ -70,6 +73,7 @@ constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E",
 
 }  // namespace
 
+// Text of strangers may be long; messages show its beginning.
 std::string QueryParser::shown(Slice slice, size_t bytes_max) const {
     std::string_view text = scan_.view(slice), cut = cut_text(text, bytes_max);
     return std::string(cut) + (cut.size() < text.size() ? "…" : "");
@@ -82,6 +86,7 @@ void QueryParser::refuse(const char* code, std::string message, Slice where, std
     throw failure;
 }
 
+// Limits of queries are fixed, so the hint says how to do without.
 void QueryParser::refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where) {
     std::string message = "more than " + std::to_string(limit) + " " + what + ", the limit (" + name + ")";
     Failure failure(Family::query, code, std::move(message), where.begin);
@@ -95,7 +100,7 @@ void QueryParser::refuse_depth(Slice where) {
     refuse_limit("TC322", "brackets and parentheses inside each other", "depth_max", query_limits.depth_max, where);
 }
 
-// Something else than `expected` stands here; the usual slips get their own hint.
+// Something other than `expected` comes next. Common mistakes get their own hint.
 void QueryParser::refuse_here(const char* expected, std::string hint) {
     scan_.skip_space();
     std::string wanted = std::string("expected ") + expected;
@@ -125,6 +130,7 @@ void QueryParser::refuse_here(const char* expected, std::string hint) {
     refuse("TC101", wanted + ", found '" + shown(found) + "'", found, std::move(hint));
 }
 
+// An axis that exists in XPath gets advice; any other word gets the list of axes.
 void QueryParser::refuse_axis(Slice name) {
     std::string_view axis = scan_.view(name);
     std::string hint = find_advice(axis_advice, axis);
@@ -140,6 +146,7 @@ void QueryParser::refuse_parent(uint32_t at) {
            find_advice(axis_advice, "parent"));
 }
 
+// `step` means that the call was found where a step belongs, which changes the advice.
 void QueryParser::refuse_function(Slice name, bool step) {
     scan_.at = name.end();
     scan_.skip_space();
@@ -164,6 +171,7 @@ void QueryParser::refuse_comment(uint32_t at) {
     refuse("TC105", "comments are not part of the language", {at, 2}, "leave it out");
 }
 
+// The hint depends on the axis, because each has its own replacement.
 void QueryParser::refuse_kind_test(Slice name, Axis axis) {
     scan_.at = name.end();
     scan_.skip_space();
@@ -177,7 +185,7 @@ void QueryParser::refuse_kind_test(Slice name, Axis axis) {
     refuse("TC103", "the test " + shown(name) + "() cannot be matched here", where, hint);
 }
 
-// A branch that does not start with '/'.
+// A branch that does not start with '/'. The hint repeats the user's own path with a slash in front.
 void QueryParser::refuse_start() {
     uint32_t begin = scan_.at;
     if (scan_.ended())
@@ -222,7 +230,7 @@ void QueryParser::refuse_start() {
     refuse("TC104", "the path is relative, and there is nothing that it could start from", {begin, end - begin}, hint);
 }
 
-// Something follows a whole path at the top level.
+// Something follows a complete path at the top level.
 void QueryParser::refuse_rest() {
     char c = scan_.peek();
     Slice word = scan_.peek_name();
@@ -240,6 +248,7 @@ void QueryParser::refuse_rest() {
                 c == ',' ? "write '|', or put what is to be built into parentheses: ($msg/a, $msg/b)" : "");
 }
 
+// The order of the tests matters: the most specific message comes first.
 void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
     Slice where = since(left.source.begin);
     auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
@@ -262,6 +271,7 @@ void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
            "write a number, as in [position() < 3]");
 }
 
+// A constant as a condition is legal XPath but always true or always false, so it is a mistake here.
 void QueryParser::refuse_constant(const Operand& operand) {
     std::string hint;
     if (operand.is == Is::number) hint = "write position() = " + shown(operand.source);
@@ -283,12 +293,14 @@ void QueryParser::refuse_variable(Slice where) {
            "$msg/a means /a");
 }
 
+// The hint shows the binding in Python and on the command line.
 void QueryParser::refuse_unbound(std::string_view prefix, Slice where) {
     std::string own(cut_text(prefix, 60));
     refuse("TC109", "the prefix '" + own + "' is not bound to a namespace", where,
            "bind it: namespaces={\"" + own + "\": \"…\"}, or --namespace " + own + "=… on the command line");
 }
 
+// Such a query would match every document, which is never what was meant.
 void QueryParser::refuse_everything(Slice where) {
     refuse("TC107", "the path selects the document itself, or everything in it", where,
            "write /* for the root element, //* for all elements");

@@ -1,4 +1,4 @@
-// What `=`, `!=`, `<` and so on mean between two numbers, in XPath 1.0 as in C++: with NaN only `!=` holds.
+// The meaning of `=`, `!=`, `<` and so on between two numbers. XPath 1.0 and C++ agree: with NaN only `!=` holds.
 #pragma once
 
 #include "query/query.hpp"

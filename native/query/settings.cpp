@@ -1,7 +1,9 @@
+// The table of settings: a hash index over entries in blocks that never move. See settings.hpp for how readers use it.
 #include "query/settings.hpp"
 
 namespace treecast {
 
+// Bindings are hashed in their order; the same bindings in another order are stored twice, which is harmless.
 uint64_t SettingsTable::hash(const Settings& settings) {
     uint64_t hash = settings.deliver * 2u + settings.ordered;
     for (const auto& [prefix, uri] : settings.bindings) hash = hash_bytes(uri, hash_bytes(prefix, hash));
@@ -14,6 +16,7 @@ uint64_t SettingsTable::bytes_of(const Settings& settings) {
     return bytes;
 }
 
+// Nearly all subscriptions share a few settings, so this normally finds them.
 uint32_t SettingsTable::intern(const Settings& settings) {
     uint64_t wanted = hash(settings);
     uint32_t known = slots_.find(wanted, [&](uint32_t number) {
@@ -25,6 +28,7 @@ uint32_t SettingsTable::intern(const Settings& settings) {
 
 uint32_t SettingsTable::append(const Settings& settings) { return append(settings, hash(settings)); }
 
+// Everything that can throw comes before the entry is counted: a failed append changes nothing.
 uint32_t SettingsTable::append(const Settings& settings, uint64_t hash) {
     uint32_t block = std::bit_width(size_ / first_block);
     if (!blocks_[block]) blocks_[block] = std::make_unique<Entry[]>(block ? begin_of(block) : first_block);
@@ -36,6 +40,7 @@ uint32_t SettingsTable::append(const Settings& settings, uint64_t hash) {
     return size_++;
 }
 
+// Undoes appends, for example after a change that failed. It must not throw, since it runs during recovery.
 void SettingsTable::cut(uint32_t size) noexcept {
     while (size_ > size) {
         Entry& last = entry(--size_);

@@ -1,4 +1,4 @@
-// How subscriptions are to be read and delivered. Many have the same settings, so an index keeps each once, under a number.
+// How subscriptions are read and delivered. Many share the same settings, so an index stores each once, under a number.
 #pragma once
 
 #include "base/id_slots.hpp"
@@ -20,8 +20,8 @@ struct Settings {
     bool operator==(const Settings&) const = default;
 };
 
-// Append-only but for cut(). One writer; readers use the numbers that they were given, without a lock: what has a number never
-// moves, because each block is twice as large as all before it and stays where it is.
+// Append-only except for cut(). One writer; readers use the numbers that they were given, without a lock.
+// An entry never moves: each block is as large as all blocks before it together, and stays where it is.
 class SettingsTable {
 public:
     const Settings& operator[](uint32_t number) const { return entry(number).settings; }

@@ -1,3 +1,4 @@
+// Scanning of names, numbers, literals and comments. See token.hpp for why there is no token list.
 #include "query/token.hpp"
 
 #include "document/characters.hpp"
@@ -24,7 +25,7 @@ constexpr std::array<uint8_t, 256> classes = [] {
 
 uint8_t class_of(char c) { return classes[static_cast<unsigned char>(c)]; }
 
-// Bytes of the name character above ASCII at the front of text, 0 where there is none.
+// Bytes of the name character above ASCII at the front of the text; 0 if there is none.
 uint32_t name_character(const char* text, size_t size, bool first) {
     Decoded c = decode_utf8(text, text + size);
     return c.length && (first ? is_name_start(c.character) : is_name_char(c.character)) ? c.length : 0;
@@ -32,6 +33,7 @@ uint32_t name_character(const char* text, size_t size, bool first) {
 
 }  // namespace
 
+// The final NUL has no class, so the loop needs no test for the end.
 Slice Scanner::peek_name() const {
     uint32_t i = at;
     uint8_t wanted = name_start;
@@ -57,6 +59,7 @@ Slice Scanner::name() {
     return found;
 }
 
+// A lone point is not a number: it is the context item.
 Slice Scanner::number() {
     uint32_t begin = at, i = at;
     while (is_digit(text_[i])) ++i;
@@ -84,6 +87,7 @@ bool Scanner::skip_comment() {
     return size != 0;
 }
 
+// Comments nest, as in XQuery.
 size_t comment_size(std::string_view text) {
     if (!text.starts_with("(:")) return 0;
     size_t open = 0;
@@ -96,6 +100,7 @@ size_t comment_size(std::string_view text) {
     return 0;
 }
 
+// At least 1, so that a caret is visible even below a broken byte.
 uint32_t Scanner::character_size(uint32_t position) const {
     if (position >= size_) return 0;
     uint32_t size = decode_utf8(text_ + position, text_ + size_).length;
@@ -118,7 +123,7 @@ bool is_ncname(std::string_view text) {
 }
 
 size_t find_bad_character(std::string_view text) {
-    // Nearly every query is printable ASCII, which this loop, vectorised, confirms at once.
+    // Nearly every query is printable ASCII, which this loop confirms quickly once vectorised.
     unsigned unusual = 0;
     for (char c : text) unusual |= static_cast<unsigned char>(c - 0x20) >= 0x60;
     if (!unusual) return text.size();
@@ -130,6 +135,7 @@ size_t find_bad_character(std::string_view text) {
     return text.size();
 }
 
+// Moves back to the start of a character, so that messages stay valid UTF-8.
 std::string_view cut_text(std::string_view text, size_t bytes_max) {
     if (text.size() <= bytes_max) return text;
     size_t size = bytes_max;

@@ -1,8 +1,7 @@
-// The characters of a query: white space, names, literals, numbers, and the check that the text is fit to be read.
+// The characters of a query: white space, names, literals, numbers, and the check that the text can be read at all.
 //
-// There is no token list. XPath 1.0 tells `*` the wildcard from `*` the operator, and the element `and` from the
-// operator `and`, by what stands before; a parser that asks for a step or for an operator knows that already, so it
-// scans in place.
+// There is no token list. XPath 1.0 distinguishes `*` the wildcard from `*` the operator, and the element `and` from the
+// operator `and`, by what comes before. A parser that asks for a step or an operator knows that already, so it scans in place.
 #pragma once
 
 #include <cstddef>
@@ -37,13 +36,13 @@ public:
             while (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\t' || text_[at] == '\r') ++at;
         while (text_[at] == '(' && comments && skip_comment());
     }
-    // The NCName that starts here; its size is 0 where none does, and nothing is consumed then.
+    // The NCName that starts here. If there is none, its size is 0 and nothing is consumed.
     Slice name();
     // The same, without consuming it.
     Slice peek_name() const;
-    // Digits ('.' Digits?)? | '.' Digits; size 0 where none starts here.
+    // Digits ('.' Digits?)? | '.' Digits; size 0 if none starts here.
     Slice number();
-    // A literal: what stands between the quotes. False where it is not closed; then nothing is consumed.
+    // A literal: returns what is between the quotes. False if it is not closed; then nothing is consumed.
     bool literal(Slice& inside);
     // Bytes of the character that starts at `position`, for carets.
     uint32_t character_size(uint32_t position) const;
@@ -55,13 +54,13 @@ private:
     uint32_t size_ = 0;
 };
 
-// Bytes of the comment `(: … :)` at the front of a text, those inside it among them; 0 where there is none, or it is not closed.
+// Bytes of the comment `(: … :)` at the front of a text, including nested ones; 0 if there is none, or if it is not closed.
 size_t comment_size(std::string_view text);
 
 // Whether a whole text is an NCName of XML 1.0, fifth edition.
 bool is_ncname(std::string_view text);
 
-// Offset of the first byte that is not well-formed UTF-8 or not a character of XML 1.0; text.size() where all are.
+// Offset of the first byte that is not well-formed UTF-8 or not a character of XML 1.0; text.size() if there is none.
 size_t find_bad_character(std::string_view text);
 
 // At most `bytes_max` bytes of text, cut between characters.

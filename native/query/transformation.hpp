@@ -31,8 +31,9 @@ struct TransformationLimits {
 };
 constexpr TransformationLimits transformation_limits;
 
-// What is built. Items are elements, attributes and texts of the document, copied; or values: strings. Two values next to each
-// other in one `{…}`, one return or one sequence are joined with a space (XQuery 3.7.1.3); everything else just follows.
+// What is built. Items are copies of elements, attributes and texts of the document; values are strings.
+// Two neighbouring values in one `{…}`, one return or one sequence are joined with a space (XQuery 3.7.1.3).
+// Everything else simply follows.
 enum class ShapeKind : uint8_t {
     sequence,       // (a, b): the shapes from `first` on; () has none
     flwr,           // for each binding of the clauses from `clauses` on, the shape `first`
@@ -57,6 +58,7 @@ struct Name {                             // of a constructor, expanded; Slices 
     Slice uri;
 };
 
+// One expression of the syntax tree. Which fields are used depends on its kind.
 struct Shape {
     ShapeKind kind = ShapeKind::sequence;
     uint32_t first = no_entry;            // Shape
@@ -79,6 +81,7 @@ struct Declared {                         // xmlns:prefix="uri" in a constructor
 
 enum class ClauseKind : uint8_t { each, where, order };   // a let is gone after reading: it stands where it is used
 
+// One clause of a FLWR, in the order written.
 struct Clause {
     ClauseKind kind = ClauseKind::each;
     uint32_t variable = no_entry;         // each: its number
@@ -94,8 +97,8 @@ struct Clause {
 
 enum class ChangeKind : uint8_t { drop, keep, rename, unwrap };
 
-// One step of a list, applied to what the steps before it left. Its paths are absolute: the element that the list starts
-// from is the root.
+// One step of a list, applied to what the steps before it left.
+// Its paths are absolute: the element that the list starts from is the root.
 struct Change {
     ChangeKind kind = ChangeKind::drop;
     uint32_t paths = no_entry;
@@ -126,8 +129,8 @@ public:
     std::string_view written() const { return query_.written(); }
     std::string text() const;                                      // canonical
     std::string key() const;                                       // canonical with expanded names
-    // Of one shape: equal for shapes that give the same result where their variables are bound alike. `order` gets the
-    // numbers of its variables in the order in which the key mentions them, those that are bound inside it among them.
+    // The key of one shape. Shapes with equal keys give the same result if their variables are bound to the same items.
+    // `order` receives the numbers of its variables in the order in which the key mentions them, including those bound inside it.
     std::string shape_key(uint32_t shape, std::vector<uint32_t>& order) const;
     std::string paths_key(uint32_t paths, std::vector<uint32_t>& order) const;
 
@@ -159,15 +162,15 @@ bool is_transformation(std::string_view text);
 
 void parse_transformation(std::string_view text, const Bindings& bindings, Transformation& out);
 
-// A predicate of the matching part, and the condition or the `for` that it came from or, if `negated`, the one whose opposite it is: the
-// bytes of both texts.
+// A predicate of the matching part, and the condition or `for` that it came from: the bytes of both texts.
+// If `negated`, the predicate is the opposite of the condition.
 struct Origin {
     Slice matching, written;
     bool negated = false;
 };
 
-// The matching part: a path query that a document satisfies exactly where something is bound. Where constructors have bound
-// prefixes, its bindings are not those of the subscription.
+// The matching part: a path query that a document satisfies exactly where something is bound.
+// If constructors have bound prefixes, its bindings are not those of the subscription.
 struct Matching {
     std::string text;
     Bindings bindings;
@@ -181,8 +184,8 @@ Matching read_matching_part(const Transformation& transformation, const Bindings
 // The matching part of any subscription: its query, or that of its transformation. `ordered` refuses transformations.
 void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out);
 
-// Throws a Failure (TC118) where the elements that a query selects cannot be delivered, because it selects values as well: the
-// one are markup, the others plain text, and nobody could tell which is which.
+// Throws a Failure (TC118) if a query selects both elements and values.
+// Elements are delivered as markup and values as plain text, and no reader could tell which is which.
 void check_delivered(const Query& query);
 
 }  // namespace treecast

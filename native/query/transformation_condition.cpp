@@ -1,18 +1,20 @@
 // Values in conditions: counts, strings, and variables that hold one of them, a literal or a number.
 //
 // A count becomes a position, which every machine knows: count($n/a) > 2 holds where $n/a[position() > 2] selects something,
-// and count($n/a) = 2 where $n/a[last() = 2] does. So it must be one step that is counted, or the comparison must be about
-// none and some. The number is the one that was written; nothing is computed. The string of a path is that of the first item,
-// $n/a[1], or empty: where that decides, the opposite is denied.
+// and count($n/a) = 2 where $n/a[last() = 2] does. So only one step can be counted, or the comparison must be between none
+// and some. The number stays as written; nothing is computed.
+//
+// The string of a path is that of its first item, $n/a[1], or empty. Where "empty" decides, the opposite is negated.
 #include "query/transformation_parser.hpp"
 
 namespace treecast {
 
 namespace {
 
-// Of what is counted: whether there are any decides, one way or the other; or it is the same for every document.
+// What a comparison with a count depends on: whether there are any items, on nothing at all, or on the number.
 enum class Decides : uint8_t { some, none, always, number };
 
+// A count is a whole number of at least 0, so for example "at least 0.5" means "some".
 Decides decides(Relation relation, double number) {
     switch (relation) {
         case Relation::eq: return number == 0 ? Decides::none : Decides::number;
@@ -27,7 +29,7 @@ Decides decides(Relation relation, double number) {
 
 }  // namespace
 
-// A variable that a let has bound to a literal, a number or a count stands for it, in brackets too.
+// A variable that a `let` bound to a literal, a number or a count stands for it, in brackets too.
 bool TransformationParser::read_held(Operand& held) {
     if (!clauses_) return false;
     uint32_t begin = scan_.at;
@@ -39,6 +41,7 @@ bool TransformationParser::read_held(Operand& held) {
         Slice written = shape->source;
         scan_.at = written.begin;
         bool literal = scan_.peek() == '"' || scan_.peek() == '\'';
+        // XPath reads the literal again as written, so references and doubled quotes would change their meaning.
         if (literal && scan_.view({written.begin + 1, written.size - 2}) != out_.view(shape->text))
             refuse("TC113", "$" + shown(name) + " holds a literal with references or doubled quotes", {begin, end - begin},
                    "write the characters themselves");
@@ -56,7 +59,7 @@ bool TransformationParser::read_held(Operand& held) {
     return true;
 }
 
-// count(…) or string(…), whose name has been read; the parenthesis is next.
+// Reads count(…) or string(…). The name has been read; the parenthesis is next.
 QueryParser::Operand TransformationParser::read_value(Slice name, Is is) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
@@ -80,6 +83,7 @@ QueryParser::Operand TransformationParser::compare_count(const Operand& counted,
         if (!count_by_position(counted.index))
             refuse("TC116", "this count is of more than one step, of attributes, or of a union", counted.source,
                    "count what is one step from the variable, as in count($n/a) or count($n//a)");
+        // "Fewer than n" has no item to show for it, so it is the negation of "at least n".
         deny = relation == Relation::lt || relation == Relation::le || relation == Relation::ne;
         bool exactly = relation == Relation::eq || relation == Relation::ne;
         Relation position = relation == Relation::lt ? Relation::ge : relation == Relation::le ? Relation::gt : relation;
@@ -103,7 +107,8 @@ QueryParser::Operand TransformationParser::compare_string(const Operand& string,
         first.number = 1;
         path = positioned(path, ExprKind::position, Relation::eq, append(query_.values_, first, source), source);
     }
-    // Of no item the string is empty, which is equal to "" and to nothing else, and the number is none.
+    // Without any item the string is empty: it equals only "", and as a number it is NaN.
+    // So where an empty string would satisfy the condition, the opposite is tested and negated.
     bool empty = value.is == Is::literal && !query_.value(value.index).text.size;
     bool equality = relation == Relation::eq || relation == Relation::ne;
     bool deny = equality && (relation == Relation::ne) != empty;
@@ -123,7 +128,7 @@ QueryParser::Operand TransformationParser::negated(const Operand& condition, Sli
     return make_condition(negation, false, source);
 }
 
-// Whether it can be seen that the path selects no second item: an attribute by its name, or the variable itself.
+// Whether the path clearly selects at most one item: an attribute by its name, or the variable itself.
 bool TransformationParser::one_at_most(uint32_t index) const {
     const PathEntry& path = query_.path(index);
     if (path.next != no_entry) return false;
@@ -132,7 +137,8 @@ bool TransformationParser::one_at_most(uint32_t index) const {
     return step.next == no_entry && step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
 }
 
-// Whether a position on its last step counts all that the path selects: the steps before lead to one element at most.
+// Whether a position on the last step counts everything that the path selects: the steps before it lead to one
+// element at most.
 bool TransformationParser::count_by_position(uint32_t index) const {
     const PathEntry& path = query_.path(index);
     if (path.next != no_entry || path.first == no_entry) return false;
@@ -144,7 +150,7 @@ bool TransformationParser::count_by_position(uint32_t index) const {
     return step.next == no_entry && step.kind != StepKind::attribute;
 }
 
-// The path with one more predicate on its last step, which counts positions.
+// Adds a predicate that counts positions to the last step of the path.
 uint32_t TransformationParser::positioned(uint32_t path, ExprKind kind, Relation relation, uint32_t value, Slice source) {
     uint32_t at = query_.path(path).first;
     while (query_.step(at).next != no_entry) at = query_.step(at).next;

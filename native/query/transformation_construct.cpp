@@ -1,7 +1,7 @@
-// Direct constructors: tags, attributes and text as XML has them, with {expressions} inside (XQuery 3.9.1).
+// Direct constructors: tags, attributes and text as in XML, with {expressions} inside (XQuery 3.9.1).
 //
-// White space between tags and braces is not part of the result, unless a character reference or CDATA stands for it. The xmlns
-// attributes of a start tag are in force in the whole element, for the names of paths as for those of constructors.
+// White space between tags and braces is not part of the result, unless it is written as a character reference or CDATA.
+// The xmlns attributes of a start tag hold in the whole element, for names in paths and for names of constructors.
 #include "document/characters.hpp"
 #include "query/transformation_parser.hpp"
 
@@ -19,12 +19,14 @@ constexpr const char* closed_prefix = "\x01";     // no name has it: the binding
 
 }  // namespace
 
+// The byte after '<' says which kind it is.
 uint32_t TransformationParser::read_constructor() {
     if (scan_.peek(1) == '!') return read_comment();
     if (scan_.peek(1) == '?') return read_instruction();
     return read_element();
 }
 
+// Bindings of this element end with it, but their numbers stay in use: URIs are stored by number.
 uint32_t TransformationParser::read_element() {
     uint32_t begin = scan_.at++;
     Shape element;
@@ -48,7 +50,7 @@ uint32_t TransformationParser::read_element() {
     return add_shape(element, since(begin));
 }
 
-// prefix:local or local, without spaces; the Slice of both.
+// Reads prefix:local or local, without spaces, and returns both as one Slice.
 Slice TransformationParser::read_qname(const char* what) {
     uint32_t begin = scan_.at;
     Slice first = scan_.name();
@@ -62,6 +64,7 @@ Slice TransformationParser::read_qname(const char* what) {
     return since(begin);
 }
 
+// Expands a name. An unprefixed attribute has no namespace, whatever the default is.
 Name TransformationParser::resolve(Slice qname, bool attribute) {
     std::string_view text = scan_.view(qname);
     size_t colon = text.find(':');
@@ -81,7 +84,8 @@ Name TransformationParser::resolve(Slice qname, bool attribute) {
     return name;
 }
 
-// The rest of a start tag, up to '>' or '/'.
+// Reads the rest of a start tag, up to '>' or '/'.
+// Names are resolved at the end, because a declaration may come after the attribute that uses it.
 void TransformationParser::read_attributes(Shape& element, Slice name) {
     std::vector<uint32_t> attributes;
     std::vector<Slice> names;
@@ -101,6 +105,7 @@ void TransformationParser::read_attributes(Shape& element, Slice name) {
         char quote = scan_.peek();
         if (quote != '"' && quote != '\'') refuse_here("a value in quotes", "write name=\"{…}\"");
         std::string_view spelt = scan_.view(attribute);
+        // An expression that was read before this declaration would have missed it, hence the refusal.
         if (spelt == "xmlns" || spelt.starts_with("xmlns:")) {
             if (enclosed)
                 refuse("TC114", "namespaces are declared before they are used", attribute,
@@ -123,6 +128,7 @@ void TransformationParser::read_attributes(Shape& element, Slice name) {
     uint32_t last = no_entry;
     for (size_t i = 0; i < attributes.size(); ++i) {
         Name resolved = resolve(names[i], true);
+        // Compares expanded names: two prefixes may stand for the same namespace.
         for (size_t j = 0; j < i; ++j) {
             const Name& other = out_.shapes_[attributes[j]].name;
             if (out_.view(other.local) == out_.view(resolved.local) && out_.view(other.uri) == out_.view(resolved.uri))
@@ -133,6 +139,7 @@ void TransformationParser::read_attributes(Shape& element, Slice name) {
     }
 }
 
+// The value is a URI as written, with references decoded. Expressions would make names depend on the document.
 void TransformationParser::read_declaration(Slice name, Slice value, Shape& element) {
     std::string_view spelt = scan_.view(name), prefix = spelt == "xmlns" ? std::string_view() : spelt.substr(6);
     auto begin = static_cast<uint32_t>(out_.texts_.size());
@@ -164,7 +171,7 @@ void TransformationParser::read_declaration(Slice name, Slice value, Shape& elem
         default_bound_ = !uri.empty();
         default_uri_ = store_uri(scope_.size() - 1, uri);
     }
-    // In the order in which they were written.
+    // Linked in the order in which they were written.
     out_.declared_.push_back(declared);
     auto index = static_cast<uint32_t>(out_.declared_.size() - 1);
     if (element.declarations == no_entry) {
@@ -176,7 +183,7 @@ void TransformationParser::read_declaration(Slice name, Slice value, Shape& elem
     out_.declared_[last].next = index;
 }
 
-// Characters and {…}, up to the quote, which is consumed; the first part.
+// Reads characters and {…} up to the quote, which is consumed. Returns the first part.
 uint32_t TransformationParser::read_attribute_parts(char quote, bool& enclosed) {
     uint32_t opened = scan_.at - 1, first = no_entry, last = no_entry;
     auto begin = static_cast<uint32_t>(out_.texts_.size());
@@ -208,6 +215,7 @@ uint32_t TransformationParser::read_attribute_parts(char quote, bool& enclosed) 
         } else {
             if (c == quote || c == '{' || c == '}') ++scan_.at;     // doubled: one of them
             read_character();
+            // XML normalizes white space in attributes to spaces.
             if (is_space(c)) out_.texts_.back() = ' ';
         }
     }
@@ -216,7 +224,8 @@ uint32_t TransformationParser::read_attribute_parts(char quote, bool& enclosed) 
     return first;
 }
 
-// Everything up to the end tag, which is consumed.
+// Reads everything up to the end tag, which is consumed.
+// A text counts as blank until a visible character, a reference or CDATA occurs in it.
 void TransformationParser::read_content(Shape& element, Slice name) {
     uint32_t last = no_entry;
     Space space{static_cast<uint32_t>(out_.texts_.size()), true, {scan_.at, 0}};
@@ -255,6 +264,7 @@ void TransformationParser::read_content(Shape& element, Slice name) {
     ++scan_.at;
 }
 
+// Ends a text. One that is only literal white space is layout, so it is dropped.
 void TransformationParser::end_text(const Space& space, uint32_t& first, uint32_t& last) {
     Shape text;
     text.kind = ShapeKind::text;
@@ -262,7 +272,7 @@ void TransformationParser::end_text(const Space& space, uint32_t& first, uint32_
     if (text.text.size && !space.blank) chain(first, last, add_shape(text, since(space.source.begin)));
 }
 
-// {…}
+// Reads {…}. Comments are allowed inside, wherever the braces are.
 uint32_t TransformationParser::read_enclosed() {
     uint32_t begin = scan_.at++;
     Nesting nesting(*this, begin);
@@ -278,7 +288,7 @@ uint32_t TransformationParser::read_enclosed() {
     return add_shape(shape, since(begin));
 }
 
-// attribute name {…}; the word has been read.
+// Reads attribute name {…}; the word has been read.
 uint32_t TransformationParser::read_computed_attribute(uint32_t begin) {
     if (scan_.peek() == '{')
         refuse("TC116", "the name of an attribute is written down, not computed", {scan_.at, 1}, "write attribute name {…}");
@@ -295,7 +305,7 @@ uint32_t TransformationParser::read_computed_attribute(uint32_t begin) {
     return add_shape(shape, since(begin));
 }
 
-// What an attribute may hold: values and items, never something built.
+// An attribute may hold values and items, but nothing that was built.
 void TransformationParser::check_values(uint32_t index) {
     const Shape& shape = out_.shapes_[index];
     bool built = shape.kind == ShapeKind::element || shape.kind == ShapeKind::attribute || shape.kind == ShapeKind::comment ||
@@ -305,6 +315,7 @@ void TransformationParser::check_values(uint32_t index) {
         for (uint32_t at = child; at != no_entry; at = out_.shapes_[at].next) check_values(at);
 }
 
+// XML forbids two hyphens inside a comment, so the result could not be read.
 uint32_t TransformationParser::read_comment() {
     uint32_t begin = scan_.at;
     std::string_view rest = scan_.view(begin, scan_.size());
@@ -321,6 +332,7 @@ uint32_t TransformationParser::read_comment() {
     return add_shape(shape, since(begin));
 }
 
+// The target and the text are kept together, as they will be written.
 uint32_t TransformationParser::read_instruction() {
     uint32_t begin = scan_.at;
     scan_.at += 2;
@@ -343,7 +355,7 @@ uint32_t TransformationParser::read_instruction() {
     return add_shape(shape, since(begin));
 }
 
-// The character that comes next, into texts_; line ends are one, as in XML.
+// Moves the next byte into texts_. Line ends become one character, as in XML.
 void TransformationParser::read_character() {
     char c = scan_.peek();
     if (c == '\r' && scan_.peek(1) == '\n') ++scan_.at;
@@ -351,7 +363,7 @@ void TransformationParser::read_character() {
     ++scan_.at;
 }
 
-// &lt; and its like, or a character by its number; into texts_.
+// Decodes &lt; and the like, or a character by its number, into texts_.
 void TransformationParser::read_reference() {
     uint32_t begin = scan_.at;
     std::string_view rest = scan_.view(begin, std::min(scan_.size(), begin + 16));
@@ -380,6 +392,7 @@ void TransformationParser::read_reference() {
     refuse("TC114", "this reference is not known", where, "write &amp; for '&', or the character itself");
 }
 
+// CDATA is only another spelling of characters: braces and references mean nothing inside.
 void TransformationParser::read_cdata() {
     uint32_t begin = scan_.at;
     std::string_view rest = scan_.view(begin, scan_.size());

@@ -1,13 +1,14 @@
 // The matching part of a transformation: a path query that a document satisfies exactly where something is bound.
 //
-// What binds are the outermost `for`s (where there are none, the paths that are delivered). The variables of one FLWR form a
-// forest: each ranges over paths from another one, or from the document. Its matching part has the same form:
+// The outermost `for`s bind; without any, the paths that are delivered do. The variables of one FLWR form a forest:
+// each ranges over paths from another one, or from the document. The matching part has the same form:
 //
 //   for $a in $msg/x, $b in $a/y where $a/@k = 1 and $b/z   ->   /x[@k=1][y[z]]
 //
-// A second tree of the forest becomes a predicate with an absolute path. A condition on one variable is a predicate of it, as a
-// whole; `and` splits. One that mixes variables is put into disjunctive form first, and each of its alternatives gives a path
-// of the union. `not` is pushed down to single conditions, so each of those is about one variable.
+// A second tree of the forest becomes a predicate with an absolute path.
+// A condition on one variable becomes a predicate of that variable, as a whole; `and` is split.
+// A condition that mixes variables is first put into disjunctive form. Each of its alternatives gives a path of the union.
+// `not` is pushed down to single conditions, so that each of them is about one variable.
 #include "base/failure.hpp"
 #include "query/query_print.hpp"
 #include "query/transformation.hpp"
@@ -27,11 +28,12 @@ struct Literal {                  // a condition or its opposite
 
 using Alternative = std::vector<Literal>;
 
-// Prints relative to variables, with prefixes that the matching part's bindings have.
+// Prints paths relative to variables, with prefixes that the matching part's bindings have.
 class MatchPrinter : public QueryPrinter {
 public:
     MatchPrinter(const Query& query, Bindings& bindings, std::string& out) : QueryPrinter(query, false, out), bindings_(bindings) {}
 private:
+    // Prefers the prefix as written, then any prefix for the same namespace, and finally makes a new one.
     void prefix(const Step& step) override {
         std::string_view uri = query_.uri(step), written = query_.view(step.prefix);
         if (uri.empty() && written.empty()) return;         // the default is not bound then: see matching_part
@@ -59,6 +61,7 @@ private:
     Bindings& bindings_;
 };
 
+// Writes the matching part as text, which is then parsed like any query. So it needs no rules of its own.
 class MatchMaker {
 public:
     MatchMaker(const Transformation& transformation, Matching& out)
@@ -70,6 +73,7 @@ public:
             else printer_.paths(all_.from());
             return;
         }
+        // Without a `for`, what is delivered must exist.
         collect(all_.root(), true);
         if (!branches_) collect(all_.root(), false);
         if (!branches_) {
@@ -84,6 +88,7 @@ private:
     void collect(uint32_t index, bool flwrs) {
         if (index == no_entry) return;
         const Shape& shape = all_.shape(index);
+        // Inside `then` the condition holds, inside `else` its opposite does.
         if (shape.kind == ShapeKind::choice) {
             given_.push_back({shape.condition, false, no_entry});
             collect(shape.first, flwrs);
@@ -109,7 +114,8 @@ private:
             all_.each_shape(child, [&](uint32_t at, const Shape&) { collect(at, flwrs); });
     }
 
-    // The paths of one FLWR, or of delivered `paths`, under the conditions given.
+    // Adds the paths of one FLWR, or of delivered `paths`, under the conditions given.
+    // Each alternative of the conditions becomes a copy of the whole tree.
     void add(uint32_t clauses, uint32_t paths) {
         eaches_.clear();
         roots_.clear();
@@ -127,6 +133,7 @@ private:
         }
         for (const Alternative& alternative : alternatives) {
             alternative_ = &alternative;
+            // No tree starts at the document, so any root element will do.
             if (roots_.empty() && paths == no_entry) {
                 separate();
                 out_.text += "/*";
@@ -150,7 +157,7 @@ private:
         if (branches_ > query_limits.branches_max || out_.text.size() > query_limits.text_bytes_max) refuse_alternatives();
     }
 
-    // Conditions on the variable, and the variables that range over paths from it.
+    // Writes the conditions on a variable, then the variables that range over paths from it.
     void about(uint32_t variable) {
         for (const Literal& literal : *alternative_)
             if (variables_of(literal) == 1ull << variable) predicate(literal);
@@ -158,12 +165,13 @@ private:
             if (query_.path(all_.clause(each).paths).variable == variable) predicate_of(each);
     }
 
-    // Conditions on the document alone.
+    // Writes conditions on the document alone.
     void loose() {
         for (const Literal& literal : *alternative_)
             if (!variables_of(literal)) predicate(literal);
     }
 
+    // The origin lets an explanation point to the clause that the user wrote.
     void predicate_of(uint32_t each) {
         const Clause& clause = all_.clause(each);
         auto begin = static_cast<uint32_t>(out_.text.size());
@@ -196,7 +204,7 @@ private:
 
     // -- disjunctive form
 
-    // What a condition stands for: as it is where it is about one variable at most.
+    // Puts a condition into disjunctive form. One about at most one variable stays as it is.
     void expand(const Literal& literal, std::vector<Alternative>& out) {
         if (std::popcount(variables_of(literal)) <= 1 && !splits(literal)) {
             out.assign(1, {literal});
@@ -212,6 +220,7 @@ private:
             query_.each_expr(expr.first, [&](uint32_t operand, const Expr&) { operands.push_back({operand, literal.negated, no_entry}); });
         else
             query_.each_path(expr.first, [&](uint32_t path, const PathEntry&) { operands.push_back({literal.expr, literal.negated, path}); });
+        // De Morgan: under a negation `and` and `or` change places.
         bool all = (expr.kind == ExprKind::conjunction) != literal.negated;
         std::vector<Alternative> one;
         out.assign(all ? 1 : 0, {});
@@ -223,12 +232,13 @@ private:
         if (out.size() > transformation_limits.alternatives_max) refuse_alternatives();
     }
 
-    // A conjunction splits even where it is about one variable: its parts are predicates of their own, which explain names.
+    // A conjunction splits even if it is about one variable. Its parts become predicates that an explanation can name.
     bool splits(const Literal& literal) const {
         ExprKind kind = query_.expr(literal.expr).kind;
         return literal.path == no_entry && !literal.negated && kind == ExprKind::conjunction;
     }
 
+    // The product of two disjunctions. Sizes multiply, so the limit is checked before anything is built.
     void multiply(std::vector<Alternative>& by, const std::vector<Alternative>& with) {
         std::vector<Alternative> product;
         if (by.size() * with.size() > transformation_limits.alternatives_max) refuse_alternatives();
@@ -240,6 +250,7 @@ private:
         by = std::move(product);
     }
 
+    // The variables of a condition, as bits.
     uint64_t variables_of(const Literal& literal) const {
         if (literal.path != no_entry) return variable_of(query_.path(literal.path));
         uint64_t found = 0;
@@ -287,7 +298,7 @@ private:
 Matching matching_part(const Transformation& transformation, const Bindings& bindings) {
     Matching matching;
     matching.bindings = bindings;
-    // A name without namespace can be written only where no default is bound.
+    // A name without namespace can be written only if no default is bound.
     const Query& query = transformation.query();
     bool bare = false;
     query.each_of_all_steps([&](const Step& step) {
@@ -298,6 +309,7 @@ Matching matching_part(const Transformation& transformation, const Bindings& bin
     return matching;
 }
 
+// The text was made from parts that have been read, so only a limit can fail here. Its position means nothing to the user.
 Matching read_matching_part(const Transformation& transformation, const Bindings& bindings, Query& out) {
     Matching matching = matching_part(transformation, bindings);
     try {
@@ -326,6 +338,7 @@ void parse_matching(std::string_view text, const Bindings& bindings, bool ordere
     read_matching_part(transformation, bindings, out);
 }
 
+// Markup and plain text in one payload could not be told apart.
 void check_delivered(const Query& query) {
     auto is_element = [&](const PathEntry& path) {
         StepKind kind = StepKind::element;

@@ -1,7 +1,7 @@
-// Clauses and expressions: what XQuery adds to paths, as far as it belongs to the language.
+// Clauses and expressions: the part of XQuery that the language adds to paths.
 //
-// A let is read once and then stands wherever its variable is used: paths are copied in front of the steps that follow, other
-// expressions share their shape. So nothing of it is left in the clauses, and what a query depends on are its `for` variables.
+// A `let` is read once, and then its meaning replaces each use of its variable. Paths are copied in front of the steps that
+// follow; other expressions share their shape. So no `let` is left in the clauses, and only `for` variables remain.
 #include "document/characters.hpp"
 #include "query/query_print.hpp"
 #include "query/transformation_parser.hpp"
@@ -10,6 +10,8 @@
 
 namespace treecast {
 
+// Decides by the first words only. A wrong guess would report errors of the wrong language, so each word needs proof
+// that it is not the name of an element.
 bool is_transformation(std::string_view text) {
     bool inside = false;                                  // of parentheses or braces: only here a path may be built
     while (true) {
@@ -34,7 +36,7 @@ bool is_transformation(std::string_view text) {
         if (word == step) return space || comment;
     for (std::string_view call : {"string", "count", "concat", "name", "attribute"})
         if (inside && word == call) return true;
-    // XQuery that is refused, but as such.
+    // XQuery that the language refuses, but with its own messages.
     for (std::string_view other : {"declare", "import", "xquery", "element", "some", "every", "validate"})
         if (word == other) return space && !rest.empty();
     return false;
@@ -44,6 +46,7 @@ void parse_transformation(std::string_view text, const Bindings& bindings, Trans
     TransformationParser(out, bindings).parse(text);
 }
 
+// Two languages share this parser: lists of steps, whose paths are absolute, and FLWR, whose paths start at variables.
 void TransformationParser::parse(std::string_view text) {
     out_.texts_.clear();
     out_.shapes_.clear();
@@ -67,18 +70,20 @@ void TransformationParser::parse(std::string_view text) {
     bound_ = clauses_ = true;
     declare({}, Holds::message, no_entry);
     out_.root_ = read_expression();
-    // Braces round the whole say nothing; in canonical texts they tell a path that is built from one that is only matched.
+    // Braces around the whole mean nothing. In canonical texts they mark a path that is built, not only matched.
     while (out_.shapes_[out_.root_].kind == ShapeKind::enclosed && out_.shapes_[out_.root_].first != no_entry)
         out_.root_ = out_.shapes_[out_.root_].first;
     scan_.skip_space();
     if (!scan_.ended()) check_end("the end of the query");
+    // Which variables each shape depends on. The renderer uses it to build shared parts once.
     find_variables(out_.root_);
 }
 
+// All shapes are created here, so that the limit holds everywhere.
 uint32_t TransformationParser::add_shape(const Shape& shape, Slice source) {
     if (out_.shapes_.size() >= transformation_limits.shapes_max)
         refuse_limit("TC327", "shapes in the transformation", "shapes_max", transformation_limits.shapes_max, source);
-    // What a let stands for is shared by its uses: the size that counts is that of the whole, spelt out.
+    // Uses of a `let` share one shape, so the size that counts is that of the whole text with every `let` written out.
     uint32_t weight = 1;
     for (uint32_t child : {shape.first, shape.other})
         out_.each_shape(child, [&](uint32_t index, const Shape&) { weight += weights_[index]; });
@@ -90,12 +95,14 @@ uint32_t TransformationParser::add_shape(const Shape& shape, Slice source) {
     return static_cast<uint32_t>(out_.shapes_.size() - 1);
 }
 
+// Decoded characters get a store of their own: they differ from the text as written.
 Slice TransformationParser::keep(std::string_view text) {
     auto begin = static_cast<uint32_t>(out_.texts_.size());
     out_.texts_.insert(out_.texts_.end(), text.begin(), text.end());
     return keep_since(begin);
 }
 
+// Appends to a linked list of shapes.
 void TransformationParser::chain(uint32_t& first, uint32_t& last, uint32_t shape) {
     if (last == no_entry) first = shape;
     else out_.shapes_[last].next = shape;
@@ -104,6 +111,7 @@ void TransformationParser::chain(uint32_t& first, uint32_t& last, uint32_t shape
 
 // -- expressions
 
+// Commas separate the members of a sequence. A single member stays as it is.
 uint32_t TransformationParser::read_expression() {
     scan_.skip_space();
     uint32_t begin = scan_.at, one = read_single(), first = no_entry, last = no_entry;
@@ -120,6 +128,7 @@ uint32_t TransformationParser::read_expression() {
     return add_shape(sequence, since(begin));
 }
 
+// Decides by the first character, and for names by the word and what follows it.
 uint32_t TransformationParser::read_single() {
     scan_.skip_space();
     Nesting nesting(*this, scan_.at);
@@ -135,6 +144,7 @@ uint32_t TransformationParser::read_single() {
     refuse_here("an expression", "a path starts at a variable ($n/a), a constructor with '<'");
 }
 
+// Words are only reserved where their context fits, so elements may be called `for` or `if`.
 uint32_t TransformationParser::read_word_expression(Slice name) {
     std::string_view word = scan_.view(name);
     uint32_t begin = scan_.at;
@@ -182,9 +192,10 @@ uint32_t TransformationParser::read_parenthesis_expression() {
     return add_shape(sequence, since(begin));
 }
 
+// A path that is delivered, or a variable.
 uint32_t TransformationParser::read_items() {
     uint32_t begin = scan_.at;
-    // A variable that holds a built value stands for it; whatever follows belongs to the language around it.
+    // A variable that holds a built value stands for it. A path cannot continue from there.
     if (scan_.peek() == '$') {
         Slice name = read_variable_name();
         const Variable& variable = find_variable(name);
@@ -197,7 +208,7 @@ uint32_t TransformationParser::read_items() {
                 refuse("TC113", "$" + shown(name) + " holds something built, and paths lead through documents only",
                        since(begin), "use the paths that it was built from");
             scan_.at = end;
-            // A literal keeps its place: conditions read it there.
+            // A literal keeps its position in the text: conditions read it there again.
             return add_shape(copy, copy.kind == ShapeKind::value ? copy.source : since(begin));
         }
         scan_.at = begin;
@@ -206,6 +217,7 @@ uint32_t TransformationParser::read_items() {
     items.kind = ShapeKind::items;
     items.paths = read_paths("an expression");
     Slice source = since(begin);
+    // A comparison here is a frequent mistake, so it gets its own message.
     Relation relation;
     scan_.skip_space();
     uint32_t at = scan_.at;
@@ -217,6 +229,7 @@ uint32_t TransformationParser::read_items() {
     return add_shape(items, source);
 }
 
+// A union of paths from variables. `what` names the place in error messages.
 uint32_t TransformationParser::read_paths(const char* what) {
     scan_.skip_space();
     uint32_t begin = scan_.at;
@@ -232,6 +245,7 @@ uint32_t TransformationParser::read_paths(const char* what) {
     return operand.index;
 }
 
+// A literal of XQuery: quotes are doubled, and references are decoded.
 uint32_t TransformationParser::read_literal() {
     uint32_t begin = scan_.at;
     Shape shape;
@@ -264,7 +278,7 @@ uint32_t TransformationParser::read_literal() {
     return made;
 }
 
-// string(), count(), concat(), name(); the parenthesis is next.
+// Reads string(), count(), concat() or name(). The parenthesis is next.
 uint32_t TransformationParser::read_function(Slice name, ShapeKind kind) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
@@ -300,7 +314,7 @@ uint32_t TransformationParser::read_function(Slice name, ShapeKind kind) {
     return made;
 }
 
-// An argument or a part of a value: one string. Where it is not, the language says so before a document comes.
+// An argument or a part of a value must be one string. This is refused at parse time, before any document arrives.
 void TransformationParser::check_value(uint32_t index, const char* what) {
     const Shape& shape = out_.shapes_[index];
     switch (shape.kind) {
@@ -316,6 +330,7 @@ void TransformationParser::check_value(uint32_t index, const char* what) {
     }
 }
 
+// The parts of `if` are single expressions, so a comma ends them.
 uint32_t TransformationParser::read_choice(uint32_t begin) {
     ++scan_.at;
     Shape shape;
@@ -329,6 +344,7 @@ uint32_t TransformationParser::read_choice(uint32_t begin) {
     return add_shape(shape, since(begin));
 }
 
+// The flag makes a bare document an error: as a condition it would always be true.
 uint32_t TransformationParser::read_condition() {
     bool before = condition_;
     condition_ = true;
@@ -342,6 +358,7 @@ uint32_t TransformationParser::read_condition() {
 
 // -- FLWR
 
+// Variables are visible from their clause to the end of this expression.
 uint32_t TransformationParser::read_flwr() {
     uint32_t begin = scan_.at;
     size_t outer = scope_variables_.size();
@@ -367,6 +384,7 @@ uint32_t TransformationParser::read_flwr() {
     shape.kind = ShapeKind::flwr;
     shape.first = read_single();
     scope_variables_.resize(outer);
+    // Without a `for` nothing is repeated, so the clauses reduce to conditions.
     bool binds = std::any_of(clauses.begin(), clauses.end(), [](const Clause& c) { return c.kind == ClauseKind::each; });
     if (!binds) return conditioned(clauses, shape.first, since(begin));
     uint32_t last = no_entry;
@@ -380,7 +398,7 @@ uint32_t TransformationParser::read_flwr() {
     return add_shape(shape, since(begin));
 }
 
-// Nothing but lets: what is returned, if the conditions hold. There is nothing to order.
+// Only lets and conditions: returns the body if the conditions hold. There is nothing to order.
 uint32_t TransformationParser::conditioned(const std::vector<Clause>& clauses, uint32_t body, Slice source) {
     for (auto clause = clauses.rbegin(); clause != clauses.rend(); ++clause) {
         if (clause->kind != ClauseKind::where) continue;
@@ -394,6 +412,7 @@ uint32_t TransformationParser::conditioned(const std::vector<Clause>& clauses, u
     return body;
 }
 
+// Each variable is a clause of its own, even if several follow one `for`.
 void TransformationParser::read_for(std::vector<Clause>& clauses) {
     do {
         scan_.skip_space();
@@ -411,10 +430,11 @@ void TransformationParser::read_for(std::vector<Clause>& clauses) {
         clause.source = since(begin);
         const PathEntry& path = query_.path(clause.paths);
         bool alone = path.next == no_entry && path.first == no_entry;
+        // A plain variable in `for` is another name for the same item, so no loop is needed.
         if (alone && !path.absolute) {                    // another name for the same item
             declare(name, Holds::item, path.variable);
         } else {
-            // All from one place: so the matching part is a tree.
+            // All paths must start at the same variable. Then the matching part is a tree.
             for (uint32_t at = clause.paths; at != no_entry; at = query_.path(at).next) {
                 const PathEntry& branch = query_.path(at);
                 if (branch.variable != path.variable || branch.absolute != path.absolute || (!alone && branch.first == no_entry))
@@ -439,6 +459,7 @@ void TransformationParser::read_for(std::vector<Clause>& clauses) {
     } while (true);
 }
 
+// A `let` never reaches the clauses: it is only recorded what its name stands for.
 void TransformationParser::read_let() {
     do {
         scan_.skip_space();
@@ -464,6 +485,7 @@ void TransformationParser::read_let() {
     } while (true);
 }
 
+// Several `where` clauses are allowed; all must hold.
 void TransformationParser::read_where(std::vector<Clause>& clauses) {
     scan_.skip_space();
     uint32_t begin = scan_.at;
@@ -474,7 +496,7 @@ void TransformationParser::read_where(std::vector<Clause>& clauses) {
     clauses.push_back(clause);
 }
 
-// A path, count(…) or string(…), or a variable that holds one of them.
+// Reads a key to order by: a path, count(…) or string(…), or a variable that holds one of them.
 void TransformationParser::read_key(Clause& clause) {
     if (scan_.peek() == '$') {
         uint32_t begin = scan_.at;
@@ -505,7 +527,7 @@ void TransformationParser::read_key(Clause& clause) {
     if (call) close(')');
 }
 
-// What stands alone in parentheses is the same without them.
+// A single expression in parentheses is the same without them.
 uint32_t TransformationParser::unparenthesised(uint32_t shape) const {
     while (true) {
         const Shape& found = out_.shapes_[shape];
@@ -515,6 +537,7 @@ uint32_t TransformationParser::unparenthesised(uint32_t shape) const {
     }
 }
 
+// Several keys form several clauses, the first of which matters most.
 void TransformationParser::read_order(std::vector<Clause>& clauses) {
     expect_word("by", "order by $n/a, $n/b descending");
     do {

@@ -1,6 +1,8 @@
-// The parser behind parse_transformation. It adds to QueryParser what XQuery adds to paths: transformation_parse.cpp reads clauses
-// and expressions, transformation_paths.cpp what starts at variables, transformation_condition.cpp values in conditions,
-// transformation_construct.cpp constructors, transformation_steps.cpp lists of steps; transformation_refuse.cpp words refusals.
+// The parser of parse_transformation. It adds to QueryParser what XQuery adds to paths.
+//
+// transformation_parse.cpp reads clauses and expressions, transformation_paths.cpp what starts at variables,
+// transformation_condition.cpp values in conditions, transformation_construct.cpp constructors,
+// transformation_steps.cpp lists of steps. transformation_refuse.cpp words the refusals.
 #pragma once
 
 #include "query/query_parser.hpp"
@@ -8,7 +10,7 @@
 
 namespace treecast {
 
-// The bindings in force, those of open constructors last. A base, so that it is there before QueryParser refers to it.
+// The bindings in force, those of open constructors last. It is a base class because QueryParser's constructor needs it.
 struct BindingScope {
     Bindings scope_;
 };
@@ -20,6 +22,7 @@ public:
     void parse(std::string_view text);
 
 private:
+    // What a variable stands for: the document, one item of a `for`, the paths of a `let`, or something built.
     enum class Holds : uint8_t { message, item, paths, shape };
     struct Variable {
         Slice name;                        // without the $

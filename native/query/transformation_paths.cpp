@@ -1,4 +1,7 @@
 // The variables of a transformation, the paths that start at them, and what a shape depends on.
+//
+// A path from a variable is stored with the variable's number. A path from a `let` is copied, with its own entries, because
+// the evaluator keeps verdicts per entry.
 #include "query/transformation_parser.hpp"
 
 namespace treecast {
@@ -7,6 +10,7 @@ Slice TransformationParser::read_variable_name() {
     ++scan_.at;
     Slice name = scan_.name();
     if (!name.size) refuse("TC101", "a variable has a name", {scan_.at - 1, 1}, "write $n, without a space");
+    // A colon and an equals sign belong to `let`, not to the name.
     if (scan_.peek() == ':' && scan_.peek(1) != '=') {
         Scanner prefixed = scan_;
         ++prefixed.at;
@@ -17,6 +21,7 @@ Slice TransformationParser::read_variable_name() {
     return name;
 }
 
+// The innermost variable wins. Entry 0 is the document, $msg.
 const TransformationParser::Variable& TransformationParser::find_variable(Slice name) {
     std::string_view wanted = scan_.view(name);
     for (size_t at = scope_variables_.size(); at-- > 1;)
@@ -28,12 +33,14 @@ const TransformationParser::Variable& TransformationParser::find_variable(Slice 
            "bind it with for or let; bound here: " + bound);
 }
 
+// A later variable of the same name hides the earlier one.
 void TransformationParser::declare(Slice name, Holds holds, uint32_t index) {
     if (name.size && scan_.view(name) == "msg")
         refuse("TC113", "$msg is the document and cannot be bound again", {name.begin - 1, name.size + 1}, "use another name");
     scope_variables_.push_back({name, holds, index});
 }
 
+// `suffix` is the part after the variable, read as a path of its own and then attached to it.
 QueryParser::Operand TransformationParser::read_bound_path() {
     uint32_t begin = scan_.at;
     char c = scan_.peek();
@@ -68,7 +75,7 @@ QueryParser::Operand TransformationParser::read_bound_path() {
     return {Is::paths, false, Relation::eq, path, since(begin)};
 }
 
-// $n[…], as a step of its own: self::*[…].
+// $n[…] as a step of its own: self::*[…].
 uint32_t TransformationParser::read_filter(uint32_t begin) {
     Steps steps;
     steps.path = append(query_.paths_, PathEntry(), {begin, 1});
@@ -109,7 +116,7 @@ uint32_t TransformationParser::bound_copy(const Variable& variable, uint32_t suf
     return first;
 }
 
-// With the steps of `suffix` behind its own. Everything below is copied too: each path has its own entries.
+// Copies a path and appends the steps of `suffix`. Everything below is copied too: each path has its own entries.
 uint32_t TransformationParser::copy_path(const PathEntry& path, uint32_t suffix) {
     PathEntry entry = path;                // by value: the arrays grow
     entry.next = no_entry;
@@ -130,6 +137,7 @@ uint32_t TransformationParser::copy_path(const PathEntry& path, uint32_t suffix)
     return append(query_.paths_, entry, entry.source);
 }
 
+// Appends copies to the chain that ends at `last`, and counts them for the limit.
 uint32_t TransformationParser::copy_steps(uint32_t first, uint32_t& last, uint32_t& count) {
     uint32_t head = no_entry;
     for (uint32_t at = first; at != no_entry; at = query_.steps_[at].next) {
@@ -178,7 +186,7 @@ uint32_t TransformationParser::copy_paths(uint32_t first) {
     return head;
 }
 
-// XQuery would read "&amp;" in a literal as '&', XPath 1.0 as five characters: neither is guessed.
+// XQuery would read "&amp;" in a literal as '&', XPath 1.0 as five characters. Neither is guessed.
 void TransformationParser::check_literal(Slice literal) {
     if (out_.list_) return;
     std::string_view text = scan_.view(literal);
@@ -190,7 +198,7 @@ void TransformationParser::check_literal(Slice literal) {
     }
 }
 
-// What paths end in; elements, if some of them do.
+// The kind of items that paths end in; elements, if some of them do.
 StepKind TransformationParser::kind_of(uint32_t paths) const {
     StepKind found = StepKind::element;
     bool elements = false;
@@ -205,6 +213,7 @@ StepKind TransformationParser::kind_of(uint32_t paths) const {
 
 // -- what a shape depends on
 
+// Variables as bits; there are at most 64.
 uint64_t TransformationParser::path_variables(uint32_t paths) const {
     uint64_t found = 0;
     query_.each_path(paths, [&](uint32_t, const PathEntry& path) {
@@ -230,6 +239,7 @@ uint64_t TransformationParser::expr_variables(uint32_t index) const {
     return found;
 }
 
+// A shape depends on the variables it mentions, except those that its own clauses bind.
 uint64_t TransformationParser::find_variables(uint32_t index) {
     if (index == no_entry) return 0;
     Shape& shape = out_.shapes_[index];

@@ -1,4 +1,6 @@
 // Transformations as text: canonical, and as keys in which equal meanings are equal bytes.
+//
+// Equal keys let subscribers share a result, so a key must contain everything that influences it, and nothing else.
 #include "query/query_print.hpp"
 #include "query/transformation.hpp"
 
@@ -8,8 +10,8 @@ namespace treecast {
 
 namespace {
 
-// Canonical texts start paths at variables. In keys variables are numbered by their first mention, so that a shape has the same
-// key whatever its variables are called.
+// Canonical texts start paths at variables. Keys number variables by their first mention.
+// So a shape has the same key whatever its variables are called.
 class ShapePrinter : public QueryPrinter {
 public:
     ShapePrinter(const Transformation& transformation, bool expanded, std::string& out, std::vector<uint32_t>* order)
@@ -45,7 +47,7 @@ bool ShapePrinter::start(const PathEntry& path) {
 void ShapePrinter::variable(uint32_t number) {
     out_ += '$';
     if (!order_) {
-        // A let that stands where it is used may meet a variable of the same name there: the later one gets its number.
+        // Replacing a `let` may bring a variable next to another one of the same name. The later one gets its number appended.
         std::string_view name = all_.variable(number);
         out_ += name;
         for (uint32_t before = 0; before < number; ++before)
@@ -69,6 +71,7 @@ void ShapePrinter::name(const Name& name) {
     out_ += all_.view(name.local);
 }
 
+// Writes an expression so that reading it again gives the same shape.
 void ShapePrinter::shape(uint32_t index) {
     const Shape& shape = all_.shape(index);
     switch (shape.kind) {
@@ -127,6 +130,7 @@ void ShapePrinter::call(const char* opening, const Shape& shape) {
     out_ += ')';
 }
 
+// Keys of one `order by` are joined with commas; everything else is a clause of its own.
 void ShapePrinter::clauses(uint32_t first) {
     bool ordering = false;
     all_.each_clause(first, [&](uint32_t, const Clause& clause) {
@@ -157,6 +161,7 @@ void ShapePrinter::clauses(uint32_t first) {
     });
 }
 
+// Declarations come first: the parser refuses them after an expression.
 void ShapePrinter::element(const Shape& shape) {
     out_ += '<';
     name(shape.name);
@@ -193,7 +198,7 @@ void ShapePrinter::content(uint32_t first, bool in_attribute) {
     });
 }
 
-// As it stands in a constructor. White space is written by number: alone between tags it would be none.
+// Characters as they appear in a constructor. White space is written by number, or it would be dropped as layout.
 void ShapePrinter::characters(std::string_view text, bool in_attribute) {
     for (size_t i = 0; i < text.size(); ++i) {
         char c = text[i];
@@ -208,6 +213,7 @@ void ShapePrinter::characters(std::string_view text, bool in_attribute) {
     }
 }
 
+// The quotes are always double, so one kind of escape is enough.
 void ShapePrinter::string_literal(std::string_view text) {
     out_ += '"';
     for (char c : text) {
@@ -219,6 +225,7 @@ void ShapePrinter::string_literal(std::string_view text) {
     out_ += '"';
 }
 
+// Steps in their order, which matters: each works on what the one before left.
 void ShapePrinter::list() {
     if (all_.from() != no_entry) {
         out_ += "from ";
@@ -238,6 +245,7 @@ void ShapePrinter::list() {
 
 }  // namespace
 
+// Braces mark a bare path, which would otherwise read as a query that is only matched.
 std::string Transformation::text() const {
     std::string out;
     ShapePrinter printer(*this, false, out, nullptr);

@@ -1,4 +1,4 @@
-// The words for what is refused in a transformation: XQuery that the language has not, and what stands in the wrong place.
+// The messages of refusals in a transformation: XQuery that is not in the language, and things in the wrong place.
 #include "query/advice.hpp"
 #include "query/transformation_parser.hpp"
 
@@ -6,7 +6,7 @@ namespace treecast {
 
 namespace {
 
-// What XQuery has and the language has not.
+// What XQuery has and the language does not.
 constexpr Advice outside[] = {
     {"some", "a path in a condition holds where some item does: where $n/a = 1"},
     {"every", "write not() of the opposite: not($n/a != 1)"},
@@ -45,6 +45,7 @@ void TransformationParser::expect_word(const char* word, const char* hint) {
     refuse_here(quoted.c_str(), hint);
 }
 
+// Reports what follows a complete expression, with advice for the usual cases.
 void TransformationParser::check_end(const char* expected) {
     char c = scan_.peek();
     if (c == '=' || c == '!' || c == '>')
@@ -65,7 +66,7 @@ void TransformationParser::refuse_if_outside(Slice word) {
     if (!hint.empty()) refuse("TC116", "'" + shown(word) + "' is not part of the language", word, hint);
 }
 
-// Something stands where a path from a variable is wanted.
+// Something else is found where a path from a variable is expected.
 void TransformationParser::refuse_unbound_path() {
     uint32_t begin = scan_.at;
     Slice name = scan_.peek_name();
@@ -78,6 +79,7 @@ void TransformationParser::refuse_unbound_path() {
     refuse_relative(begin);
 }
 
+// The hint repeats the user's own path after the innermost variable.
 void TransformationParser::refuse_relative(uint32_t begin) {
     uint32_t end = begin;
     constexpr std::string_view stops = " \t\r\n,)}]=<>!";
@@ -89,6 +91,7 @@ void TransformationParser::refuse_relative(uint32_t begin) {
            "write " + from);
 }
 
+// A word that starts no expression: a keyword of XQuery, an unknown function, or a relative path.
 void TransformationParser::refuse_word(Slice name) {
     std::string_view word = scan_.view(name);
     scan_.at = name.end();

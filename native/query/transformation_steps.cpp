@@ -1,5 +1,5 @@
-// Lists of steps: what is dropped, kept, renamed and unwrapped, in order (ONYX, section 4.2.2: "a series of transformation
-// steps"). The paper gives no language for them; ours reads
+// Lists of steps: drop, keep, rename and unwrap, in order (ONYX, section 4.2.2: "a series of transformation steps").
+// The paper gives no language for them; ours is
 //
 //   [from PATHS] STEP; STEP; …         STEP: drop PATHS | keep PATHS | unwrap PATHS | rename PATHS to NAME
 //
@@ -14,6 +14,7 @@ constexpr const char* list_hint = "drop //a; keep //b; unwrap //c; rename //d to
 
 }  // namespace
 
+// A semicolon after the last step is allowed.
 void TransformationParser::read_list() {
     scan_.skip_space();
     if (read_word("from")) {
@@ -32,6 +33,7 @@ void TransformationParser::read_list() {
     }
 }
 
+// The new name is checked against the kinds of its paths: texts have no name, and an attribute must not declare namespaces.
 void TransformationParser::read_change() {
     uint32_t begin = scan_.at;
     Slice word = scan_.peek_name();
@@ -68,7 +70,7 @@ void TransformationParser::read_change() {
     out_.changes_.push_back(change);
 }
 
-// Absolute paths with commas or bars between them; the first of the union.
+// Reads absolute paths with commas or bars between them. Returns the first of the union.
 uint32_t TransformationParser::read_list_paths(bool elements_only, const char* word) {
     uint32_t first = no_entry, last = no_entry, branches = 0;
     while (true) {

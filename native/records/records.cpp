@@ -1,3 +1,5 @@
+// Splits a record file while it streams in: a scanner that may stop at any byte, and copies each record with its namespaces.
+// It follows tags and quotes only. Everything else is checked by the reader of the record.
 #include "records/records.hpp"
 
 #include "document/characters.hpp"
@@ -41,7 +43,7 @@ RecordSplitter RecordSplitter::planning(RecordOptions options, uint64_t part_byt
     return splitter;
 }
 
-// Only keeps the bytes; scan() does the work, as far as the caller has room for rows.
+// Only stores the bytes; scan() does the work, as far as the caller has room for rows.
 void RecordSplitter::feed(std::string_view bytes) {
     if (done_) return;
     try {
@@ -53,8 +55,8 @@ void RecordSplitter::feed(std::string_view bytes) {
 
 void RecordSplitter::finish() { finished_ = true; }
 
-// Whether there may be more rows without more input. One step is one piece of markup; a step that finds its piece incomplete
-// changes nothing and is tried again when more bytes are there.
+// Returns whether there may be more rows without more input. One step is one piece of markup. A step that finds its piece
+// incomplete changes nothing, and is tried again when more bytes have arrived.
 bool RecordSplitter::scan(size_t rows_bytes) {
     try {
         while (!done_ && rows_.bytes() < rows_bytes) {
@@ -79,7 +81,7 @@ bool RecordSplitter::scan(size_t rows_bytes) {
 
 // Forgets the text that is no longer needed.
 void RecordSplitter::release() {
-    // A record over its limit is not kept any longer; it is followed to its end, and refused there.
+    // A record over its limit is not kept any longer. It is followed to its end and refused there.
     if (in_record() && !dropped_ && at_ - record_ > options_.record_bytes_max) dropped_ = true;
     bool token_needed = place_ == Place::tag_name || place_ == Place::end_tag ||
                         ((place_ == Place::tag || place_ == Place::quoted) && !in_record());
@@ -107,7 +109,7 @@ void RecordSplitter::fail(const char* code, size_t index, std::string message, s
     throw failure;
 }
 
-// The input is over. That is right only behind the root element and outside of all markup.
+// The input is over. That is right only after the root element and outside of all markup.
 void RecordSplitter::ended() {
     done_ = true;
     if (root_seen_ && outside_root() && place_ == Place::text && at_ == input_.text().size()) return;
@@ -137,7 +139,7 @@ bool RecordSplitter::step() {
     return false;
 }
 
-// Text up to the next markup. Inside the root element it does not matter what it says: whoever reads the record checks it.
+// Text up to the next markup. Inside the root element its content does not matter: the reader of the record checks it.
 bool RecordSplitter::step_text() {
     std::string_view text = input_.text();
     const char* from = text.data() + at_;
@@ -165,7 +167,7 @@ bool RecordSplitter::step_text() {
     }
 }
 
-// Whether `wanted` may stand at token_ but the text ends before that is decided.
+// Whether `wanted` may be at token_, but the text ends before that is decided.
 bool RecordSplitter::awaits(std::string_view wanted) const {
     std::string_view rest = input_.text().substr(token_);
     return rest.size() < wanted.size() && wanted.substr(0, rest.size()) == rest;
@@ -195,7 +197,7 @@ bool RecordSplitter::step_declaration() {
     fail("TC201", token_, "expected a comment, CDATA or an element");
 }
 
-// Within a record a wrong comment is the record's affair; outside nobody else would notice it.
+// Inside a record a wrong comment is the record's problem; outside nobody else would notice it.
 bool RecordSplitter::step_comment() {
     std::string_view text = input_.text();
     for (;;) {
@@ -238,7 +240,7 @@ bool RecordSplitter::step_until(std::string_view end, Place next) {
     return true;
 }
 
-// Identifiers in quotes, up to '[' or '>'; what they say does not matter here.
+// Identifiers in quotes, up to '[' or '>'; their content does not matter here.
 bool RecordSplitter::step_doctype() {
     std::string_view text = input_.text();
     for (; at_ < text.size(); ++at_) {
@@ -299,7 +301,7 @@ bool RecordSplitter::step_tag_name() {
     return true;
 }
 
-// The rest of a start tag. Quotes have to be followed, as '>' may stand in a value; nothing else of an attribute matters.
+// The rest of a start tag. Quotes must be followed, because a value may contain '>'. Nothing else of an attribute matters.
 bool RecordSplitter::step_tag() {
     std::string_view text = input_.text();
     const char *at = text.data() + at_, *end = text.data() + text.size();
@@ -387,6 +389,7 @@ void RecordSplitter::tag_closed(size_t end, bool empty) {
     if (empty) close_element(end);
 }
 
+// Bindings of a closed ancestor no longer apply to the records that follow.
 void RecordSplitter::close_element(size_t end) {
     at_ = end;
     place_ = Place::text;
@@ -413,7 +416,7 @@ void RecordSplitter::learn_namespaces(std::string_view inside, size_t at) {
     if (bindings_.size() > before) gather_inherited();
 }
 
-// What records inherit: of each prefix the innermost binding, unless that is none.
+// What records inherit: the innermost binding of each prefix, unless that one is empty.
 void RecordSplitter::gather_inherited() {
     inherited_.clear();
     inherited_text_.clear();
@@ -451,8 +454,8 @@ void RecordSplitter::begin_record(size_t name_bytes) {
     dropped_ = part_bytes_ != 0;
 }
 
-// The declarations are counted before it is known which of them the record makes itself: a run that plans does not keep
-// that, and every run has to stop at the same place.
+// The declarations are counted before it is known which of them the record makes itself. A planning run does not keep that, and
+// every run has to stop at the same place.
 void RecordSplitter::count_inherited() {
     inherited_bytes_ += inherited_text_.size();
     if (inherited_bytes_ > inherited_free_bytes && inherited_bytes_ / inherited_ratio_max > record_offset_)
@@ -540,6 +543,7 @@ struct StateReader {
 
 }  // namespace
 
+// Everything that a later run needs to continue at this record: open elements and namespaces in scope.
 std::string RecordSplitter::save() {
     std::string state;
     put(state, static_cast<uint64_t>(input_.encoding()));

@@ -13,7 +13,7 @@
 //
 // Cutting in parallel. Whether a '<' in the middle of a file begins a tag depends on everything before it, so a byte range
 // alone does not tell its records. A planning run therefore goes over the file once with the same scanner, keeping
-// nothing, and notes at the first record behind each multiple of the wanted size what is known there: the offset, the
+// nothing, and notes at the first record after each multiple of the wanted size what is known there: the offset, the
 // number of the record, the open elements and namespaces. A splitter resumes from such a cut and stops at the next one,
 // so whatever the size, the parts together give every record once, and exactly those of one run.
 //
@@ -27,7 +27,7 @@
 //   TC209  the file is empty or ends too soon     TC306  far more namespace declarations in records than file
 //
 // A record over the limit is a row with TC301, and the rest goes on. What is wrong inside a record alone (characters,
-// references, attributes) is found by whoever reads it.
+// references, attributes) is found by its reader.
 #pragma once
 
 #include "base/failure.hpp"
@@ -73,9 +73,9 @@ struct RecordCut {
 
 class RecordSplitter {
 public:
-    // From the start of a file, or from a cut; no record that starts at `stop` or behind is given.
+    // From the start of a file, or from a cut; no record that starts at `stop` or later is given.
     explicit RecordSplitter(RecordOptions options, std::string_view state = {}, uint64_t stop = whole_file);
-    // A planning run: gives no rows, but a cut at the first record at least `part_bytes` behind the last.
+    // A planning run: gives no rows, but a cut at the first record at least `part_bytes` after the last.
     static RecordSplitter planning(RecordOptions options, uint64_t part_bytes);
 
     void feed(std::string_view bytes);
@@ -140,7 +140,7 @@ private:
     char quote_ = 0;
     bool root_seen_ = false, doctype_seen_ = false, subset_seen_ = false, finished_ = false, done_ = false;
 
-    std::string names_;                    // of the open elements, one behind the other
+    std::string names_;                    // of the open elements, one after the other
     std::vector<uint32_t> lengths_;
     std::vector<Binding> bindings_;        // of the open elements outside records
     std::vector<std::pair<std::string, std::string>> inherited_;   // prefix -> declaration, ready to be inserted

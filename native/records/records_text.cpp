@@ -1,3 +1,7 @@
+// The text of a record file: bytes of any accepted encoding in, UTF-8 out, with offsets in the original.
+//
+// Unlike a document, a record file may be larger than memory. So text is appended piece by piece and dropped when done.
+// Invalid characters are passed on as invalid UTF-8: the record that contains them is refused, not the whole file.
 #include "records/records_text.hpp"
 
 #include "base/failure.hpp"
@@ -15,7 +19,7 @@ constexpr size_t declaration_bytes_max = 4096;   // an XML declaration is looked
 
 bool is_wide(Encoding encoding) { return encoding == Encoding::utf16_le || encoding == Encoding::utf16_be; }
 
-// How many bytes at the start are ASCII.
+// How many bytes at the start are ASCII. Eight are tested at a time.
 size_t ascii_run(std::string_view bytes) {
     size_t at = 0;
     for (uint64_t word; at + 8 <= bytes.size(); at += 8) {
@@ -40,6 +44,7 @@ void RecordText::finish() {
     if (!pending_.empty()) throw Failure(Family::document, "TC204", "the file ends inside a character", given_);
 }
 
+// The encoding is certain only when the XML declaration is complete, so early bytes wait in pending_.
 bool RecordText::open(bool finished) {
     if (pending_.size() < 4 && !finished) return false;
     bool marked = false;
@@ -50,6 +55,7 @@ bool RecordText::open(bool finished) {
     bytes.swap(pending_);
     mark_offset_ = mark_bytes;
     append(std::string_view(bytes).substr(mark_bytes));
+    // No '>' yet: the declaration may still be incomplete. Forget the attempt and wait for more bytes.
     if (!finished && bytes.size() < declaration_bytes_max && text_.find('>') == std::string::npos) {
         text_.clear();
         pending_.swap(bytes);
@@ -65,6 +71,7 @@ bool RecordText::open(bool finished) {
         throw;
     }
     opened_ = true;
+    // The declaration named another encoding than the first bytes suggested, so the text is decoded again.
     if (encoding_ != sniffed) {
         text_.clear();
         append(std::string_view(bytes).substr(mark_bytes));
@@ -73,6 +80,7 @@ bool RecordText::open(bool finished) {
     return true;
 }
 
+// Only UTF-16 can be cut inside a character here; the rest waits in pending_.
 void RecordText::append(std::string_view bytes) {
     if (encoding_ == Encoding::utf8) {
         text_ += bytes;
@@ -87,6 +95,7 @@ void RecordText::append(std::string_view bytes) {
     }
 }
 
+// 0xFF is never valid UTF-8, so it stands for a byte that this encoding does not have.
 void RecordText::append_single(std::string_view bytes) {
     for (;;) {
         size_t run = ascii_run(bytes);
@@ -101,6 +110,7 @@ void RecordText::append_single(std::string_view bytes) {
     }
 }
 
+// A lone surrogate is encoded as three bytes that no UTF-8 reader accepts, so its record will be refused.
 size_t RecordText::append_utf16(std::string_view bytes) {
     bool big = encoding_ == Encoding::utf16_be;
     size_t at = 0;
@@ -119,6 +129,7 @@ size_t RecordText::append_utf16(std::string_view bytes) {
     return at;
 }
 
+// Bytes of the original between two places of the text.
 uint64_t RecordText::units(size_t from, size_t to) const {
     if (encoding_ == Encoding::utf8) return to - from;
     bool wide = is_wide(encoding_);
@@ -131,6 +142,7 @@ uint64_t RecordText::units(size_t from, size_t to) const {
     return wide ? 2 * count : count;
 }
 
+// Offsets are asked in ascending order, so counting continues from the last one.
 uint64_t RecordText::offset_of(size_t index) {
     if (index < mark_index_) return mark_offset_ - units(index, mark_index_);
     mark_offset_ += units(mark_index_, index);
@@ -145,6 +157,7 @@ void RecordText::drop(size_t count) {
     text_.erase(0, count);
 }
 
+// Reads only what is needed to find declarations; returns the position of the first mistake.
 size_t each_declaration(std::string_view inside, const std::function<void(std::string_view, std::string_view)>& found) {
     size_t at = 0;
     auto spaces = [&] { while (at < inside.size() && is_space(inside[at])) ++at; };
@@ -170,6 +183,7 @@ size_t each_declaration(std::string_view inside, const std::function<void(std::s
 
 namespace {
 
+// Both quotes are escaped, since the value may be between quotes of either kind.
 void append_escaped(std::string_view replacement, bool in_value, std::string& out) {
     for (char c : replacement) {
         switch (c) {
@@ -186,7 +200,7 @@ void append_escaped(std::string_view replacement, bool in_value, std::string& ou
     }
 }
 
-// Appends the reference at the start of `text` or what it stands for; returns how many bytes of `text` that took.
+// Appends the reference at the start of `text`, or what it stands for. Returns how many bytes of `text` that took.
 size_t append_reference(std::string_view text, const Entities& entities, bool in_value, std::string& out) {
     size_t stop = 1;
     while (stop < text.size() && (character::is(text[stop], character::name) || (text[stop] & 0x80))) ++stop;
@@ -200,7 +214,7 @@ size_t append_reference(std::string_view text, const Entities& entities, bool in
             return stop + 1;
         }
     }
-    out += '&';                        // not ours to replace: whoever reads the record judges it
+    out += '&';                        // not ours to replace: the reader of the record decides
     return 1;
 }
 
@@ -215,6 +229,7 @@ void append_expanded_value(std::string_view value, const Entities& entities, siz
     }
 }
 
+// References are expanded in text and tags, but not in comments, CDATA sections and instructions.
 void append_expanded(std::string_view record, const Entities& entities, size_t bytes_max, std::string& out) {
     auto behind = [&](std::string_view end, size_t from) {
         size_t found = record.find(end, from);

@@ -1,3 +1,6 @@
+// Copies elements and whole documents into the output, with the namespace declarations that they need there.
+//
+// A copy is a slice of the source, so it costs one memcpy. Only the start tag of the copied element may need additions.
 #include "render/copy.hpp"
 
 #include "base/output.hpp"
@@ -12,13 +15,14 @@ namespace {
 
 bool ends_name(char c) { return is_space(c) || c == '>' || c == '/' || c == '='; }
 
+// The source is well-formed, so a name always ends.
 std::string_view name_at(std::string_view source, size_t at) {
     size_t end = at;
     while (!ends_name(source[end])) ++end;
     return source.substr(at, end - at);
 }
 
-// The bytes of a document type. Its internal subset, if any, has comments and instructions only.
+// The size of a document type declaration. Its internal subset, if any, has only comments and instructions.
 size_t doctype_size(std::string_view text) {
     char quote = 0;
     size_t at = 2;
@@ -31,7 +35,7 @@ size_t doctype_size(std::string_view text) {
     return at + 1;
 }
 
-// Comments and instructions of what stands before or after the root.
+// Copies the comments and instructions before or after the root. The XML declaration and the DOCTYPE are left out.
 template <class Out>
 void copy_misc(std::string_view text, Out& out) {
     for (size_t open = text.find('<'); open != std::string_view::npos; open = text.find('<')) {
@@ -51,8 +55,8 @@ void copy_misc(std::string_view text, Out& out) {
     }
 }
 
-// Bytes of the source as they are, but for references to entities that the caller gave: their text stands in the output,
-// escaped, because nobody else knows them.
+// Copies bytes of the source as they are, except for references to entities that the caller gave.
+// Those are replaced by their text, escaped, because nobody else knows these entities.
 template <class Out>
 void copy_source(const Document& document, uint32_t begin, uint32_t end, Out& out) {
     const char* source = document.source.data();
@@ -67,7 +71,7 @@ void copy_source(const Document& document, uint32_t begin, uint32_t end, Out& ou
             if (!at->in_attribute) {
                 append_escaped_text(text, out);
             } else {
-                // The value may stand between quotes of either kind.
+                // The value may be between quotes of either kind.
                 for (size_t from = 0;;) {
                     size_t stop = std::min(text.find('\'', from), text.size());
                     append_escaped_attribute(text.substr(from, stop - from), out);
@@ -82,9 +86,9 @@ void copy_source(const Document& document, uint32_t begin, uint32_t end, Out& ou
     out.append(source + begin, end - begin);
 }
 
-// The declarations that the start tag of a copied element needs beside those that it has itself: every namespace in scope at
-// the element that is not in force in the output, as XQuery copies (preserve, inherit); and xmlns="" where the output has
-// a default namespace and the source has none.
+// The declarations that a copied start tag needs in addition to its own: every namespace in scope at the element that is not
+// in force in the output, as XQuery copies (preserve, inherit). Also xmlns="" where the output has a default namespace and
+// the source has none.
 template <class Out>
 void append_missing_declarations(Scopes& scopes, uint32_t element, const NamespacesInForce& in_force, Out& out) {
     auto bindings = scopes.at(element);
@@ -104,6 +108,7 @@ void append_missing_declarations(Scopes& scopes, uint32_t element, const Namespa
 
 }  // namespace
 
+// Without any declarations on either side there is nothing to add, which is the usual case.
 template <class Out>
 void copy_element(const Document& document, Scopes& scopes, uint32_t element, const NamespacesInForce& in_force,
                   Out& out) {
@@ -133,11 +138,13 @@ std::string_view element_qname(const Document& document, uint32_t element) {
     return name_at(document.source, document.start[element] + 1);
 }
 
+// The columns do not store the owner of an attribute; begins ascend, so a binary search finds it.
 uint32_t owner_of(const Document& document, uint32_t attribute) {
     const uint32_t* begins = document.attribute_begin.data();
     return static_cast<uint32_t>(std::upper_bound(begins, begins + document.elements(), attribute) - begins - 1);
 }
 
+// A name without namespace is its local name. Otherwise the prefix is found in the source.
 std::string_view attribute_qname(const Document& document, uint32_t attribute) {
     uint32_t name = document.attribute_name[attribute];
     if (document.names->uri_id(name) == 0) return document.names->local(name);

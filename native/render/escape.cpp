@@ -17,9 +17,11 @@ namespace treecast {
 
 namespace {
 
+// In text a line feed is kept as it is, but a carriage return would be normalized away by the next reader.
 struct InText {
     static constexpr char characters[] = {'&', '<', '>', '\r'};
 };
+// In attributes, all white space but the space would be normalized to spaces.
 struct InAttribute {
     static constexpr char characters[] = {'&', '<', '>', '\r', '"', '\n', '\t'};
 };
@@ -58,6 +60,7 @@ std::string_view reference_to(char c) {
     }
 }
 
+// Alternates between copying a run and writing one reference.
 template <class Place, class Out>
 void append_escaped(std::string_view text, Out& out) {
     const char* at = text.data();

@@ -1,3 +1,7 @@
+// Finds the parts of a start tag, the texts between tags, and applies edits to a source.
+//
+// Documents are columns; the columns do not store where attributes and texts are written. These functions find them again
+// in a source that is known to be well-formed, so they check nothing.
 #include "render/markup.hpp"
 
 #include "document/characters.hpp"
@@ -9,8 +13,7 @@ namespace treecast {
 
 namespace {
 
-// Behind the markup at `at` (a comment, instruction or CDATA section) whose end is spelt `sign`. The source is well
-// formed.
+// The offset after the markup at `at` (a comment, instruction or CDATA section) that ends with `sign`.
 size_t behind(std::string_view source, size_t at, std::string_view sign) { return source.find(sign, at) + sign.size(); }
 
 // Splits the source between two tags into texts: comments and instructions end them, CDATA sections do not.
@@ -41,7 +44,7 @@ void split_texts(std::string_view source, uint32_t begin, uint32_t end, Found&& 
     finish(end);
 }
 
-// Text that follows text it did not follow before must not make ]]> or a line end of two characters with it.
+// Text that gets a new neighbour must not form ]]> or a line end of two characters with it.
 void append_joined(std::string_view chunk, std::string& out) {
     if (chunk.empty() || out.empty()) {
         out += chunk;
@@ -63,6 +66,7 @@ void append_joined(std::string_view chunk, std::string& out) {
 
 }  // namespace
 
+// The last '<' before the end of an element belongs to its end tag: nothing in an end tag can contain one.
 uint32_t end_tag_of(const Document& document, uint32_t element) {
     if (!has_end_tag(document, element)) return document.end[element];
     return static_cast<uint32_t>(document.source.rfind('<', document.end[element] - 1));
@@ -90,6 +94,7 @@ void read_start_tag(const Document& document, uint32_t element, std::vector<TagP
     }
 }
 
+// Texts in the source and texts in the columns come in the same order, so they are paired by counting.
 void place_texts(const Document& document, uint32_t element, std::vector<TextPlace>& out) {
     out.clear();
     const Document& d = document;
@@ -117,8 +122,9 @@ void Edits::replace(uint32_t begin, uint32_t end, std::string_view text) {
     texts_ += text;
 }
 
+// Copies the source with all edits in place. Edits inside a range that was removed are skipped.
 bool Edits::apply(std::string_view source, uint32_t begin, uint32_t end, uint64_t size_max, std::string& out) {
-    // What is put in at a place comes before what is removed from there on.
+    // At the same place, insertions come before removals.
     auto before = [](const Edit& a, const Edit& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; };
     if (!std::is_sorted(edits_.begin(), edits_.end(), before)) std::stable_sort(edits_.begin(), edits_.end(), before);
     uint32_t at = begin;

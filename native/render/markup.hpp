@@ -16,7 +16,7 @@ struct TagPart {
     uint32_t begin = 0;                  // of the white space before it
     uint32_t name = 0, name_end = 0;
     uint32_t value = 0, value_end = 0;   // inside the quotes
-    uint32_t end = 0;                    // behind the closing quote
+    uint32_t end = 0;                    // after the closing quote
     bool declares = false;               // xmlns or xmlns:…: no attribute
 };
 

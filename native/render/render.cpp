@@ -1,3 +1,7 @@
+// The Renderer: finds the plan of a subscription, and builds its payload unless an equal one exists for this document.
+//
+// Failures refuse one delivery and leave the others intact. After any other exception the state may be half changed, so it is
+// dropped and made again for the next document.
 #include "render/render.hpp"
 
 #include "render/render_build.hpp"
@@ -30,6 +34,7 @@ struct Renderer::Impl {
     struct Payload {
         uint64_t begin = 0, size = 0;
     };
+    // The result for one key, valid if it was made for the current document.
     struct Known {
         uint64_t document = 0;                           // that it was rendered for
         Rendered rendered;
@@ -53,6 +58,7 @@ struct Renderer::Impl {
     Memo filled;                                         // of this document: plans that subscriptions fill in
     std::vector<uint64_t> words;
 
+    // Numbers of keys change their meaning when the cache is cleared, so everything that refers to them is dropped with it.
     Rendered render(std::string_view text, const Settings& settings, Identity identity) {
         const Plan& plan = plans.find(text, settings, identity);
         if (generation != plans.generation()) {
@@ -69,7 +75,7 @@ struct Renderer::Impl {
         return before.rendered;
     }
 
-    // Equal where the plan and what it is filled with are.
+    // Payloads are equal if the plan and the literals that it is filled with are.
     Rendered render_filled(const Plan& plan, std::string_view text) {
         words.assign(1, plan.key);
         words.insert(words.end(), plan.filled.begin(), plan.filled.end());
@@ -81,7 +87,7 @@ struct Renderer::Impl {
         return rendered;
     }
 
-    // Where there is not enough memory for a payload, there may be for the next one.
+    // If there is not enough memory for a payload, there may be for the next one.
     Rendered make(const Plan& plan, std::string_view text) {
         ++built;
         uint64_t begin = builder->out().size();
@@ -96,7 +102,7 @@ struct Renderer::Impl {
         }
     }
 
-    // What ran out of memory is not used again: it may be half done.
+    // What ran out of memory is not used again: it may be half changed.
     void give_back_memory(uint64_t begin) {
         Bytes& out = builder->out();
         uint64_t payloads_begin = builder->payloads_begin();
@@ -112,6 +118,7 @@ struct Renderer::Impl {
         return {Rendered::Is::refused, static_cast<uint32_t>(refusals.size() - 1)};
     }
 
+    // The document itself needs no building, and has its own limit.
     Rendered try_to_make(const Plan& plan, std::string_view text, uint64_t begin) {
         if (plan.is == Plan::Is::document) {
             builder->add_original();
@@ -131,7 +138,7 @@ struct Renderer::Impl {
         return add({begin, builder->out().size() - begin});
     }
 
-    // Whether there is something to refuse: a payload may go wrong before its clauses are reached.
+    // Whether there is something to refuse: building may fail before the clauses are reached, though nothing is bound.
     bool binds(const Plan& plan, std::string_view text) {
         Query matching;
         parse_matching(text, plan.settings.bindings, false, matching);
@@ -143,7 +150,7 @@ struct Renderer::Impl {
         }
     }
 
-    // The failure with its place in this plan's text: the programs may have come from another one.
+    // The failure with its position in this plan's text: the programs may have come from another text.
     Failure located(const Failure& failure, const Plan& plan, std::string_view text) {
         if (failure.family != Family::query) return failure;
         PlanCache alone;
@@ -169,6 +176,7 @@ struct Renderer::Impl {
         }
     }
 
+    // An empty result counts as a delivery if the list had something to start from.
     bool append_list(const Transformation& list) {
         uint64_t begin = builder->out().size();
         if (!restructurer->restructure(list, builder->evaluator, builder->room(), builder->out())) builder->refuse_size();

@@ -1,12 +1,12 @@
 // Document + subscriptions that match it -> payloads: what each subscriber gets.
 //
-// Theory of operation. A subscription is read once into a Plan (render_plan.hpp), which stays in a cache across documents. A plan is
-// built at the end of the caller's buffer (render_build.hpp): copied elements are slices of the source, values are
-// escaped on the way, nothing is held in between. Nothing is evaluated twice for one document:
+// Theory of operation. A subscription is read once into a Plan (render_plan.hpp), which stays in a cache across documents.
+// A plan is built at the end of the caller's buffer (render_build.hpp): copied elements are slices of the source, values are
+// escaped on the way, and nothing is stored in between. Nothing is evaluated twice for one document:
 //   - plans with the same key have the same payload, which is built once;
-//   - what `for` and `where` bind is found once for all plans that bind alike;
+//   - what `for` and `where` bind is found once for all plans that bind the same;
 //   - a constructor that several plans have in common is built once for the same items; the others copy its bytes.
-// Keys are canonical texts with expanded names, interned; all that is kept has a limit.
+// Keys are canonical texts with expanded names, interned. Everything that is kept has a limit.
 //
 //   TC119  a payload that cannot be: an attribute after content, an attribute twice, an attribute outside any element
 //   TC330  a payload of more than payload_bytes_max
@@ -35,7 +35,7 @@ struct RenderLimits {
     uint32_t work_per_item_max = Limits().work_per_item_max;     // of deciding and selecting: see evaluate.hpp
 };
 
-// Throws std::invalid_argument where a limit is out of range.
+// Throws std::invalid_argument if a limit is out of range.
 void check_render_limits(const RenderLimits& limits);
 
 struct Rendered {
@@ -73,7 +73,7 @@ public:
     void prefetch(Identity identity, size_t stage) const;
 
     // Any subscription: a transformation, or a query, which delivers as its settings say. One that delivers the document must
-    // match it: it is not judged again. A payload that was not there before is now at the end of `out`, and nothing else.
+    // match it: it is not evaluated again. A payload that was not there before is now at the end of `out`, and nothing else.
     // Throws Failure where the text cannot be read, which a store has checked before.
     Rendered render(std::string_view text, const Settings& settings, Identity identity = {});
 

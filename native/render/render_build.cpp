@@ -1,3 +1,4 @@
+// The Builder's main walk: programs, constructors and the reuse of what was built before. render_build.hpp has the theory.
 #include "render/render_build.hpp"
 
 #include "base/interrupt.hpp"
@@ -15,6 +16,7 @@ constexpr uint8_t made_bound = 1, made_delivered = 2;    // flags of what was ma
 
 }  // namespace
 
+// Limits count from `payloads_begin`, so a Builder that takes over continues the count.
 void Builder::begin(const Document& document, Bytes& out, uint64_t payloads_begin) {
     document_ = &document;
     out_ = &out;
@@ -36,6 +38,7 @@ void Builder::add_original() {
     document_begin_ += document_->original.size();
 }
 
+// Everything that belongs to one payload starts from zero here.
 void Builder::start() {
     begin_ = out_->size();
     end_max_ = std::min(begin_ + limits_.payload_bytes_max, document_begin_ + limits_.document_payload_bytes_max);
@@ -56,19 +59,23 @@ void Builder::start() {
     pool_used_ = 0;
 }
 
+// Ranges of out() that were made since are gone, so none of them may be reused.
 void Builder::cut() {
     out_->cut(begin_);
     made_.clear();
 }
 
+// Called rarely; it enforces the limit of work and notices Ctrl-C.
 void Builder::pause() {
     if (evaluator.looked_at > looked_max_) refuse_work();
     pause_at_ = std::min(looked_max_, evaluator.looked_at + looks_per_pause);
     Interrupt::check(looks_per_pause * nanoseconds_per_look);
 }
 
+// What is left of the smaller of the two limits.
 uint64_t Builder::room() const { return end_max_ > out_->size() ? end_max_ - out_->size() : 0; }
 
+// Two limits can be hit. The message names the one that was reached first.
 void Builder::refuse_size() const {
     bool own = begin_ + limits_.payload_bytes_max <= document_begin_ + limits_.document_payload_bytes_max;
     uint64_t most = own ? limits_.payload_bytes_max : limits_.document_payload_bytes_max;
@@ -81,6 +88,7 @@ void Builder::refuse_size() const {
     throw failure;
 }
 
+// A plain query delivers what it selects: elements as markup, values as they are, without escaping.
 bool Builder::copy_selected(const Plan& plan) {
     std::vector<Item>& found = stack_;
     evaluator.select(*plan.query, plan.settings.ordered, found);
@@ -98,7 +106,7 @@ bool Builder::copy_selected(const Plan& plan) {
     return !found.empty();
 }
 
-// It binds as it goes, with a limit of its own.
+// Building binds as it goes, with a limit of its own.
 bool Builder::build(const Plan& plan, PlanCache& plans) {
     evaluator.allow(looked_max_ - evaluator.looked_at);
     try {
@@ -108,6 +116,7 @@ bool Builder::build(const Plan& plan, PlanCache& plans) {
     }
 }
 
+// Clauses are bound first, then the body is run once for each tuple.
 bool Builder::build_payload(const Plan& plan, PlanCache& plans) {
     keys_ = &plans.keys();
     names_ = &plans.names();
@@ -129,7 +138,7 @@ bool Builder::build_payload(const Plan& plan, PlanCache& plans) {
         if (found.count && op.binds) bound_any_ = true;
         use(body);
         for (size_t i = 0; i < found.count; ++i) {
-            // What is made meanwhile may move both arrays.
+            // Running the body may reallocate both arrays, so the tuple is found again each time.
             const Item* tuple = (found.kept ? kept_ : stack_).data() + found.begin + i * op.count;
             for (size_t place = 0; place < plan.places.size(); ++place) variables_[body.outer[place]] = tuple[plan.places[place]];
             run(0);
@@ -139,7 +148,7 @@ bool Builder::build_payload(const Plan& plan, PlanCache& plans) {
     return body.binds || (plan.clauses && plan.clauses->binds) ? bound_any_ : delivered_any_;
 }
 
-// Nothing is prepared for programs that need no answers.
+// Nothing is prepared for programs that need no answers from the evaluator.
 void Builder::ready() {
     if (entered_ == program_) return;
     entered_ = program_;
@@ -163,6 +172,7 @@ void Builder::run(uint32_t at) {
             joins_ = false;
             break;
         case OpKind::items: items(op); break;
+        // The choice's two parts follow each other; the end of the first is the start of the second.
         case OpKind::choice: {
             ready();
             uint32_t then = at + 1;
@@ -175,7 +185,7 @@ void Builder::run(uint32_t at) {
     }
 }
 
-// Of a constructor: values of one part are never joined with those of the next.
+// The content of a constructor. Values of one part are never joined with those of the next.
 void Builder::content(uint32_t at, uint32_t end) {
     for (; at < end; at = program_->ops[at].end) {
         joins_ = false;
@@ -184,10 +194,12 @@ void Builder::content(uint32_t at, uint32_t end) {
     joins_ = false;
 }
 
+// Looks the element up before building it, but only if another plan can ask for the same.
 void Builder::element(uint32_t at) {
     const Op& op = program_->ops[at];
     close_tag();
     check_room(op.literal.size);
+    // A shape that no more plans have than the one around it is reused with that one, so its own entry would never be found.
     bool wanted = share_ && op.key != no_entry && (keys_->uses(op.key) > covered_ || (at == 0 && body_again_));
     if (!wanted) {
         element_itself(at);
@@ -198,6 +210,7 @@ void Builder::element(uint32_t at) {
     key_words(op, words);
     if (reuse(words.all(), hash)) return;
     uint32_t covered = std::exchange(covered_, keys_->uses(op.key));
+    // Whether this element bound or delivered anything is kept with it, for those who only copy its bytes.
     bool bound_before = std::exchange(bound_any_, false), delivered_before = std::exchange(delivered_any_, false);
     element_itself(at);
     covered_ = covered;
@@ -207,6 +220,7 @@ void Builder::element(uint32_t at) {
     made_.keep(words.all(), hash, {begin, out_->size() - begin, flags});
 }
 
+// Equal words give equal bytes: the shape, the namespaces in force, and the items of its variables.
 void Builder::key_words(const Op& op, KeyWords& words) const {
     words.words[words.count++] = static_cast<uint64_t>(op.key) << 32 | force_;
     for (uint32_t i = op.first; i < op.first + op.count; ++i) {
@@ -227,6 +241,7 @@ bool Builder::reuse(std::span<const uint64_t> words, uint64_t& hash) {
     return true;
 }
 
+// The tag stays open until the first content, so that attributes in the content can still go into it.
 void Builder::element_itself(uint32_t at) {
     const Op& op = program_->ops[at];
     size_t in_force = in_force_.size();
@@ -252,7 +267,7 @@ void Builder::element_itself(uint32_t at) {
     force_ = force;
 }
 
-// Returns where the content begins.
+// Writes the start tag up to its attributes. Returns where the content begins.
 uint32_t Builder::open_tag(uint32_t at) {
     const Op& op = program_->ops[at];
     *out_ += program_->literal(op.literal);
@@ -270,6 +285,7 @@ uint32_t Builder::open_tag(uint32_t at) {
     return inside;
 }
 
+// A constant attribute is a single literal, quotes included.
 void Builder::tag_attribute(uint32_t at) {
     const Op& op = program_->ops[at];
     *out_ += program_->literal(op.literal);
@@ -280,12 +296,14 @@ void Builder::tag_attribute(uint32_t at) {
     *out_ += '"';
 }
 
+// Nothing is declared that already holds here.
 void Builder::declare(std::string_view prefix, std::string_view uri, bool written) {
     if (in_force_.uri(prefix) == uri) return;
     append_declaration({prefix, uri}, *out_);
     bind(prefix, uri, written);
 }
 
+// Numbers the states of the namespaces in force, so that a key needs one word for them.
 void Builder::bind(std::string_view prefix, std::string_view uri, bool written) {
     written_.resize(in_force_.size());
     written_.push_back(written);

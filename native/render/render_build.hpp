@@ -1,14 +1,14 @@
 // A plan and a document -> bytes. Private to the Renderer.
 //
-// How it works. The program is walked once, and what it stands for goes straight to the end of one buffer. A start tag stays open
-// until something other than an attribute comes, so that attribute items of the content still find their place in it. Whether
-// the item before was a value is kept beside: two values in a row get a space between (XQuery 3.9.1.3). Namespaces in force
-// are a stack; an element declares what it needs and has not got.
+// How it works. The program is walked once, and its result goes straight to the end of one buffer. A start tag stays open until
+// something other than an attribute comes, so that attribute items in the content can still be put into it. Whether the
+// previous item was a value is remembered: two values in a row get a space between them (XQuery 3.9.1.3). Namespaces in
+// force are a stack; an element declares what it needs and does not have.
 //
-// What `for` and `where` bind is gathered first, as a flat array of tuples, sorted if asked for, and then walked.
+// What `for` and `where` bind is gathered first, as a flat array of tuples. It is sorted if requested, and then walked.
 //
-// A constructor is looked up by (its key, the namespaces in force, the items of its variables) before it is built, where more
-// plans have it than have the whole that is being built: only then can another one come and ask for it.
+// Before a constructor is built, it is looked up by its key, the namespaces in force, and the items of its variables.
+// That is done only if more plans contain it than contain the whole that is being built: only then can another plan ask for it.
 #pragma once
 
 #include "base/seeded_hash.hpp"
@@ -36,15 +36,15 @@ public:
 
     Builder(const RenderLimits& limits, bool share) : limits_(limits), share_(share) {}
 
-    // Its payloads begin at `payloads_begin`: where `out` ends, but for a Builder that takes over from another.
+    // Its payloads begin at `payloads_begin`: where `out` ends, except for a Builder that takes over from another.
     void begin(const Document& document, Bytes& out, uint64_t payloads_begin);
     uint64_t payloads_begin() const { return document_begin_; }
     void forget_keys();                  // numbers of keys have changed their meaning
 
-    // Both append to out(); false where nothing is bound or selected. After a Failure it is to be cut() back.
+    // Both append to out() and return false if nothing is bound or selected. After a Failure the output must be cut() back.
     bool build(const Plan& plan, PlanCache& plans);
     bool copy_selected(const Plan& plan);
-    // The evaluator may work from now on as for one query.
+    // From now on the evaluator may work as much as for one query.
     void allow_deciding() { evaluator.allow(work_max(*document_, limits_.work_per_item_max)); }
 
     // How many bytes this payload may still have.
@@ -150,7 +150,7 @@ private:
     const bool share_;
     const Document* document_ = nullptr;
     Bytes* out_ = nullptr;
-    uint64_t document_begin_ = 0;        // of its payloads, beside the original
+    uint64_t document_begin_ = 0;        // of its payloads, without the original
     Scopes scopes_;
 
     // of the payload
@@ -184,9 +184,9 @@ private:
     struct Attribute {
         std::string_view prefix, local, uri;
     };
-    std::vector<Attribute> added_;       // to the open tag, beside those of its shape
+    std::vector<Attribute> added_;       // to the open tag, besides those of its shape
     NamespacesInForce in_force_;
-    std::vector<bool> written_;          // beside it: as an xmlns attribute of the query
+    std::vector<bool> written_;          // parallel to it: bound by an xmlns attribute of the query
     uint32_t force_ = 0;                 // number of that state
     TextMap<uint32_t> forces_;
     std::deque<std::string> prefixes_;   // made up, because the ones asked for were taken

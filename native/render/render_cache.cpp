@@ -1,4 +1,7 @@
-// The plans that are kept, and the numbers that they share.
+// The cache of plans, and the numbers that plans share.
+//
+// A subscription is found in up to three ways, from cheap to expensive: by its slot, by the form of its text, or by parsing.
+// Two generations approximate "least recently used" without any work on a hit.
 #include "render/render_plan.hpp"
 
 #include <algorithm>
@@ -19,6 +22,7 @@ uint64_t hash_of(std::string_view text, const Settings& settings) {
 
 }  // namespace
 
+// Counts uses, so that it is known which shapes several plans have in common.
 uint32_t Keys::use(std::string_view key) {
     uint64_t hash = hash_bytes(key);
     uint32_t found = slots_.find(hash, [&](uint32_t other) { return keys_[other] == key; });
@@ -39,7 +43,7 @@ void Keys::clear() {
     slots_.reset();
 }
 
-// What is known of a document's names holds for the next one, if that has brought no new ones.
+// What is known about a document's names holds for the next document, if that has brought no new ones.
 void PathNames::begin(const NameTable& names) {
     if (names_ == &names && generation_ == names.generation() && names_known_ == names.size()) return;
     names_ = &names;
@@ -53,6 +57,7 @@ void PathNames::clear() {
     resolved_.clear();
 }
 
+// A slot whose plan was moved out stays marked as used, so that later entries are still found.
 std::unique_ptr<Plan>* PlanCache::Generation::find(uint64_t hash, std::string_view text, const Settings& settings) {
     size_t mask = slots_.size() - 1;
     for (size_t at = hash & mask; slots_[at].used; at = (at + 1) & mask) {
@@ -83,6 +88,7 @@ void PlanCache::Generation::place(uint64_t hash, std::unique_ptr<Plan> plan) {
     slots_[at].plan = std::move(plan);
 }
 
+// Numbers never shrink one by one. When they take too much memory, everything starts again.
 const Plan& PlanCache::find(std::string_view text, const Settings& settings, Identity identity) {
     if (keys_.bytes() + names_.bytes() > keys_bytes_max) {
         drop(young_);
@@ -106,6 +112,7 @@ const Plan& PlanCache::find(std::string_view text, const Settings& settings, Ide
     return plan;
 }
 
+// The data of a plan is scattered. Asking for it some deliveries ahead hides the latency of memory.
 void PlanCache::prefetch(Identity identity, size_t stage) const {
     auto ask = [](const auto* from, size_t count) {
         constexpr size_t line = 64, lines_max = 12;
@@ -136,6 +143,7 @@ void PlanCache::prefetch(Identity identity, size_t stage) const {
     }
 }
 
+// Only subscriptions with few literals fit; others are found by their text.
 void PlanCache::remember(Identity identity, Plan& plan) {
     if (identity.slot >= recents_max || plan.filled.size() > Recent().literals.size()) return;
     if (identity.serial != recent_serial_) {
@@ -148,12 +156,14 @@ void PlanCache::remember(Identity identity, Plan& plan) {
     std::copy(plan.filled.begin(), plan.filled.end(), recent.literals.begin());
 }
 
+// Pointers to plans would dangle, so all entries become invalid by one new stamp.
 void PlanCache::forget_recents() {
     if (++stamp_) return;
     recents_.clear();                // stamps begin again
     stamp_ = 1;
 }
 
+// The form is looked up first. If it does not fit this kind of text, the text gets a plan of its own.
 Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
     find_form(text, form_);
     Plan& plan = of_form(settings);
@@ -170,6 +180,7 @@ Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
     return plan;
 }
 
+// Programs are shared, so the literals of the last subscription may still be in them.
 void fill_clauses(const Plan& plan) {
     if (plan.unfilled.empty()) return;
     Form form;
@@ -180,6 +191,7 @@ void fill_clauses(const Plan& plan) {
     plan.unfilled = {};
 }
 
+// A plan found in the old generation moves to the young one, so what is in use survives.
 Plan& PlanCache::of_form(const Settings& settings) {
     std::string_view text = form_.text;
     uint64_t hash = hash_of(text, settings);
@@ -195,6 +207,7 @@ Plan& PlanCache::of_form(const Settings& settings) {
     return keep(std::move(plan));
 }
 
+// The first letter of the key separates the kinds of plans.
 std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
     std::string_view text = form_.text;
     auto plan = std::make_unique<Plan>();
@@ -205,7 +218,7 @@ std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
     if (is_transformation(text)) {
         auto all = std::make_shared<Transformation>();
         parse_transformation(text, settings.bindings, *all);
-        // A sequence that begins with a FLWR: its clauses are not those of the whole.
+        // A sequence that begins with a FLWR: its clauses are not those of the whole, so literals cannot be filled in.
         if (!form_.literals.empty() && all->shape(all->root()).kind != ShapeKind::flwr) {
             plan->unfit = true;
             plan->key = keys_.use("u");
@@ -233,12 +246,13 @@ std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
     return plan;
 }
 
+// Clauses and body get programs of their own, because many subscriptions share one but not the other.
 void PlanCache::make_built(Plan& plan, std::shared_ptr<Transformation> all) {
     plan.is = Plan::Is::built;
     uint32_t body = all->root();
     std::vector<uint32_t> bound, order;
     if (all->shape(body).kind == ShapeKind::flwr) {
-        // Not the key of what is bound: that is used by nested FLWRs too. Without its literals it is another.
+        // Not the key of what is bound, which nested FLWRs use too. Without its literals it is a different key.
         std::string key(1, form_.literals.empty() ? 'C' : 'F');
         key += clauses_key(*all, all->shape(body).clauses, bound);
         plan.clauses = program(key, plan.clauses_key, all, body, true);
@@ -257,7 +271,7 @@ void PlanCache::make_built(Plan& plan, std::shared_ptr<Transformation> all) {
     plan.key = keys_.use(key);
 }
 
-// The program of this key; made from the shape where it is the first.
+// The program of this key. The first one to ask makes it from its shape.
 std::shared_ptr<const Program> PlanCache::program(const std::string& key, uint32_t& number,
                                                   const std::shared_ptr<Transformation>& all, uint32_t shape, bool clauses) {
     number = keys_.use(key);
@@ -269,6 +283,7 @@ std::shared_ptr<const Program> PlanCache::program(const std::string& key, uint32
     return programs_[number] = std::move(made);
 }
 
+// A program that no plan uses any more is dropped, with its uses of keys.
 void PlanCache::leave_program(uint32_t number) {
     if (number == no_entry) return;
     keys_.leave(number);
@@ -279,6 +294,7 @@ void PlanCache::leave_program(uint32_t number) {
     programs_[number].reset();
 }
 
+// When the young generation is full, it becomes the old one, and the old one is dropped.
 Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
     if (young_.bytes + plan->bytes > bytes_max_ / 2 || program_bytes_ > bytes_max_) {
         drop(old_);
@@ -289,6 +305,7 @@ Plan& PlanCache::keep(std::unique_ptr<Plan> plan) {
     return kept;
 }
 
+// Plans leave their keys and programs, which may live on in other plans.
 void PlanCache::drop(Generation& generation) {
     forget_recents();
     generation.each([this](const Plan& plan) {

@@ -1,4 +1,6 @@
-// for and where: what is bound, as flat tuples of items, one per variable of the clauses in their order.
+// for and where: what is bound, as flat tuples of items, one item per variable of the clauses in their order.
+//
+// Tuples are gathered before anything is built, so that they can be sorted and shared.
 #include "render/render_build.hpp"
 
 #include <algorithm>
@@ -8,7 +10,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t kept_items_max = 1u << 21;      // 16 MiB
-// Tuples may hold so many items for each that may be bound: clauses that bind one item each make them wide, not many.
+// Limits the total width of tuples. Clauses that bind one item each make tuples wide, not many.
 constexpr uint64_t items_per_binding = 8;
 constexpr uint64_t items_at_least = 1u << 20;
 
@@ -20,13 +22,14 @@ void Builder::flwr(uint32_t at) {
     Tuples found = tuples(op);
     if (found.count && op.binds) bound_any_ = true;
     for (size_t i = 0; i < found.count; ++i) {
-        // What is made meanwhile may move both arrays.
+        // Building may reallocate both arrays, so the tuple is found again each time.
         set_variables(op, (found.kept ? kept_ : stack_).data() + found.begin + i * op.count);
         run(at + 1);
     }
     stack_.resize(stack);
 }
 
+// Clauses that depend on no outer variable bind the same for all plans with this key, so they are evaluated once.
 Builder::Tuples Builder::tuples(const Op& op) {
     bool shared = share_ && op.key != no_entry;
     uint64_t hash = 0;
@@ -50,7 +53,7 @@ Builder::Tuples Builder::tuples(const Op& op) {
     return {true, made.begin, made.size};
 }
 
-// Depth first through the clauses from this one on.
+// Goes depth first through the clauses from this one on.
 void Builder::bind_clauses(uint32_t at, const Op& op) {
     while (at != no_entry) {
         const Clause& clause = all_->clause(at);
@@ -69,6 +72,7 @@ void Builder::bind_clauses(uint32_t at, const Op& op) {
         return;
     }
     const Clause& clause = all_->clause(at);
+    // Each level has its own vector, reused from binding to binding.
     if (pool_used_ == pool_.size()) pool_.emplace_back();
     size_t level = pool_used_++;
     evaluator.select(clause.paths, variables_, pool_[level]);

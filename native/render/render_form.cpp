@@ -1,3 +1,7 @@
+// Finds the form of a transformation's text: the text without the literals of its clauses. render_form.hpp says why.
+//
+// It only looks at characters, because it runs for every subscription; a wrong guess costs time, never correctness.
+// So it gives up at anything that could make a literal mean more than a value.
 #include "render/render_form.hpp"
 
 #include "document/characters.hpp"
@@ -8,7 +12,7 @@ namespace {
 
 bool in_name(char c) { return character::is(c, character::name) || static_cast<unsigned char>(c) >= 0x80; }
 
-// Whether `word` stands at this place, and is a word there: no step, variable or attribute of that name.
+// Whether `word` is here as a word: not part of a step, variable or attribute of that name.
 bool word_at(std::string_view text, size_t at, std::string_view word) {
     if (text.compare(at, word.size(), word) != 0) return false;
     if (at + word.size() < text.size() && in_name(text[at + word.size()])) return false;
@@ -36,9 +40,8 @@ void find_form(std::string_view text, Form& form) {
             at = end + 1;
             continue;
         }
-        // A let may carry a literal into what is built, a constructor and a comment have quotes of their own, and a name that is
-        // tested is no value.
-        // What string() is compared with is read by whether it is empty.
+        // A `let` may carry a literal into what is built. A constructor and a comment have quotes of their own.
+        // A tested name is not a value. And string() is read differently depending on whether its literal is empty.
         bool comment = c == '(' && text.substr(at).starts_with("(:"), string = c == 's' && word_at(text, at, "string");
         if (c == '{' || comment || string || (c == 'l' && (word_at(text, at, "let") || word_at(text, at, "local-name")))) break;
         if (c == 'r' && word_at(text, at, "return")) {

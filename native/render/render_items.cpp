@@ -1,4 +1,4 @@
-// Items and values into the output: paths walked, elements copied, strings escaped, attributes put into the open tag.
+// Writes items and values: walks paths, copies elements, escapes strings, puts attributes into the open tag.
 #include "render/escape.hpp"
 #include "render/render_build.hpp"
 
@@ -9,6 +9,8 @@ namespace treecast {
 
 // --- direct paths
 
+// Walks a path that only goes down by name. Calls visit(item) in document order until it returns true.
+// A name that the document lacks ends it at once.
 template <class Visit>
 bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Visit&& visit) {
     if (step == end) return visit(from);
@@ -35,7 +37,7 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
                 uint32_t parent = d.text_parent[at];
                 ++evaluator.looked_at;
                 if (parent == context && visit(Item{StepKind::text, at})) return true;
-                // Of a text further down, all that its parent holds is further down too.
+                // If a text is further down, everything its parent holds is further down too.
                 at = parent == context ? at + 1 : d.text_end[parent];
             }
             return false;
@@ -43,12 +45,14 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
     return false;
 }
 
+// The first entry of a direct path is its variable, so the steps begin after it.
 template <class Visit>
 bool Builder::walk_path(const Op& op, Visit&& visit) {
     const DirectStep* steps = program_->steps.data() + op.first + 1;
     return walk(steps, steps + op.count, start_of(op), visit);
 }
 
+// Without a direct path the evaluator selects into a vector of the pool, because items may nest.
 void Builder::items(const Op& op) {
     source_op_ = &op;
     if (op.first != no_entry) {
@@ -70,6 +74,7 @@ void Builder::items(const Op& op) {
     --pool_used_;
 }
 
+// Functions need only the first item, so the walk stops there.
 bool Builder::first_of(const Op& op, Item& found) {
     bool any;
     if (op.first != no_entry) {
@@ -109,6 +114,7 @@ uint64_t Builder::count_of(const Op& op) {
     return count;
 }
 
+// In an attribute's value items become strings, joined with spaces. Elsewhere they are copied.
 void Builder::item(Item item) {
     if (in_value_) {
         if (joins_) *out_ += ' ';
@@ -131,6 +137,7 @@ void Builder::item(Item item) {
 
 // --- values
 
+// Two values in a row are separated by a space (XQuery).
 void Builder::value(uint32_t at) {
     if (joins_) escaped(" ");
     value_piece(at);
@@ -162,7 +169,7 @@ void Builder::value_piece(uint32_t at) {
     }
 }
 
-// What is escaped already.
+// Text that is escaped already.
 void Builder::escaped(std::string_view text) {
     if (text.empty()) return;
     check_room(text.size());
@@ -181,6 +188,7 @@ void Builder::characters(std::string_view text) {
     }
 }
 
+// The string of an element is written text by text, without joining it first.
 void Builder::string_of(Item item) {
     const Document& d = *document_;
     if (item.kind == StepKind::attribute) {
@@ -196,6 +204,7 @@ void Builder::string_of(Item item) {
 
 // --- attributes that come with the content
 
+// The value is written straight into the open tag.
 void Builder::computed_attribute(uint32_t at) {
     const Op& op = program_->ops[at];
     source_op_ = &op;
@@ -207,6 +216,7 @@ void Builder::computed_attribute(uint32_t at) {
     *out_ += '"';
 }
 
+// A copied attribute keeps its prefix if possible; its namespace is what counts.
 void Builder::attribute_item(uint32_t attribute) {
     uint32_t name = document_->attribute_name[attribute];
     std::string_view prefix;
@@ -220,6 +230,7 @@ void Builder::attribute_item(uint32_t attribute) {
     check_room(0);
 }
 
+// Attributes of an element must differ in their expanded names, whatever their prefixes are.
 void Builder::open_attribute(std::string_view prefix, std::string_view local, std::string_view uri) {
     if (!elements_) refuse_attribute("an attribute stands outside any element", "put it into a constructor, or write string(…)");
     if (!tag_open_) refuse_attribute("an attribute comes after the content of its element", "put attributes first");
@@ -235,8 +246,8 @@ void Builder::open_attribute(std::string_view prefix, std::string_view local, st
     (*out_ += local) += "=\"";
 }
 
-// The prefix asked for, declared if need be. Where a constructor has bound it to another namespace, or an attribute before this
-// one, it gets a number, which counts the attributes, as Saxon's do.
+// The requested prefix, declared if necessary. If a constructor or an earlier attribute has bound it to another
+// namespace, it gets a number, which counts the attributes, as Saxon's do.
 std::string_view Builder::prefix_for(std::string_view prefix, std::string_view uri) {
     if (in_force_.uri(prefix) == uri) return prefix;
     if (takes_prefix(prefix)) {
@@ -253,9 +264,9 @@ std::string_view Builder::prefix_for(std::string_view prefix, std::string_view u
     return prefix;
 }
 
-// Further out only what an xmlns attribute of the query has bound counts: its scope is what is written inside. A prefix that an
-// element or an attribute merely has is bound on that element, and may mean something else on those inside, unless these use it
-// themselves.
+// Further out, only what an xmlns attribute of the query has bound counts: its scope is what is written inside.
+// A prefix that an element or attribute merely has is bound on that element. On those inside it may mean something else,
+// unless these use it themselves.
 bool Builder::takes_prefix(std::string_view prefix) const {
     auto bindings = in_force_.bindings();
     for (size_t i = 0; i < bindings.size(); ++i)
@@ -266,6 +277,7 @@ bool Builder::takes_prefix(std::string_view prefix) const {
     return used || std::any_of(added_.begin(), added_.end(), [&](const Attribute& attribute) { return attribute.prefix == prefix; });
 }
 
+// Only a document shows this mistake, but it is one of the query: so it has a place in its text.
 void Builder::refuse_attribute(const char* message, const char* hint) const {
     Slice source = all_->shape(source_op_->shape).source;
     Failure failure(Family::query, "TC119", message, source.begin);

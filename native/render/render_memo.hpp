@@ -1,4 +1,4 @@
-// What has been made for this document, by what it was made from.
+// What has been made for this document, indexed by what it was made from.
 #pragma once
 
 #include "base/seeded_hash.hpp"
@@ -9,8 +9,8 @@
 
 namespace treecast {
 
-// Words -> a range of something that the owner keeps. Forgets everything at once, at no cost; past `entries_max` it keeps
-// nothing new.
+// Words -> a range of something that the owner stores. Clearing is free: entries carry a stamp.
+// When there are `entries_max`, nothing new is kept.
 class Memo {
 public:
     struct Made {
@@ -52,6 +52,7 @@ private:
         uint32_t words, count;
         Made made;
     };
+    // Seeded with the length, so that a list and its prefix start from different values.
     static uint64_t hash_of(std::span<const uint64_t> words) {
         const HashSeeds& seeds = hash_seeds();
         uint64_t hash = words.size() ^ seeds.c;

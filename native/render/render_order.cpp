@@ -1,9 +1,11 @@
-// order by: the tuples of a FLWR, sorted.
+// order by: sorts the tuples of a FLWR.
 //
-// How it works. Keys are looked at one after the other: the first for all tuples, each further one for those that are still tied. No
-// key is kept for a tuple. What a key is made from is mostly the item of one variable, of which there are far fewer than
-// tuples; each gets its key and its rank once, and tuples are sorted by ranks. So the memory is a few words for each tuple and
-// each item, however many keys there are, and equal long strings are compared once for each pair of items, not of tuples.
+// How it works. Keys are looked at one after the other: the first for all tuples, each further one for those that are still tied.
+// No key is stored per tuple. A key mostly depends on the item of one variable, and there are far fewer items than tuples.
+// Each item gets its key and its rank once, and tuples are sorted by ranks.
+//
+// So the memory is a few words per tuple and item, however many keys there are. Equal long strings are compared once for
+// each pair of items, not of tuples.
 #include "render/render_build.hpp"
 
 #include "base/id_slots.hpp"
@@ -19,16 +21,16 @@ namespace {
 // A key as one word: a number of items, or an item, or one of these.
 constexpr uint64_t no_item = ~0ull, empty_string = ~1ull;
 
-// What a tuple costs, by each key: about as much as looking at so many items. More where the key has to be found for each tuple.
+// The cost of a tuple for each key, in items looked at. It is higher if the key has to be found for each tuple.
 constexpr uint64_t looks_per_tuple = 2, looks_per_key = 8;
 
 uint64_t word_of(Evaluator::Item item) { return static_cast<uint64_t>(item.kind) << 32 | item.index; }
 Evaluator::Item item_of(uint64_t word) { return {static_cast<StepKind>(word >> 32), static_cast<uint32_t>(word)}; }
 
-// Words, numbered as they come.
+// Numbers words in the order in which they come.
 class WordNumbers {
 public:
-    // The number; `fresh` if it was not there before.
+    // The number of a word. `fresh` returns whether it is new.
     uint32_t number(uint64_t word, bool& fresh) {
         uint64_t hash = hash_of(word);
         uint32_t number = slots_.find(hash, [&](uint32_t other) { return words_[other] == word; });
@@ -48,8 +50,8 @@ private:
 
 }  // namespace
 
-// A key as it is compared. The string of an element is that of its texts, piece by piece: the values of all keys together might
-// be many times the document.
+// A key in the form in which it is compared. The string of an element is compared text by text: joined values of all keys
+// together might be many times as large as the document.
 struct Builder::SortKey {
     bool exists = true;
     uint64_t count = 0;
@@ -92,7 +94,7 @@ struct Builder::Sorting {
     }
     void count_out(uint32_t first, uint32_t last, uint32_t ranks);
 
-    // Sorts each tie with sort(first, last); what is left are the ties among those, by same(tuple, other).
+    // Sorts each tie with sort(first, last). What remains are the ties among those, by same(tuple, other).
     template <class Sort, class Same>
     void split_ties(Sort&& sort, Same&& same) {
         std::vector<std::pair<uint32_t, uint32_t>> left;
@@ -112,7 +114,7 @@ private:
     std::vector<uint32_t> ends_, sorted_;                       // scratch
 };
 
-// Sorts a tie by the numbers, which are ranks. It takes the same time whatever they are.
+// Sorts a tie by the numbers, which are ranks: a counting sort, so the time does not depend on the order.
 void Builder::Sorting::count_out(uint32_t first, uint32_t last, uint32_t ranks) {
     auto begin = order.begin() + first, end = order.begin() + last;
     ends_.assign(ranks + 1, 0);
@@ -123,6 +125,7 @@ void Builder::Sorting::count_out(uint32_t first, uint32_t last, uint32_t ranks) 
     std::copy(sorted_.begin(), sorted_.end(), begin);
 }
 
+// Sorts numbers of tuples, then moves each tuple once.
 void Builder::sort_tuples(const Op& op, size_t begin) {
     uint32_t clauses = all_->shape(op.shape).clauses, width = op.count;
     bool any = false;
@@ -143,7 +146,7 @@ void Builder::sort_ties(const Clause& clause, Sorting& sorting) {
         int order = compare(clause, sorting.keys[a], sorting.keys[b]);
         return clause.descending ? -order : order;
     };
-    // Hardly any tuples that share a key: they are compared themselves.
+    // Hardly any tuples share a key, so they are compared directly.
     if (sorting.keys.size() > sorting.tied() / 2) {
         auto before = [&](uint32_t a, uint32_t b) { return relation(numbers[a], numbers[b]) < 0; };
         auto same = [&](uint32_t a, uint32_t b) { return relation(numbers[a], numbers[b]) == 0; };
@@ -151,7 +154,7 @@ void Builder::sort_ties(const Clause& clause, Sorting& sorting) {
         sorting.split_ties([&](uint32_t first, uint32_t last) { std::stable_sort(order + first, order + last, before); }, same);
         return;
     }
-    // Keys become ranks: equal ones have the same.
+    // Keys become ranks; equal keys get the same rank.
     std::vector<uint32_t> sorted(sorting.keys.size()), rank_of(sorting.keys.size());
     std::iota(sorted.begin(), sorted.end(), 0u);
     std::sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) { return relation(a, b) < 0; });
@@ -163,6 +166,7 @@ void Builder::sort_ties(const Clause& clause, Sorting& sorting) {
     auto same = [&](uint32_t a, uint32_t b) { return numbers[a] == numbers[b]; };
     auto sort = [&](uint32_t first, uint32_t last) {
         auto begin = sorting.order.begin() + first, end = sorting.order.begin() + last;
+        // A tie that stays tied is left alone.
         if (std::all_of(begin, end, [&](uint32_t tuple) { return same(tuple, *begin); })) return;
         if (rank < last - first) sorting.count_out(first, last, rank + 1);
         else std::stable_sort(begin, end, [&](uint32_t a, uint32_t b) { return numbers[a] < numbers[b]; });
@@ -170,7 +174,7 @@ void Builder::sort_ties(const Clause& clause, Sorting& sorting) {
     sorting.split_ties(sort, same);
 }
 
-// The keys of the tied tuples by one clause; false where it is the same for all of them.
+// Finds the keys of the tied tuples for one clause. Returns false if the key is the same for all of them.
 bool Builder::find_keys(const Clause& clause, Sorting& sorting) {
     const Op& op = sorting.op;
     uint32_t places = 0, place = 0;                             // where in a tuple the variables of the key are
@@ -196,6 +200,7 @@ bool Builder::find_keys(const Clause& clause, Sorting& sorting) {
             set_variables(op, items);
             key = sort_key(clause);
         };
+        // A key of several variables must be computed before it can be compared with known ones.
         if (places > 1) find_key();
         auto number = static_cast<uint32_t>(sorting.keys.size());
         if (numbers) number = numbers->number(places > 1 ? key : word_of(items[place]), fresh);
@@ -226,7 +231,7 @@ uint64_t Builder::sort_key(const Clause& clause) {
     return word_of(item);
 }
 
-// By code points, which is the order of the bytes of UTF-8.
+// Compares by code points, which is the byte order of UTF-8. Long comparisons count as work.
 int Builder::compare(const Clause& clause, const SortKey& a, const SortKey& b) {
     constexpr size_t bytes_per_look = 64;
     if (!a.exists || !b.exists) {

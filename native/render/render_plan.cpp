@@ -1,4 +1,6 @@
-// Transformation -> Program.
+// Transformation -> Program: one pass over the shapes, in the order in which they are written.
+//
+// Everything that does not depend on a document is done here: escaping, tags, keys, and which paths are direct.
 #include "render/render_plan.hpp"
 
 #include "render/escape.hpp"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr size_t key_bytes_max = 4096;           // longer ones are not shared
 
+// Appends to the program. An op is followed by what is inside it, so running it needs no pointers.
 class Planner {
 public:
     Planner(Program& program, Keys& keys, PathNames& names)
@@ -26,7 +29,7 @@ public:
     }
 
 private:
-    // What is added until it goes away is in the op.
+    // An op under construction: what is added during its lifetime is inside it.
     class Opened {
     public:
         Opened(Planner& planner, OpKind kind, uint32_t shape) : planner_(planner), at_(planner.plan_.ops.size()) {
@@ -84,7 +87,7 @@ private:
         }
     }
 
-    // A literal or a function; of paths, in functions, the first item's string.
+    // A literal or a function. Paths inside functions stand for the string of their first item.
     void value(uint32_t index, const Shape& shape) {
         OpKind kind = shape.kind == ShapeKind::value     ? OpKind::value
                       : shape.kind == ShapeKind::items   ? OpKind::string_of
@@ -122,6 +125,7 @@ private:
 
     // -- constructors
 
+    // A plain element needs no look at namespaces, unless some are in force already.
     void element(uint32_t index, const Shape& shape) {
         Opened opened(*this, OpKind::element, index);
         size_t begin = plan_.literals.size();
@@ -131,11 +135,13 @@ private:
         bool plain = !shape.name.prefix.size && !shape.name.uri.size && shape.declarations == no_entry;
         all_.each_shape(shape.other, [&](uint32_t, const Shape& attribute) { plain = plain && !attribute.name.prefix.size; });
         opened.op().plain = plain;
+        // An empty element is cheaper to write than to look up.
         if (shape.first != no_entry || shape.other != no_entry) share(opened.op(), index, shape);
         all_.each_shape(shape.other, [&](uint32_t other, const Shape& attribute) { tag_attribute(other, attribute); });
         shapes(shape.first);
     }
 
+    // A constant attribute is one literal, with its quotes.
     void tag_attribute(uint32_t index, const Shape& attribute) {
         Opened opened(*this, OpKind::tag_attribute, index);
         bool constant = true;
@@ -161,6 +167,7 @@ private:
         in_value_ = false;
     }
 
+    // Very long keys are not worth their memory.
     void share(Op& op, uint32_t index, const Shape& shape) {
         std::vector<uint32_t> order;
         std::string key("s");
@@ -175,6 +182,7 @@ private:
 
     // -- clauses
 
+    // Without `whole`, only the clauses are wanted: the body has a program of its own.
     void flwr(uint32_t index, const Shape& shape, bool whole) {
         Opened opened(*this, OpKind::flwr, index);
         Op& op = opened.op();
@@ -189,6 +197,7 @@ private:
         op.count = static_cast<uint32_t>(plan_.variables.size()) - op.first;
         std::vector<uint32_t> order;
         std::string key = clauses_key(all_, shape.clauses, order);
+        // Only clauses that depend on no outer variable have a key.
         if (order.size() == op.count && key.size() <= key_bytes_max) op.key = keys_.use(key);
         if (whole) this->shape(shape.first);
     }
@@ -200,7 +209,7 @@ private:
         if (!direct(op, query_.path(first))) plan_.paths.push_back(first);
     }
 
-    // Down by name, without predicates: nothing that the evaluator would do better.
+    // A path that goes down by name without predicates. The evaluator could not do better.
     bool direct(Op& op, const PathEntry& path) {
         if (path.next != no_entry) return false;
         for (uint32_t at = path.first; at != no_entry; at = query_.step(at).next) {
@@ -227,6 +236,7 @@ private:
     bool in_value_ = false;
 };
 
+// A condition as a key: canonical, with lengths before texts, so that no two conditions share one.
 void condition_key(const Transformation& all, uint32_t index, std::vector<uint32_t>& order, std::string& key) {
     const Query& query = all.query();
     const Expr& expr = query.expr(index);
@@ -279,6 +289,7 @@ std::shared_ptr<Program> make_program(std::shared_ptr<Transformation> all, uint3
     program->all = std::move(all);
     Planner(*program, keys, names).plan(shape, clauses);
     if (clauses) return program;
+    // The variables that the body finds bound, in the order in which its key mentions them.
     std::vector<uint32_t> order;
     program->all->shape_key(shape, order);
     for (uint32_t variable : order)

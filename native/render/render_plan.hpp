@@ -1,9 +1,11 @@
-// Subscriptions as the Renderer knows them: read once, with everything worked out that no document changes.
+// Subscriptions as the Renderer knows them: read once, with everything prepared that no document changes.
 //
-// A transformation becomes two flat programs: what it binds, and what it builds of that. Programs are shared by all plans that have
-// the same key, so a plan is little more than its text: many subscribers want the same of different things. The ops of a
-// program are the shapes in the order in which they are written, each followed by what is in it. Literals are escaped, tags
-// spelt. Paths that only go down by name are steps that the Builder walks itself; all others are the evaluator's.
+// A transformation becomes two flat programs: what it binds, and what it builds from that. Programs are shared by all plans with
+// the same key, so a plan is little more than its text: many subscribers want the same of different things.
+//
+// The ops of a program are the shapes in the order in which they are written, each followed by what is inside it. Literals are
+// escaped and tags spelled out. Paths that only go down by name are steps that the Builder walks itself; the evaluator does the
+// others.
 // PERF: a document meets many plans, each a few times, so what counts is how much memory a plan touches (bench/rendering.py).
 #pragma once
 
@@ -47,7 +49,7 @@ class PathNames {
 public:
     uint32_t number(std::string_view uri, std::string_view local) { return table_.intern(uri, local); }
     void begin(const NameTable& names);
-    // The document's number of the name, `none` where it has none.
+    // The document's number for the name, or `none` if it has none.
     uint32_t resolve(uint32_t number) {
         if (number >= resolved_.size()) resolved_.resize(table_.size());
         Resolved& known = resolved_[number];
@@ -91,7 +93,7 @@ struct Op {
     bool plain = false;              // element: neither it nor its attributes have namespaces, and it declares none
     bool constant = false;           // tag_attribute: `literal` is all of it
     bool binds = false;              // flwr: it has a `for`
-    uint32_t end = 0;                // behind what is in it
+    uint32_t end = 0;                // after what is in it
     uint32_t shape = no_entry;
     Slice literal;                   // escaped: <name; ` name="`, or all of it; text, markup and values
     uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice
@@ -101,7 +103,7 @@ struct Op {
     uint32_t count = 0;              // of these
 };
 
-// A step of a direct path: the children, attributes or child texts of that name. Before the first stands the variable.
+// A step of a direct path: the children, attributes or child texts of that name. The variable comes before the first step.
 struct DirectStep {
     uint32_t name = no_entry;        // PathNames; or the variable's number, no_entry: the document
     StepKind kind = StepKind::element;
@@ -133,8 +135,7 @@ struct Plan {
     std::shared_ptr<const Program> clauses, body;
     uint32_t clauses_key = no_entry, body_key = no_entry;
     std::vector<uint32_t> places;              // for each outer variable of the body, where it is among those bound
-    // What the subscription that asks fills in: its literals as numbers of Keys, and its text as long as they are not in
-    // the program.
+    // What the requesting subscription fills in: its literals as numbers of Keys, and its text until they are in the program.
     std::span<const uint32_t> filled;
     mutable std::string_view unfilled;
     std::shared_ptr<const Transformation> list;
@@ -144,33 +145,33 @@ struct Plan {
     uint64_t bytes = 0;                        // of memory, roughly, without what it shares
 };
 
-// From a shape of a transformation, or, where only `clauses` are wanted, from those of a FLWR.
+// Made from a shape of a transformation or, if only `clauses` are wanted, from those of a FLWR.
 std::shared_ptr<Program> make_program(std::shared_ptr<Transformation> all, uint32_t shape, bool clauses, Keys& keys,
                                             PathNames& names);
 
-// What the clauses of a FLWR bind, as a key; `order` gets the variables that they bind and mention, in this order.
+// What the clauses of a FLWR bind, as a key. `order` receives the variables that they bind and mention, in this order.
 std::string clauses_key(const Transformation& all, uint32_t clauses, std::vector<uint32_t>& order);
 
-// Puts the literals of the subscription that asks into the plan's clauses, if they are not there yet.
+// Puts the literals of the requesting subscription into the plan's clauses, if they are not there yet.
 void fill_clauses(const Plan& plan);
 
-// Plans by text and settings. Two generations: when the young one is full the old one is dropped, and what is asked for
-// becomes young again, so what is in use stays.
+// Plans by text and settings, in two generations. When the young one is full, the old one is dropped.
+// A plan that is asked for becomes young again, so what is in use stays.
 class PlanCache {
 public:
     explicit PlanCache(uint64_t bytes_max = 64ull << 20) : bytes_max_(bytes_max) {}
-    // The plan lives until the next call, and so must the text.
+    // The plan is valid until the next call, and the text must stay valid as long.
     const Plan& find(std::string_view text, const Settings& settings, Identity identity = {});
-    // Asks the processor for what find() and those who follow will touch: each stage for what the one before led to.
+    // Asks the processor to load what find() and later calls will touch. Each stage loads what the one before led to.
     void prefetch(Identity identity, size_t stage) const;
     const Keys& keys() const { return keys_; }
     PathNames& names() { return names_; }
     uint64_t parsed() const { return parsed_; }
-    // Numbers of keys change their meaning when this does.
+    // When this changes, numbers of keys change their meaning.
     uint64_t generation() const { return generation_; }
 
 private:
-    // Open addressing by hash; nothing is deleted but all at once, and plans that were taken out leave their slot behind.
+    // Open addressing by hash. Entries are only deleted all at once; plans that were moved out leave their slot marked.
     class Generation {
     public:
         Generation() : slots_(64) {}

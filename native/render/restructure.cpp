@@ -1,3 +1,7 @@
+// Applies lists of steps. restructure.hpp has the theory: lists that begin with the same steps share the trees these leave.
+//
+// A state is what some first steps of a list leave. States form a tree of their own, keyed by the state before and the step.
+// Each state is stored as bytes and read again by the next step, so every step uses the ordinary reader and evaluator.
 #include "render/restructure.hpp"
 
 #include "base/seeded_hash.hpp"
@@ -19,7 +23,7 @@ namespace {
 constexpr size_t states_max = 1u << 16;        // that are remembered, with or without their bytes
 constexpr size_t room_bytes = 256;             // for what a step puts in
 
-// What was read once is read again after every step, with a little more in its tags: limits have been checked.
+// What was read once is read again after every step, with a little more in its tags. The limits were checked before.
 Limits no_limits() {
     Limits limits;
     limits.document_bytes_max = document_bytes_most;
@@ -38,7 +42,7 @@ struct State {
     bool made = false;
 };
 
-struct ReadTree {                              // a tree as a Document, with the judge of paths on it
+struct ReadTree {                              // a tree as a Document, with its evaluator
     Reader reader{no_limits()};
     Evaluator evaluator;
     const Document* document = nullptr;
@@ -72,6 +76,7 @@ struct Restructurer::Impl {
 
     Impl(bool share_, uint64_t kept_bytes_max_) : share(share_), kept_bytes_max(kept_bytes_max_) {}
 
+    // States refer to one document, and to each other by number; they are dropped together.
     void forget() {
         states.clear();
         state_of.clear();
@@ -79,6 +84,7 @@ struct Restructurer::Impl {
         for (ReadTree& tree : trees) tree.state = none;
     }
 
+    // The key holds the state before, so equal steps after different beginnings stay apart.
     uint32_t state_after(uint32_t before) {
         key.insert(0, std::to_string(before) + ' ');
         auto [found, added] = state_of.try_emplace(key, static_cast<uint32_t>(states.size()));
@@ -86,7 +92,7 @@ struct Restructurer::Impl {
         return found->second;
     }
 
-    // The states of a list: before its first step, and after each.
+    // The states of a list: before its first step, and after each step.
     void find_states(const Transformation& list, std::vector<uint32_t>& out) {
         key.clear();
         if (list.from() != no_entry) key = list.paths_key(list.from(), order);
@@ -101,12 +107,13 @@ struct Restructurer::Impl {
         }
     }
 
+    // A step that found nothing leaves the same trees, so its state refers to the one before.
     uint32_t resolved(uint32_t state) const {
         while (states[state].same_as != none) state = states[state].same_as;
         return state;
     }
 
-    // Bytes are given back where there are too many; `state` is not needed by the list at hand any more.
+    // Gives bytes back if there are too many. The current list does not need `state` any more.
     void release(uint32_t state) {
         if (kept_bytes <= kept_bytes_max) return;
         kept_bytes -= states[state].bytes.size();
@@ -118,14 +125,14 @@ struct Restructurer::Impl {
     void select(Evaluator& judge, const Transformation& list, uint32_t paths) {
         judge.enter(list.query());
         judge.prepare(paths);
-        // Trees made on the way are the same subscription's work.
+        // Trees made on the way count as work of the same subscription.
         uint64_t before = judge.looked_at;
         if (&judge != evaluator) judge.allow(evaluator->left());
         judge.select(paths, {}, items);
         if (&judge != evaluator) evaluator->spend(judge.looked_at - before);
     }
 
-    // The trees that a list starts from.
+    // The trees that a list starts from. The whole document, the usual case, is not copied.
     bool start(const Transformation& list, State& state, uint64_t size_max) {
         items.assign(1, {StepKind::element, 0});
         if (list.from() != no_entry) select(*evaluator, list, list.from());
@@ -144,6 +151,7 @@ struct Restructurer::Impl {
         return true;
     }
 
+    // Keeps the trees that were read last; other lists probably continue from the same state.
     ReadTree& read(uint32_t state, size_t number) {
         const State& found = states[state];
         ReadTree* tree = &trees[0];
@@ -165,12 +173,13 @@ struct Restructurer::Impl {
         return *tree;
     }
 
+    // The untouched root is not copied; it is read from the document.
     std::string_view bytes_of(const State& state) const {
         if (!state.whole) return state.bytes;
         return document->source.substr(document->start[0], document->end[0] - document->start[0]);
     }
 
-    // Fills the state `to` with what a step leaves of the state `from`. False: more than size_max bytes.
+    // Fills the state `to` with what a step leaves of the state `from`. Returns false if that is more than size_max bytes.
     bool advance(const Transformation& list, const Change& change, uint32_t from, uint32_t to, uint64_t size_max) {
         ++steps_applied;
         bool whole = states[from].whole;
@@ -203,6 +212,7 @@ struct Restructurer::Impl {
         find_states(list, line);
         uint64_t size_max = std::min(bytes_max, document_bytes_most) + document->source.size();
         size_max = std::min(size_max, document_bytes_most);
+        // Start after the longest beginning that another list has already computed.
         size_t done = line.size();
         while (done && !states[resolved(line[done - 1])].made) --done;
         if (!done) {

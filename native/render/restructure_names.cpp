@@ -1,11 +1,10 @@
 // New names and their namespaces, and the declarations of elements that are unwrapped.
 //
-// Theory of operation. The elements are visited in document order. For each, two things are known: what is bound at
-// its place in the source (scopes.hpp), and what is bound in the output round it: as in some scope of the source, but
-// perhaps for the default namespace. Where the two agree, which is nearly everywhere, its own declarations are right
-// as they stand. Where not, because an element round it was unwrapped or has a new default namespace, its start tag
-// gets what is missing. Prefixes that are bound in the output beyond those of the source do no harm and are not
-// followed.
+// Theory of operation. The elements are visited in document order. For each, two things are known: what is bound at its place in
+// the source (scopes.hpp), and what is bound in the output around it. The latter is as in some scope of the source, except
+// perhaps for the default namespace. Where the two agree, which is nearly everywhere, its own declarations are right as they
+// are. Where they differ, because an element around it was unwrapped or has a new default namespace, its start tag gets what is
+// missing. Prefixes that are bound in the output but not in the source do no harm and are not tracked.
 #include "render/restructure_step.hpp"
 
 #include "base/failure.hpp"
@@ -17,7 +16,7 @@ namespace treecast {
 
 namespace {
 
-// A name in a message, cut between characters.
+// A name for a message, cut between characters.
 std::string shown(std::string_view name) {
     constexpr size_t most = 80;
     if (name.size() <= most) return std::string(name);
@@ -28,6 +27,7 @@ std::string shown(std::string_view name) {
 
 }  // namespace
 
+// Marks the items, then visits all elements, or only the items if nothing else can be affected.
 bool RestructureStep::rename(const Transformation& list, const Change& change, const Items& items) {
     const Document& d = *document_;
     target_ = {list.view(change.name.prefix), list.view(change.name.local), list.view(change.name.uri)};
@@ -43,7 +43,7 @@ bool RestructureStep::rename(const Transformation& list, const Change& change, c
         if (item.kind == StepKind::element) element_marks_[item.index] = 1;
         if (item.kind == StepKind::attribute) attribute_marks_[item.index] = 1;
     }
-    // In a document without declarations nothing but a new default namespace concerns other elements.
+    // In a document without declarations, only a new default namespace affects other elements.
     bool concerns_others = d.declarations.size() || (target_.prefix.empty() && !target_.uri.empty());
     bool fits = concerns_others ? walk() : rename_items(items);
     if (target_at_root_) {
@@ -69,6 +69,7 @@ bool RestructureStep::rename_items(const Items& items) {
     return true;
 }
 
+// Scopes are inherited from the parent unless the element declares something, so most elements need no search.
 bool RestructureStep::walk() {
     const Document& d = *document_;
     auto count = static_cast<uint32_t>(d.elements());
@@ -91,6 +92,7 @@ bool RestructureStep::walk() {
     return true;
 }
 
+// Decides which declarations an element's start tag needs, given what is bound around it in the output.
 void RestructureStep::visit(uint32_t element, Fate fate, bool attributes) {
     uint32_t parent = document_->parent[element], scope = scope_of_[element];
     InForce outer = parent == none ? InForce() : in_force_[parent];
@@ -109,8 +111,8 @@ void RestructureStep::visit(uint32_t element, Fate fate, bool attributes) {
     put_names(element, renamed, attributes, renamed || attributes ? spell(scope) : std::string_view());
 }
 
-// What is bound at the element in the source by others, and is not in the output round it. Siblings mostly ask the
-// same.
+// Declares what others bound at the element in the source and what is not bound around it in the output.
+// Siblings mostly need the same, so the last answer is kept.
 void RestructureStep::declare_missing(uint32_t element, const InForce& outer, bool default_too) {
     Missing asked{outer, scope_of_[element], default_too};
     bool own = !scopes_.declared_at(element).empty();
@@ -135,7 +137,7 @@ void RestructureStep::declare_missing(uint32_t element, const InForce& outer, bo
     declarations_ += missing_text_;
 }
 
-// The new name has no prefix and another namespace than unprefixed names have here: none, or the subscription's own.
+// The new name has no prefix, and its namespace differs from the one that unprefixed names have here.
 void RestructureStep::declare_default(uint32_t element, const InForce& outer) {
     in_force_[element].other_default = true;
     in_force_[element].default_uri = target_.uri;
@@ -168,7 +170,7 @@ std::string_view RestructureStep::default_of(const InForce& in_force) {
     return in_force.other_default ? in_force.default_uri : bound(in_force.scope, "");
 }
 
-// The new name as it is to be written where `scope` is bound, with the declaration that it needs.
+// The new name as it must be written where `scope` is bound, with the declaration that it needs.
 std::string_view RestructureStep::spell(uint32_t scope) {
     if (!spelt_ || spelt_scope_ != scope) {
         spelt_ = true;
@@ -182,6 +184,7 @@ std::string_view RestructureStep::spell(uint32_t scope) {
     return spelt_name_;
 }
 
+// Prefers the requested prefix. If it is taken here, uses another prefix of the same namespace, or makes one up.
 std::string RestructureStep::choose_prefix(uint32_t scope) {
     std::string prefix(target_.prefix);
     if (prefix.empty() || prefix == "xml") return prefix;
@@ -201,6 +204,7 @@ std::string RestructureStep::choose_prefix(uint32_t scope) {
     return prefix;
 }
 
+// An element's name occurs twice: in its start tag and, if there is one, in its end tag.
 void RestructureStep::put_names(uint32_t element, bool element_too, bool attributes, std::string_view name) {
     const Document& d = *document_;
     auto name_size = static_cast<uint32_t>(element_qname(d, element).size());
@@ -214,6 +218,7 @@ void RestructureStep::put_names(uint32_t element, bool element_too, bool attribu
     }
 }
 
+// Two attributes with one expanded name are not well-formed, so the step is refused.
 void RestructureStep::rename_attributes(uint32_t element, std::string_view name) {
     const Document& d = *document_;
     uint32_t target = d.names->find(target_.prefix.empty() ? std::string_view() : target_.uri, target_.local);

@@ -1,3 +1,6 @@
+// One step of a list, as edits to the source: drop, keep and unwrap. Renaming is in restructure_names.cpp.
+//
+// Steps work on bytes, not on a new tree: most of a document stays as it is and is copied in large pieces.
 #include "render/restructure_step.hpp"
 
 #include "render/copy.hpp"
@@ -6,6 +9,7 @@
 
 namespace treecast {
 
+// Nothing selected: keep leaves nothing, and all others leave everything.
 bool RestructureStep::apply(const Transformation& list, const Change& change, const Document& document,
                             const Items& items, uint64_t size_max, std::string& out) {
     document_ = &document;
@@ -23,6 +27,7 @@ bool RestructureStep::apply(const Transformation& list, const Change& change, co
     return fits && edits_.apply(document.source, document.start[0], document.end[0], size_max, out);
 }
 
+// Attributes of one element come together, so its tag is read once.
 void RestructureStep::drop(const Items& items) {
     uint32_t tagged = none;                      // the element whose tag is in parts_
     for (Evaluator::Item item : items) {
@@ -43,7 +48,7 @@ void RestructureStep::drop(const Items& items) {
     for (const TextPlace& place : places_) edits_.remove(place.begin, place.end);
 }
 
-// What stays is a list of ranges: the items, and the tags of the elements round them. The rest is removed.
+// What stays is a list of ranges: the items, and the tags of the elements around them. The rest is removed.
 void RestructureStep::keep(const Items& items) {
     const Document& d = *document_;
     kept_.clear();
@@ -58,6 +63,7 @@ void RestructureStep::keep(const Items& items) {
             case StepKind::attribute: around = owner_of(d, item.index); break;
             case StepKind::text: around = d.text_parent[item.index]; break;
         }
+        // Stops at the first marked ancestor: those above it are marked already.
         for (; around != none && !element_marks_[around]; around = d.parent[around]) {
             element_marks_[around] = 1;
             kept_.emplace_back(d.start[around], d.content[around]);
@@ -66,7 +72,7 @@ void RestructureStep::keep(const Items& items) {
     }
     place_items(items);
     for (const TextPlace& place : places_) kept_.emplace_back(place.begin, place.end);
-    // Of two that begin together the longer one comes first: it is an item, the other its start tag.
+    // If two ranges begin together, the longer comes first: it is an item, the other its start tag.
     std::sort(kept_.begin(), kept_.end(),
               [](auto a, auto b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
     uint32_t at = d.start[0];
@@ -77,6 +83,7 @@ void RestructureStep::keep(const Items& items) {
     }
 }
 
+// The root cannot be unwrapped: the result would not be one tree.
 bool RestructureStep::unwrap(const Items& items) {
     const Document& d = *document_;
     element_marks_.assign(d.elements(), 0);
@@ -88,11 +95,13 @@ bool RestructureStep::unwrap(const Items& items) {
     }
     marked_ = Fate::unwrapped;
     attribute_marks_.clear();
+    // Only if an unwrapped element declares namespaces must its descendants be visited.
     for (size_t i = 0; i < d.declarations.size(); ++i)
         if (element_marks_[d.declarations[i].element]) return walk();
     return true;
 }
 
+// Marks make sure that the texts of one parent are searched only once.
 void RestructureStep::place_items(const Items& items) {
     const Document& d = *document_;
     places_.clear();

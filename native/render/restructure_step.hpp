@@ -20,9 +20,9 @@ class RestructureStep {
 public:
     using Items = std::vector<Evaluator::Item>;
 
-    // Appends to `out` what the step leaves of the document's root, given the items that its paths select, in
-    // document order. False, with `out` spoilt, where `out` would have more than `size_max` bytes. The document has
-    // no references to entities that the caller gave. Throws Failure (TC119).
+    // Appends to `out` what the step leaves of the document's root, given the items that its paths select, in document order.
+    // Returns false, with `out` in an undefined state, if `out` would have more than `size_max` bytes.
+    // The document has no references to entities that the caller gave. Throws Failure (TC119).
     bool apply(const Transformation& list, const Change& change, const Document& document, const Items& items,
                uint64_t size_max, std::string& out);
 

@@ -1,3 +1,4 @@
+// Namespace scopes of a document; scopes.hpp has the theory.
 #include "render/scopes.hpp"
 
 #include "base/output.hpp"
@@ -11,6 +12,7 @@ namespace {
 constexpr size_t gathered_max = 1u << 16;        // bindings kept for further questions
 }
 
+// Declarations are sorted by element, so one pass finds each scope's outer one: the nearest that still contains it.
 void Scopes::begin(const Document& document) {
     document_ = &document;
     gathered_.clear();
@@ -26,6 +28,7 @@ void Scopes::begin(const Document& document) {
     }
 }
 
+// The two common cases, no declarations and only those of the root, need no search.
 uint32_t Scopes::scope_of(uint32_t element) const {
     if (scopes_.size() == 1) return outermost;
     if (scopes_.size() == 2 && scopes_[1].element == 0) return 1;
@@ -43,7 +46,7 @@ std::span<const NamespaceBinding> Scopes::bindings(uint32_t scope) {
     return {gathered_.data() + wanted.begin, wanted.end - wanted.begin};
 }
 
-// Inner declarations come first, so that a stable sort by prefix puts the one in force before those it hides.
+// Inner declarations come first, so a stable sort by prefix puts the one in force before those it hides.
 void Scopes::gather(Scope& scope) {
     if (gathered_.size() > gathered_max) {
         for (size_t i = 1; i < scopes_.size(); ++i) scopes_[i].begin = none;
@@ -59,6 +62,7 @@ void Scopes::gather(Scope& scope) {
     std::stable_sort(first, gathered_.end(), [](const auto& a, const auto& b) { return a.prefix < b.prefix; });
     gathered_.erase(std::unique(first, gathered_.end(), [](const auto& a, const auto& b) { return a.prefix == b.prefix; }),
                     gathered_.end());
+    // An empty URI takes the default namespace back, which is the same as no binding.
     if (gathered_.size() > begin && gathered_[begin].uri.empty()) gathered_.erase(gathered_.begin() + static_cast<std::ptrdiff_t>(begin));
     scope.begin = static_cast<uint32_t>(begin);
     scope.end = static_cast<uint32_t>(gathered_.size());

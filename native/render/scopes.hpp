@@ -1,9 +1,9 @@
 // The namespaces in scope: in the document, at an element; and in the output, where something is being written.
 //
 // Theory of operation. The elements that declare namespaces are listed in document order, each with the nearest one around it.
-// The scope of an element is that of the last of them which starts at or before it and still contains it: found by binary
+// The scope of an element is that of the last of them which starts at or before it and still contains it. It is found by binary
 // search, then outward. In documents that declare nothing, or nothing below the root, no search is needed. The bindings of a
-// scope are gathered when they are first asked for, and dropped all together when they have become too many.
+// scope are gathered when first needed, and all dropped together when there are too many.
 #pragma once
 
 #include "document/document.hpp"
@@ -26,14 +26,14 @@ class Scopes {
 public:
     static constexpr uint32_t outermost = 0;     // the scope in which nothing is bound
 
-    // Before the first question about a document; cheap where it declares nothing. The document must not change meanwhile.
+    // Call it before the first question about a document; cheap if it declares nothing. The document must not change meanwhile.
     void begin(const Document& document);
 
     // The number of the scope inside an element's start tag: equal for elements with the same bindings in force.
     uint32_t scope_of(uint32_t element) const;
 
-    // Its bindings, sorted by prefix, each prefix once; a default namespace that was taken back is not among them. The span
-    // lives until the next call, the strings as long as the document.
+    // Its bindings, sorted by prefix, each prefix once. A default namespace that was taken back is not among them.
+    // The span is valid until the next call, the strings as long as the document.
     std::span<const NamespaceBinding> bindings(uint32_t scope);
     std::span<const NamespaceBinding> at(uint32_t element) { return bindings(scope_of(element)); }
 
@@ -56,19 +56,19 @@ private:
 };
 
 // What is bound in the output at the place that is being written. Start tags push, end tags pop: remember size() before a
-// start tag and cut() back to it behind the end tag.
+// start tag, and cut() back to it after the end tag.
 class NamespacesInForce {
 public:
     size_t size() const { return bindings_.size(); }
     void cut(size_t size) { bindings_.resize(size); }
     void clear() { bindings_.clear(); }
-    // Of a prefix that is not bound, "".
+    // The URI of a prefix; "" if it is not bound.
     std::string_view uri(std::string_view prefix) const {
         for (size_t i = bindings_.size(); i--;)
             if (bindings_[i].prefix == prefix) return bindings_[i].uri;
         return prefix == "xml" ? "http://www.w3.org/XML/1998/namespace" : std::string_view();
     }
-    // Strings are not copied: they must live as long as the binding is in force.
+    // Strings are not copied: they must stay valid as long as the binding is in force.
     void bind(std::string_view prefix, std::string_view uri) { bindings_.push_back({prefix, uri}); }
     std::span<const NamespaceBinding> bindings() const { return bindings_; }
 
