@@ -205,6 +205,20 @@ def test_native_folders_include_in_one_direction() -> None:
     assert wrong == []
 
 
+def test_native_types_have_names_of_their_own() -> None:
+    """Two types of one name link into one, without a word from the compiler, and then one is destroyed as the other."""
+    files_of: dict[str, list[str]] = {}
+    for path in files(".cpp", ".hpp", under=ROOT / "native"):
+        is_local = False  # to the file: in a namespace without a name
+        for line in path.read_text().splitlines():
+            is_local = line.startswith("namespace {") or (is_local and not line.startswith("}  // namespace"))
+            if not is_local and (
+                named := re.match(r"(?:struct|class|union|enum class|enum) (\w+)[^;:]*(?: :[^;:].*)?\{", line)
+            ):
+                files_of.setdefault(named[1], []).append(name_of(path))
+    assert {name: paths for name, paths in files_of.items() if len(paths) > 1} == {}
+
+
 def test_rooms_import_in_one_direction() -> None:
     wrong = []
     for path in files(".py", under=SOURCE):

@@ -43,7 +43,7 @@ struct Extra {
 };
 
 // Where paths live: a machine of either kind, and what its accept ids stand for.
-struct Place {
+struct MachinePlace {
     std::shared_ptr<const Machine> machine;
     std::shared_ptr<const TreeMachine> tree;
     uint32_t accepts() const { return machine ? machine->accepts() : tree->accepts(); }
@@ -61,7 +61,7 @@ struct Place {
 };
 
 constexpr size_t places_max = 16;                     // the first half for plain paths, the second for patterns
-using Places = std::array<std::shared_ptr<Place>, places_max>;
+using Places = std::array<std::shared_ptr<MachinePlace>, places_max>;
 
 // What a View holds of the engine.
 class LazyDfaState final : public EngineState {
@@ -167,7 +167,7 @@ private:
     };
     struct Placing {                       // where paths are to live
         struct NewPlace {
-            std::shared_ptr<Place> place;
+            std::shared_ptr<MachinePlace> place;
             uint8_t home;
             std::vector<uint32_t> paths, accept_of;
         };

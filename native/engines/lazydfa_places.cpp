@@ -12,7 +12,7 @@
 
 namespace treecast {
 
-uint64_t Place::bytes() const {
+uint64_t MachinePlace::bytes() const {
     return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
 }
 
@@ -162,7 +162,7 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
     std::vector<std::string_view> keys;
     keys.reserve(numbers.size());
     for (uint32_t path : numbers) keys.push_back(paths.key(path));
-    auto place = std::make_shared<Place>();
+    auto place = std::make_shared<MachinePlace>();
     std::vector<uint32_t> accept_of;
     if (trees)
         place->tree = build_tree(keys, *paths.labels, accept_of, seeds_);

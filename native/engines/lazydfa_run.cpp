@@ -73,7 +73,7 @@ void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
 }
 
 // A machine never changes, and its serial is never used again. What was learned about it holds as long as the View has it.
-LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<Place>& place) {
+LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<MachinePlace>& place) {
     for (PlaceRun& c : runs_)
         if (c.serial == place->serial() && (c.lazy != nullptr) == (place->machine != nullptr)) return c;
     PlaceRun& c = runs_.emplace_back();
@@ -125,7 +125,7 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
 }
 
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
-void LazyDfaRun::emit(const View& view, const Document& document, const Place& place, AcceptBits& bits, Output<int32_t>& out) {
+void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out) {
     const uint32_t* slot_of = place.slot_of.data();
     bits.drain([&](uint32_t word, uint64_t mask) {
         uint64_t dirty = mask & place.dirty_in(word);

@@ -33,9 +33,9 @@ private:
         bool used;
     };
     const NameLabels& labels(uint32_t name) override;
-    PlaceRun& run_of(const std::shared_ptr<Place>& place);
+    PlaceRun& run_of(const std::shared_ptr<MachinePlace>& place);
     void find_texts(const LazyDfaState& state, const Document& document);
-    void emit(const View& view, const Document& document, const Place& place, AcceptBits& bits, Output<int32_t>& out);
+    void emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
 

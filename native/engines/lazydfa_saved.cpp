@@ -49,7 +49,7 @@ void LazyDfaEngine::visit_parts(Paths& paths, Array<char>& labels, Array<uint32_
         uint8_t kind = !place ? 0 : place->machine ? 1 : 2;
         visit(kind);
         if (kind == 0) continue;
-        if (!place) place = std::make_shared<Place>();
+        if (!place) place = std::make_shared<MachinePlace>();
         // Only its maker changes a machine. Here it is being written, or filled for the first time.
         if (kind == 1) {
             if (!place->machine) place->machine = std::make_shared<Machine>();
