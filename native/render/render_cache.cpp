@@ -57,6 +57,7 @@ void PathNames::clear() {
     resolved_.clear();
 }
 
+// The table is not an IdSlots (base/id_slots.hpp): its slots own the plans, which move out one by one.
 // A slot whose plan was moved out stays marked as used, so that later entries are still found.
 std::unique_ptr<Plan>* PlanCache::Generation::find(uint64_t hash, std::string_view text, const Settings& settings) {
     size_t mask = slots_.size() - 1;

@@ -11,6 +11,7 @@ namespace treecast {
 
 // Words -> a range of something that the owner stores. Clearing is free: entries carry a stamp.
 // When there are `entries_max`, nothing new is kept.
+// The table is not an IdSlots (base/id_slots.hpp): its slots carry the stamp, because it is cleared for each document.
 class Memo {
 public:
     struct Made {
