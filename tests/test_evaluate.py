@@ -95,7 +95,7 @@ def test_selection_against_lxml(namespaces: bool) -> None:
                 expected = selected_by_lxml(query, root)
                 matched += bool(expected)
                 assert selected(query, document) == expected, f"{query.text!r} on {document!r}"
-    assert matched > 500
+    assert matched > fewer(500)
 
 
 def test_deep_documents_against_lxml() -> None:
@@ -308,8 +308,8 @@ def test_ordered_against_brute_force() -> None:
             matched += bool(expected)
             reordered += _native.testing.satisfies(document, text) != bool(expected)
     assert decisions == fewer(700) * 8
-    assert matched > 500
-    assert reordered > 50
+    assert matched > fewer(500)
+    assert reordered > fewer(50)
 
 
 ORDERED: list[tuple[bytes, str, bool]] = [

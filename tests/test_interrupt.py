@@ -130,7 +130,7 @@ def test_an_interrupted_add_many_adds_nothing() -> None:
     whole = treecast.Index()
     whole.add_many([("first", "/r/a1"), ("second", "//a1/b2[c]"), *many])
     assert index.match(document) == whole.match(document)
-    assert len(index) == len(whole) == 30_002
+    assert len(index) == len(whole) == len(many) + 2
 
 
 @pytest.mark.parametrize("engine", ["yfilter", "xtrie"])
