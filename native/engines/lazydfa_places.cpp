@@ -152,7 +152,7 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
         }
         if (smallest == nowhere) break;
         // Stop at a machine that is much larger, unless no place is vacant.
-        if (vacant != nowhere && placing.places[smallest]->accepts() > merge_ratio * numbers.size()) break;
+        if (vacant != nowhere && placing.places[smallest]->accepts() > (trees ? tree_merge_ratio : merge_ratio) * numbers.size()) break;
         for (uint32_t path : placing.places[smallest]->path_of)
             (will_be_wanted(paths, rows, path, change) ? numbers : placing.homeless).push_back(path);
         placing.places[smallest] = nullptr;
