@@ -7,8 +7,10 @@ The subscriptions are looked at before each batch (`treecast.spark.stream.match_
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from treecast.catalog.index_settings import IndexSettings
@@ -47,11 +49,13 @@ def run_stream(
         remove(spark, pipeline.sinks.matches_path)
     query = _start(spark, pipeline, placement, supplier or _once(index), sums_of_batches)
     try:
-        while query.isActive:
-            time.sleep(POLL_SECONDS)
-            account.add_batches(sums_of_batches, time.monotonic() - began)
-            tell(account.progress)
-        query.awaitTermination()  # raises what ended it, if anything did
+        with _interruptions() as is_interrupted:
+            while query.isActive and not is_interrupted():
+                time.sleep(POLL_SECONDS)
+                account.add_batches(sums_of_batches, time.monotonic() - began)
+                tell(account.progress)
+            if not is_interrupted():
+                query.awaitTermination()  # raises what ended it, if anything did
     except KeyboardInterrupt:
         query.stop()
     finally:
@@ -59,6 +63,23 @@ def run_stream(
             query.stop()
     account.add_batches(sums_of_batches, time.monotonic() - began)
     return account
+
+
+@contextmanager
+def _interruptions() -> Iterator[Callable[[], bool]]:
+    """Note signals instead of raising KeyboardInterrupt: in a call to the JVM it breaks the connection."""
+    numbers: list[int] = []
+    # One that would end the process, or is ignored, stays as it is.
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before: dict[signal.Signals, Any] = {}
+    try:
+        with suppress(ValueError):  # only the main thread gets signals
+            for number in handled:
+                before[number] = signal.signal(number, lambda received, _: numbers.append(received))
+        yield lambda: bool(numbers)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _start(
