@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
+from support.sanitized import SANITIZED
 
 # gcc 12's libasan holds locks of its own across a fork (later ones do not): a child may then wait for them forever.
-pytestmark = pytest.mark.skipif("TREECAST_SANITIZED" in os.environ, reason="the sanitizer's allocator must not fork")
+pytestmark = pytest.mark.skipif(SANITIZED, reason="the sanitizer's allocator must not fork")
 
 BEGIN = """
 import os, signal, sys, threading, time

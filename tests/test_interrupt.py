@@ -100,8 +100,25 @@ def alarm(after_s: float) -> Iterator[None]:
 
 
 def subscriptions(count: int) -> list[tuple[str, str]]:
-    """Plain paths and patterns by turns, some of them again and again."""
+    """Plain paths and patterns alternately, some of them repeated."""
     return [(str(n), f"//a{n % 997}/b{n // 2}" if n % 2 else f"/r/a{n % 97}[c = {n // 3}][d]") for n in range(count)]
+
+
+def interrupted_additions(
+    index: treecast.Index, many: list[tuple[str, str]], after_s: float, growth: float
+) -> Iterator[None]:
+    """Add the subscriptions; yield after each call that a signal ends, and let the next one run longer."""
+    before = len(index)
+    while True:
+        try:
+            with alarm(after_s):
+                index.add_many(many)
+            return
+        except AlarmError:
+            if len(index) > before:  # the signal came when all was done
+                return
+        yield
+        after_s *= growth
 
 
 def test_an_interrupted_add_many_adds_nothing() -> None:
@@ -110,22 +127,14 @@ def test_an_interrupted_add_many_adds_nothing() -> None:
     index.add_many([("first", "/r/a1"), ("second", "//a1/b2[c]")])
     document = b"<r><a1><b2><c/></b2><b0/></a1><a6><c>2</c><d/></a6></r>"
     many = subscriptions(fewer(30_000))
-    interruptions, after_s = 0, 0.002
-    while True:
-        try:
-            with alarm(after_s):
-                index.add_many(many)
-            break
-        except AlarmError:
-            interruptions += 1
-            after_s *= 1.6
-            if len(index) > 2:  # the signal came when all was done
-                break
-            assert "29999" not in index
-            assert index.match(document) == ["first", "second"]
-            index.add("one", many[6][1])  # a path that the interrupted call had begun with
-            assert index.match(document) == ["first", "second", "one"]
-            index.remove("one")
+    interruptions = 0
+    for _ in interrupted_additions(index, many, after_s=0.002, growth=1.6):
+        interruptions += 1
+        assert many[-1][0] not in index
+        assert index.match(document) == ["first", "second"]
+        index.add("one", many[6][1])  # a path that the interrupted call had begun with
+        assert index.match(document) == ["first", "second", "one"]
+        index.remove("one")
     assert interruptions > 2
     whole = treecast.Index()
     whole.add_many([("first", "/r/a1"), ("second", "//a1/b2[c]"), *many])
@@ -138,18 +147,10 @@ def test_an_interrupted_add_many_leaves_an_engine_as_it_was(engine: str) -> None
     index = treecast.Index(engine=engine)
     index.add("first", "/r/a1")
     many = [(str(n), f"//a{n % 997}/b{n}") for n in range(20_000)]
-    interruptions, after_s = 0, 0.005
-    while True:
-        try:
-            with alarm(after_s):
-                index.add_many(many)
-            break
-        except AlarmError:
-            interruptions += 1
-            after_s *= 2
-            if len(index) > 1:
-                break
-            assert index.match(b"<r><a1><b1/></a1></r>") == ["first"]
+    interruptions = 0
+    for _ in interrupted_additions(index, many, after_s=0.005, growth=2):
+        interruptions += 1
+        assert index.match(b"<r><a1><b1/></a1></r>") == ["first"]
     assert interruptions > 0
     assert len(index) == 20_001
     assert index.match(b"<r><a1><b1/></a1></r>") == ["first", "1"]

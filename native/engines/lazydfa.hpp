@@ -4,8 +4,9 @@
 // Equal paths are stored once, and a path has a chain of the subscriptions that ask for it. Paths live in one of several
 // places, as in a log-structured merge tree:
 //   - the Delta: a few plain ones, each added in a microsecond;
-//   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` times larger than what was added after
-//     it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt O(log n) times in its life.
+//   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` or `tree_merge_ratio` times larger than
+//     what was added after it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt
+//     O(log n) times in its life.
 //
 // A subscription whose patterns say less than its query (pattern.hpp) is flagged: where they hold, the query itself is evaluated.
 //

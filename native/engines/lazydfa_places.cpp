@@ -142,6 +142,7 @@ std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> 
 void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
     Placing& placing = change.placing;
     uint8_t begin = trees ? places_max / 2 : 0, end = begin + places_max / 2;
+    const size_t ratio = trees ? tree_merge_ratio : merge_ratio;
     for (;;) {
         uint8_t smallest = nowhere, vacant = nowhere;
         for (uint8_t p = begin; p < end; ++p) {
@@ -152,7 +153,7 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
         }
         if (smallest == nowhere) break;
         // Stop at a machine that is much larger, unless no place is vacant.
-        if (vacant != nowhere && placing.places[smallest]->accepts() > (trees ? tree_merge_ratio : merge_ratio) * numbers.size()) break;
+        if (vacant != nowhere && placing.places[smallest]->accepts() > ratio * numbers.size()) break;
         for (uint32_t path : placing.places[smallest]->path_of)
             (will_be_wanted(paths, rows, path, change) ? numbers : placing.homeless).push_back(path);
         placing.places[smallest] = nullptr;

@@ -51,8 +51,8 @@ class SeenFiles:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._not_kept(error) from None
-        with self._explained():
+            raise self._storage_error(error) from None
+        with self._translate_errors():
             self._database = sqlite3.connect(path, isolation_level=None)
             try:
                 self._database.execute("PRAGMA synchronous=FULL")
@@ -65,17 +65,17 @@ class SeenFiles:
                 self._database.close()
                 raise
 
-    def _explained(self) -> AbstractContextManager[None]:
-        return translate_sqlite_errors(self._not_kept, self._damaged)
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_sqlite_errors(self._storage_error, self._damage_error)
 
-    def _not_kept(self, error: object) -> PipelineError:
+    def _storage_error(self, error: object) -> PipelineError:
         return PipelineError(
             f"the log of files cannot be kept in {self._path.parent}: {error}",
             code="TC717",
             hint="give log= a directory that can be written to, and that outlives the query",
         )
 
-    def _damaged(self, reason: object) -> PipelineError:
+    def _damage_error(self, reason: object) -> PipelineError:
         return PipelineError(
             f"the log of files that this query has read, {self._path}, is damaged: {reason}",
             code="TC717",
@@ -84,17 +84,17 @@ class SeenFiles:
 
     def last(self) -> int:
         """The number of the last batch; 0 where there is none."""
-        with self._explained():
+        with self._translate_errors():
             (number,) = self._database.execute("SELECT max(batch) FROM files").fetchone()
         if not isinstance(number, int | None):
-            raise self._damaged("a batch has no number")
+            raise self._damage_error("a batch has no number")
         return number or 0
 
     def new(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
         """Those that are in no batch yet."""
         known = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
         for file in files:
-            with self._explained():
+            with self._translate_errors():
                 row = self._database.execute(known, (_stored(file.path), file.bytes, file.mtime_ns)).fetchone()
             if row is None:
                 yield file
@@ -107,7 +107,7 @@ class SeenFiles:
             (_stored(file.path), file.bytes, file.mtime_ns, number + 1 + index // size)
             for index, file in enumerate(files)
         )
-        with self._explained():
+        with self._translate_errors():
             self._database.execute("BEGIN")
             try:
                 self._database.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?)", rows)
@@ -119,7 +119,7 @@ class SeenFiles:
     def between(self, after: int, last: int) -> list[ListedFile]:
         """The files of the batches after `after`, up to `last`."""
         chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
-        with self._explained():
+        with self._translate_errors():
             rows = self._database.execute(chosen, (after, last)).fetchall()
         return [ListedFile(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
 
