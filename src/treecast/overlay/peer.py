@@ -1,0 +1,132 @@
+"""The interface of all peers, the effects they ask for, and the order in which effects happen.
+
+A peer is a state machine. It is told what arrived and what time it is, and returns effects: messages to send, changes
+to store, documents to hand to an application. It has no clock, no socket, no file and no thread, and its random numbers
+come from the `random.Random` that it was made with. So the same calls give the same effects, in every process.
+
+Whoever runs a peer promises:
+
+- Effects happen in order. What follows a `Store` happens only once its changes are durable: an acknowledgement that is
+  sent after a `Store` is never sent for something that a crash can take back.
+- A `Send` may be lost, delayed, duplicated, or overtaken by a later one. Peers have to cope.
+- If storing fails, nothing that follows happens. The peer is dropped and made again from what is stored, because it
+  is ahead of its storage.
+
+`Outbox` keeps the first promise, for the simulator and for the real runtime alike.
+
+    >>> outbox = Outbox()
+    >>> outbox.add([Store((Put("t", 1, b"x"),)), Send("client", "done")])
+    >>> outbox.take_changes()
+    [Put(table='t', key=1, value=b'x')]
+    >>> outbox.take_ready()
+    []
+    >>> outbox.stored()
+    >>> outbox.take_ready()
+    [Send(to='client', message='done')]
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from treecast.overlay.storage import Change, Put
+
+__all__ = ["Deliver", "Effect", "Outbox", "Peer", "Put", "SaveIndex", "Send", "Store"]
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a message to a peer or client of this name. It may never arrive."""
+
+    to: str
+    message: Any
+
+
+class Store(msgspec.Struct, frozen=True):
+    """Make these changes durable, all or none."""
+
+    changes: tuple[Change, ...]
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Hand something to the application that this peer works for."""
+
+    event: Any
+
+
+class SaveIndex(msgspec.Struct, frozen=True):
+    """Save the peer's index when convenient, so that the next start is fast.
+
+    The saved index contains every change up to `version`, and perhaps some that came later. Saving may be skipped.
+    """
+
+    version: int
+
+
+Effect = Send | Store | Deliver | SaveIndex
+
+
+class Peer(Protocol):
+    """A state machine that takes part in a network."""
+
+    name: str
+
+    def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+        """Handle a message from the peer or client of that name."""
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Do what has become due. Called now and then, at least every `TICK_MS`."""
+
+
+TICK_MS = 100
+
+
+class Outbox:
+    """Effects in the order in which they were asked for, some waiting for what must be durable first.
+
+    Changes are written in groups: `take_changes` returns all that were added since the last group, `stored` says that
+    this group is durable, and `take_ready` returns the effects that may happen now. While a group is being written,
+    more effects may be added; they wait for the next group.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Effect]] = deque()
+        self._changes: list[Change] = []
+        self._next_group = 1  # the group that changes added now will belong to
+        self._stored_group = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Store):
+                self._changes.extend(effect.changes)
+            else:
+                # Waits for the last group that has any changes in it.
+                self._waiting.append((self._next_group if self._changes else self._next_group - 1, effect))
+
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
+    def take_changes(self) -> list[Change]:
+        """The changes of the next group. At most one group may be under way at a time."""
+        assert self._stored_group == self._next_group - 1, "a group is already being written"
+        changes, self._changes = self._changes, []
+        self._next_group += 1
+        return changes
+
+    def stored(self) -> None:
+        """The group that was taken last is durable."""
+        assert self._stored_group == self._next_group - 2, "no group is being written"
+        self._stored_group += 1
+
+    def take_ready(self) -> list[Effect]:
+        """The effects that wait for nothing, in order."""
+        ready: list[Effect] = []
+        while self._waiting and self._waiting[0][0] <= self._stored_group:
+            ready.append(self._waiting.popleft()[1])
+        return ready

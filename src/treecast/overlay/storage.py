@@ -1,0 +1,98 @@
+"""What a peer keeps on disk: tables of small values, and a log of bodies. The interface only.
+
+A `Storage` writes groups of changes, each all or nothing and durable when `write` returns. `treecast.serve.store` has
+the real one (SQLite and a segment log); `treecast.sim` has one that loses what was not synced, and fails now and then.
+
+Tables have integer or text keys, and values of bytes. Rows with ascending integer keys are cheap to add. A body is a
+document or a payload: large, written once, read seldom, dropped in the order in which it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from treecast.errors import PeerError
+
+Key = TypeVar("Key", int, str)
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Set the value of a key. A table has keys of one type, for ever."""
+
+    table: str
+    key: int | str
+    value: bytes
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Remove a key; no error if there is none."""
+
+    table: str
+    key: int | str
+
+
+class DeleteBefore(msgspec.Struct, frozen=True):
+    """Remove all integer keys less than `key`."""
+
+    table: str
+    key: int
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Add a body to the log. Numbers ascend, with gaps allowed, and are never used twice."""
+
+    number: int
+    body: bytes
+
+
+class DropBefore(msgspec.Struct, frozen=True):
+    """Bodies with numbers less than this one are needed no more. Some may still be there for a while."""
+
+    number: int
+
+
+Change = Put | Delete | DeleteBefore | Append | DropBefore
+
+
+class Storage(Protocol):
+    """Where a peer's state survives."""
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Make the changes durable, in order, all or none. Raises `StorageError`, and then none of them is visible."""
+
+    def get(self, table: str, key: int | str) -> bytes | None: ...
+
+    def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
+        """Up to `count_max` rows with keys greater than `after`, ascending. Text is compared by code points."""
+
+    def count(self, table: str) -> int:
+        """How many rows a table has; 0 if nothing was ever put there."""
+
+    def body(self, number: int) -> bytes:
+        """Raises `BodyGone` if it was dropped, or never written, and `StorageError` if it is damaged."""
+
+    def body_bytes(self) -> int:
+        """The size of all bodies that are kept."""
+
+    def first_body(self) -> int | None:
+        """The lowest number that is kept."""
+
+
+class StorageError(PeerError):
+    """The disk failed, is full, or holds something else than was written.
+
+    TC420 storing failed, TC421 the disk is full, TC422 what is stored is damaged, TC423 not a store of ours, or in use
+    """
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
+
+
+class BodyGone(StorageError):
+    """TC424: retention dropped this body."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"document {number} is no longer kept", code="TC424", hint="retention dropped it")
