@@ -34,14 +34,14 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 # --- a client's requests ----------------------------------------------------------------------------------------------
 
 
-class Document(_Message):
+class Document(_Message, frozen=True):
     """A document to publish. A broker drops a second one with the same source and id (within its window)."""
 
     body: bytes
     id: str = ""
 
 
-class RegisterSource(_Message, tag="source"):
+class RegisterSource(_Message, frozen=True, tag="source"):
     """Add a source of documents to the catalog, or change it. `schema` is a DTD, or empty."""
 
     source: str
@@ -49,18 +49,18 @@ class RegisterSource(_Message, tag="source"):
     description: str = ""
 
 
-class RemoveSource(_Message, tag="no-source"):
+class RemoveSource(_Message, frozen=True, tag="no-source"):
     source: str
 
 
-class Publish(_Message, tag="publish"):
+class Publish(_Message, frozen=True, tag="publish"):
     """Documents of one source. Each is accepted or refused by itself; their order is kept."""
 
     source: str
     documents: list[Document]
 
 
-class SubscriptionOptions(_Message):
+class SubscriptionOptions(_Message, frozen=True):
     """How deliveries of a subscription are made."""
 
     attempts_max: int = 5
@@ -71,7 +71,7 @@ class SubscriptionOptions(_Message):
     """The subscription is removed when nobody received from it for so long. 0: never."""
 
 
-class Subscribe(_Message, tag="subscribe"):
+class Subscribe(_Message, frozen=True, tag="subscribe"):
     """Add a subscription, or change the one that has this id."""
 
     id: str
@@ -82,18 +82,18 @@ class Subscribe(_Message, tag="subscribe"):
     options: SubscriptionOptions = SubscriptionOptions()
 
 
-class Unsubscribe(_Message, tag="unsubscribe"):
+class Unsubscribe(_Message, frozen=True, tag="unsubscribe"):
     id: str
 
 
-class Pause(_Message, tag="pause"):
+class Pause(_Message, frozen=True, tag="pause"):
     """Deliver nothing of this subscription until it is resumed. Matches are kept meanwhile."""
 
     id: str
     paused: bool = True
 
 
-class Replay(_Message, tag="replay"):
+class Replay(_Message, frozen=True, tag="replay"):
     """Deliver what the subscription matches among documents that are kept, from a document or time on.
 
     They come before everything that is published from now on, without a gap. What is kept begins later than asked for:
@@ -105,7 +105,7 @@ class Replay(_Message, tag="replay"):
     from_ms: int = 0
 
 
-class Redeliver(_Message, tag="redeliver"):
+class Redeliver(_Message, frozen=True, tag="redeliver"):
     """Deliver dead letters again, by their numbers."""
 
     letters: list[int]
@@ -114,7 +114,7 @@ class Redeliver(_Message, tag="redeliver"):
 Command = RegisterSource | RemoveSource | Publish | Subscribe | Unsubscribe | Pause | Replay | Redeliver
 
 
-class Request(_Message, tag="request"):
+class Request(_Message, frozen=True, tag="request"):
     number: int
     command: Command
 
@@ -122,7 +122,7 @@ class Request(_Message, tag="request"):
 # --- the broker's answers ---------------------------------------------------------------------------------------------
 
 
-class Refusal(_Message):
+class Refusal(_Message, frozen=True):
     """What was not accepted, and why. `item` counts the documents of a `Publish`."""
 
     item: int
@@ -130,7 +130,7 @@ class Refusal(_Message):
     message: str
 
 
-class Answer(_Message, tag="answer"):
+class Answer(_Message, frozen=True, tag="answer"):
     """A request was done, or refused: then nothing has changed.
 
     For `Publish`: `documents` has a number for each that was accepted, 0 for a refused one; a duplicate has the number
@@ -142,16 +142,16 @@ class Answer(_Message, tag="answer"):
     refusals: list[Refusal] = []
 
 
-class Hello(_Message, tag="hello"):
+class Hello(_Message, frozen=True, tag="hello"):
     """The first message of a client, and again whenever it wants to know where it stands."""
 
     client: str
     version: int = PROTOCOL_VERSION
 
 
-class Welcome(_Message, tag="welcome"):
-    """`answered`: the number of the last request of this client that was done or refused. `store` identifies the broker's
-    data, for ids of deliveries."""
+class Welcome(_Message, frozen=True, tag="welcome"):
+    """`answered`: the number of the last request of this client that was done or refused. `store` identifies the
+    broker's data, for ids of deliveries."""
 
     broker: str
     store: str
@@ -162,7 +162,7 @@ class Welcome(_Message, tag="welcome"):
 # --- deliveries -------------------------------------------------------------------------------------------------------
 
 
-class Attach(_Message, tag="attach"):
+class Attach(_Message, frozen=True, tag="attach"):
     """Open a session, or repeat that. The name of a session is never used twice. `credit` is that of `Flow`."""
 
     session: str
@@ -170,16 +170,16 @@ class Attach(_Message, tag="attach"):
     credit: int = 1000
 
 
-class Attached(_Message, tag="attached"):
+class Attached(_Message, frozen=True, tag="attached"):
     """The session is open. `unknown`: those of its subscriptions that do not exist; they are left out."""
 
     session: str
     unknown: list[str] = []
 
 
-class Flow(_Message, tag="flow"):
-    """A session is alive. Its client has all messages up to `received`, and wants to hold at most `credit` deliveries that
-    it has not acknowledged. Sent every `FLOW_MS` at least, and when a message is missing."""
+class Flow(_Message, frozen=True, tag="flow"):
+    """A session is alive. Its client has all messages up to `received`, and wants to hold at most `credit` deliveries
+    that it has not acknowledged. Sent every `FLOW_MS` at least, and when a message is missing."""
 
     session: str
     received: int
@@ -189,8 +189,9 @@ class Flow(_Message, tag="flow"):
 FLOW_MS = 1_000
 
 
-class Item(_Message):
-    """One delivery. `payload` is a place in the message's list of payloads."""
+class Item(_Message, frozen=True):
+    """One delivery. `payload` is a place in the message's list of payloads; -1 if the delivery was settled before this
+    message could be sent again: then there is nothing to do, and the item only keeps the places of the others."""
 
     subscription: str
     document: int
@@ -199,7 +200,7 @@ class Item(_Message):
     payload: int
 
 
-class Deliveries(_Message, tag="deliveries"):
+class Deliveries(_Message, frozen=True, tag="deliveries"):
     """Equal payloads are in the list once."""
 
     session: str
@@ -208,7 +209,7 @@ class Deliveries(_Message, tag="deliveries"):
     payloads: list[bytes]
 
 
-class Acknowledge(_Message, tag="acknowledge"):
+class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     """Messages of a session that are dealt with. `failed` has items that are to be tried again, as (message, place)."""
 
     session: str
@@ -216,21 +217,43 @@ class Acknowledge(_Message, tag="acknowledge"):
     failed: list[tuple[int, int]] = []
 
 
-class Detach(_Message, tag="detach"):
+class Detach(_Message, frozen=True, tag="detach"):
     """The session is over, or unknown. From either side."""
 
     session: str
     reason: str = ""
 
 
-class Durable(_Message, tag="durable"):
+class Durable(_Message, frozen=True, tag="durable"):
     """From a peer to itself: the changes of this group are durable. See `Shadow`."""
 
     group: int
 
 
+class Continue(_Message, frozen=True, tag="continue"):
+    """From a peer to itself: there is more to do than one turn should do."""
+
+
+class IndexSaved(_Message, frozen=True, tag="saved"):
+    """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
+
+    version: int
+
+
 Message = (
-    Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
+    Request
+    | Answer
+    | Hello
+    | Welcome
+    | Attach
+    | Attached
+    | Flow
+    | Deliveries
+    | Acknowledge
+    | Detach
+    | Durable
+    | Continue
+    | IndexSaved
 )
 
 # --- packets ----------------------------------------------------------------------------------------------------------
@@ -248,7 +271,7 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
 }
 
 
-class Packet(_Message):
+class Packet(_Message, frozen=True):
     """A message and its header. `root` is the root broker of its documents; `format` how they are written."""
 
     flow: FlowName
