@@ -235,12 +235,12 @@ class Backlog:
                 queue.newest = max(queue.newest, self.last_document)
         self.store_cursor(queue, turn)
         self.touched[queue.id] = queue
-        if queue.behind and not queue.has_ready():  # nothing was found in this step
-            self.want_refill(queue)
 
     def want_refill(self, queue: Queue) -> None:
-        self._refilling[queue.id] = queue
-        self.wants_more = True
+        """If somebody receives from it, and there is room."""
+        if queue.sessions and len(queue.outstanding) <= self._settings.queue_memory_max // 2:
+            self._refilling[queue.id] = queue
+            self.wants_more = True
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
@@ -388,7 +388,9 @@ class Backlog:
         turn.put(CURSORS, queue.id, cursor)
         if queue.parked:
             self._parked[queue.id] = cursor.floor
-            if not queue.behind and cursor.floor >= queue.rematch_until:
+            if queue.behind:
+                self.want_refill(queue)
+            elif cursor.floor >= queue.rematch_until:
                 self._unpark(queue, turn)
 
     def demote(self, queue: Queue) -> None:

@@ -141,7 +141,7 @@ class Dispatch:
         """Some deliveries of the queue whose turn it is; returns about how many bytes they have."""
         queue = session.active[0]
         size = 0
-        if queue.behind and len(queue.outstanding) <= self._settings.queue_memory_max // 2:
+        if queue.behind:
             self._backlog.want_refill(queue)
         for _ in range(TAKEN_IN_TURN):
             key = None if queue.row.paused else queue.next_ready()
