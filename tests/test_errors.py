@@ -24,6 +24,7 @@ from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
 from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
+from treecast.overlay.frames import FrameDecoder
 from treecast.placement import FilterSharing, Router
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
@@ -110,6 +111,11 @@ def refuse_file(data: bytes) -> None:
                 raise item.error
 
 
+def refuse_frame(data: bytes) -> None:
+    """Read frames that another peer sent."""
+    FrameDecoder().feed(data)
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -135,6 +141,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".work": refuse_work,
     ".subscriptions": refuse_subscriptions,
     ".file": refuse_file,
+    ".frame": refuse_frame,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -39,6 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "inputs": CORE | {"index", "names"},
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
+    "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
