@@ -87,6 +87,7 @@ WORLD: dict[str, dict[str, str]] = {
     "random": {
         "experiments": "seeded",
         "measure": "seeded",
+        "overlay": "the type of what a peer is made with",
         "workload": "seeded",
     },
     "uuid": {},

@@ -130,8 +130,11 @@ Command = RegisterSource | RemoveSource | Publish | Subscribe | Unsubscribe | Pa
 
 
 class Request(_Message, frozen=True, tag="request"):
+    """`lease` is that of the last `Welcome`. A request with another lease is ignored."""
+
     number: Number
     command: Command
+    lease: Number = 0
 
 
 # --- the broker's answers ---------------------------------------------------------------------------------------------
@@ -155,30 +158,40 @@ class Answer(_Message, frozen=True, tag="answer"):
     number: Number
     documents: Annotated[list[Number], _FEW] = []
     refusals: Annotated[list[Refusal], _FEW] = []
+    lease: Number = 0
+    """That of the request."""
 
 
 class Hello(_Message, frozen=True, tag="hello"):
-    """The first message of a client, and again whenever it wants to know where it stands."""
+    """The first message of a client, and again whenever it wants to know where it stands.
+
+    It begins a lease, unless its `nonce` is that of the lease that the client has. Only requests with that lease count
+    from now on: so those that an earlier life of the client has sent, and that are still on their way, change nothing.
+    """
 
     client: Name
     version: Number = PROTOCOL_VERSION
+    nonce: Number = 0
 
 
 class Welcome(_Message, frozen=True, tag="welcome"):
     """`answered`: the number of the last request of this client that was done or refused. `store` identifies the
-    broker's data, for ids of deliveries."""
+    broker's data, for ids of deliveries. `nonce` is that of the `Hello`; `lease` goes into requests, and is a number
+    that was never used before."""
 
     broker: Name
     store: Name
     answered: Number
     version: Number = PROTOCOL_VERSION
+    nonce: Number = 0
+    lease: Number = 0
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
 
 
 class Attach(_Message, frozen=True, tag="attach"):
-    """Open a session, or repeat that. The name of a session is never used twice."""
+    """Open a session, or repeat that. The name of a session is never used twice. `credit` is that of `Flow`."""
 
     session: Name
     subscriptions: Annotated[list[Name], _MANY]
@@ -193,9 +206,8 @@ class Attached(_Message, frozen=True, tag="attached"):
 
 
 class Flow(_Message, frozen=True, tag="flow"):
-    """A session is alive. Its client has all messages up to `received`, and has room for `credit` deliveries beyond
-    those that it has been sent and has not acknowledged. Sent every `FLOW_MS` at least, and when something is missing.
-    """
+    """A session is alive. Its client has all messages up to `received`, and wants to hold at most `credit` deliveries
+    that it has not acknowledged. Sent every `FLOW_MS` at least, and when a message is missing."""
 
     session: Name
     received: Number
@@ -203,8 +215,6 @@ class Flow(_Message, frozen=True, tag="flow"):
 
 
 FLOW_MS = 1_000
-SESSION_MS = 10_000
-"""A session from which nothing was heard for so long is over."""
 
 
 class Item(_Message, frozen=True):
@@ -241,7 +251,13 @@ class Detach(_Message, frozen=True, tag="detach"):
     reason: Text = ""
 
 
-Message = Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach
+class Durable(_Message, frozen=True, tag="durable"):
+    """From a peer to itself: the changes of this group are durable. See `Shadow`."""
+
+    group: Number
+
+
+Message = Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
 
 # --- packets ----------------------------------------------------------------------------------------------------------
 

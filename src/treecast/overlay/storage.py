@@ -91,7 +91,7 @@ class StorageError(PeerError):
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
 
 
-class BodyGone(StorageError):
+class BodyGone(StorageError):  # noqa: N818 - it says what happened
     """TC424: retention dropped this body."""
 
     def __init__(self, number: int) -> None:
