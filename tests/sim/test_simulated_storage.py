@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from treecast.overlay.storage import Append, BodyGone, Delete, DeleteBefore, DropBefore, Put, StorageError
+from treecast.overlay.storage import Append, BodyGoneError, Delete, DeleteBefore, DropBefore, Put, StorageError
 from treecast.sim import SimulatedStorage
 
 
@@ -29,7 +29,7 @@ def test_bodies_are_dropped_in_order() -> None:
     assert (storage.body(4), storage.body_bytes(), storage.first_body()) == (b"four", 7, 1)
     storage.write([DropBefore(4)])
     assert (storage.body_bytes(), storage.first_body()) == (4, 4)
-    with pytest.raises(BodyGone):
+    with pytest.raises(BodyGoneError):
         storage.body(1)
 
 

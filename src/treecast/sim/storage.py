@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from treecast.overlay.storage import Append, BodyGone, Change, Delete, DeleteBefore, DropBefore, Key, Put, StorageError
+from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Key, Put, StorageError
 
 UNSYNCED_GROUPS_MAX = 1_000
 
@@ -182,7 +182,7 @@ class SimulatedStorage:
     def body(self, number: int) -> bytes:
         body = self._bodies.rows.get(number)
         if body is None:
-            raise BodyGone(number)
+            raise BodyGoneError(number)
         if number in self._damaged:
             raise StorageError(f"document {number} is damaged on the simulated disk", code="TC422")
         return body
