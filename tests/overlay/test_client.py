@@ -212,6 +212,18 @@ def test_a_message_is_acknowledged_once_all_its_items_are() -> None:
     assert not any(isinstance(message, Acknowledge) for message in sent(client.tick(9_000)))
 
 
+def test_items_that_were_settled_before_are_left_out() -> None:
+    client = Client("c", "b", Random(1))
+    welcome(client)
+    session = attached(client)
+    gone = Item("q", 1, 5, 1, -1)
+    effects = client.receive("b", Deliveries(session, 1, [gone, Item("q", 2, 5, 1, 0)], [b"<a/>"]), 0)
+    assert documents_of(effects) == [2]
+    (event,) = events(effects)
+    assert sent(client.fail(event.deliveries, 0)) == [Acknowledge(session, [1], [(1, 1)])]
+    assert client.receive("b", Deliveries(session, 2, [gone], []), 0) == [Send("b", Acknowledge(session, [2]))]
+
+
 def test_early_messages_are_bounded() -> None:
     client = Client("c", "b", Random(1))
     welcome(client)

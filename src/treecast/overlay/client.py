@@ -178,7 +178,9 @@ class Client:
     def request(self, command: Command, now_ms: int) -> tuple[int, list[Effect]]:
         """Send a command when its turn comes; returns its ticket. Raises if it is too large, or too many wait."""
         if not self.has_room():
-            raise ClientError("too many requests wait", f"at most {self._settings.queue_max} may: wait for answers first")
+            raise ClientError(
+                "too many requests wait", f"at most {self._settings.queue_max} may: wait for answers first"
+            )
         _check(command)
         self._tickets += 1
         self._queue.append((self._tickets, command))

@@ -218,13 +218,14 @@ FLOW_MS = 1_000
 
 
 class Item(_Message, frozen=True):
-    """One delivery. `payload` is a place in the message's list of payloads."""
+    """One delivery. `payload` is a place in the message's list of payloads; -1 if the delivery was settled before this
+    message could be sent again: then there is nothing to do, and the item only keeps the places of the others."""
 
     subscription: Name
     document: Number
     published_ms: Number
     attempt: Number
-    payload: Number
+    payload: Annotated[int, msgspec.Meta(ge=-1, le=ITEMS_MAX)]
 
 
 class Deliveries(_Message, frozen=True, tag="deliveries"):
@@ -257,7 +258,31 @@ class Durable(_Message, frozen=True, tag="durable"):
     group: Number
 
 
-Message = Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
+class Continue(_Message, frozen=True, tag="continue"):
+    """From a peer to itself: there is more to do than one turn should do."""
+
+
+class IndexSaved(_Message, frozen=True, tag="saved"):
+    """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
+
+    version: Number
+
+
+Message = (
+    Request
+    | Answer
+    | Hello
+    | Welcome
+    | Attach
+    | Attached
+    | Flow
+    | Deliveries
+    | Acknowledge
+    | Detach
+    | Durable
+    | Continue
+    | IndexSaved
+)
 
 # --- packets ----------------------------------------------------------------------------------------------------------
 

@@ -164,11 +164,18 @@ class Receiver:
             return self._keep_early(message, now_ms)
         if message.number <= self._received or self._held > 2 * self._credit + len(message.items):
             return []
-        deliveries = self._accept(message, store)
-        while (early := self._early.pop(self._received + 1, None)) is not None:
-            deliveries += self._accept(early, store)
+        deliveries: list[Delivery] = []
+        empty: list[int] = []  # everything in them was settled before
+        accepted: Deliveries | None = message
+        while accepted is not None:
+            some = self._accept(accepted, store)
+            if not some:
+                empty.append(accepted.number)
+            deliveries += some
+            accepted = self._early.pop(self._received + 1, None)
         self._has_asked = self._has_asked and bool(self._early)
-        return [Deliver(Delivered(self.number, deliveries))] if deliveries else []
+        effects: list[Effect] = [Deliver(Delivered(self.number, deliveries))] if deliveries else []
+        return [*effects, Send(self._broker, Acknowledge(self.session, empty))] if empty else effects
 
     def _keep_early(self, message: Deliveries, now_ms: int) -> list[Effect]:
         if len(self._early) < self._settings.early_max:
@@ -180,8 +187,10 @@ class Receiver:
 
     def _accept(self, message: Deliveries, store: str) -> list[Delivery]:
         self._received = message.number
-        self._open_places[message.number] = set(range(len(message.items)))
-        self._held += len(message.items)
+        places = {place for place, item in enumerate(message.items) if item.payload >= 0}
+        if places:
+            self._open_places[message.number] = places
+        self._held += len(places)
         return [
             Delivery(
                 item.subscription,
@@ -195,6 +204,7 @@ class Receiver:
                 place,
             )
             for place, item in enumerate(message.items)
+            if item.payload >= 0
         ]
 
     # --- what the application says ------------------------------------------------------------------------------------
