@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from treecast.overlay.storage import Append, BodyGone, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
+from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
 
 _ABSENT = None
 
@@ -101,7 +101,7 @@ class Shadow:
         if number in self._bodies:
             return self._bodies[number]
         if number < self._dropped_before:
-            raise BodyGone(number)
+            raise BodyGoneError(number)
         return self._storage.body(number)
 
     def body_bytes(self) -> int:
