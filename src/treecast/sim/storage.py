@@ -21,7 +21,17 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Key, Put, StorageError
+from treecast.overlay.storage import (
+    Append,
+    BodyGoneError,
+    Change,
+    Delete,
+    DeleteBefore,
+    DropBefore,
+    Key,
+    Put,
+    StorageError,
+)
 
 UNSYNCED_GROUPS_MAX = 1_000
 

@@ -22,6 +22,7 @@ from functools import lru_cache
 
 import msgspec
 
+from treecast.errors import DocumentError, QueryError
 from treecast.index import Index
 from treecast.overlay.messages import Document, Publish, Replay, Subscribe, Unsubscribe
 from treecast.sim.broker.history import NEVER_US, History, Operation, Receipt
@@ -39,7 +40,10 @@ def _index_of(query: str, deliver: str) -> Index:
 
 @lru_cache(maxsize=8_192)
 def _payload_of(query: str, deliver: str, body: bytes) -> bytes | None:
-    deliveries = _index_of(query, deliver).render(body)
+    try:
+        deliveries = _index_of(query, deliver).render(body)
+    except DocumentError:
+        return None
     return deliveries[0].payload if deliveries else None
 
 
@@ -47,6 +51,15 @@ def payload_of(version: Subscribe, body: bytes) -> bytes | None:
     """What an index of this subscription alone gives for a document; None if it does not match."""
     assert not version.namespaces and not version.ordered, "the scenario draws none"
     return _payload_of(version.query, version.deliver, body)
+
+
+@lru_cache(maxsize=512)
+def _is_valid(query: str) -> bool:
+    try:
+        _index_of(query, "document")
+    except QueryError:
+        return False
+    return True
 
 
 class State(msgspec.Struct, frozen=True):
@@ -101,7 +114,7 @@ class Checks:
                     self._in_doubt.append(Published(document, operation, item, None))
                 elif number:
                     self._published.setdefault(number, []).append(Published(document, operation, item, number))
-        elif isinstance(command, Subscribe | Unsubscribe):
+        elif isinstance(command, Unsubscribe) or (isinstance(command, Subscribe) and _is_valid(command.query)):
             self._operations_of.setdefault(command.id, []).append(operation)
         elif isinstance(command, Replay):
             self._replays.setdefault(command.id, []).append(operation)

@@ -1,8 +1,8 @@
 """One broker, some clients, faults; then all faults end, and everything that must arrive has to arrive.
 
-    >>> outcome = BrokerScenario().run(seed=1)
-    >>> outcome.failure is None
-    True
+>>> outcome = BrokerScenario().run(seed=1)
+>>> outcome.failure is None
+True
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ class BrokerScenario:
 
     name = "broker"
 
-    def __init__(
-        self, make_broker: Callable[..., Peer] = Broker, make_host: Callable[..., Host] | None = None
-    ) -> None:
+    def __init__(self, make_broker: Callable[..., Peer] = Broker, make_host: Callable[..., Host] | None = None) -> None:
         """Tests that plant a bug make broker or host themselves."""
         self._make_broker = make_broker
         self._make_host = make_host or Host
@@ -248,5 +246,3 @@ class BrokerRun:
             "letters": len(self._letters()),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }
-
-
