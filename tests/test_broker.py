@@ -128,6 +128,13 @@ def test_attaching_says_what_is_unknown(world: World) -> None:
     assert world.send("sub", Attach("s1", ["all", "none"])) == [Attached("s1", ["none"])]
 
 
+def test_numbers_go_on_after_a_restart(world: World) -> None:
+    world.ask("sub", Unsubscribe("all"))
+    assert world.publish(b"<a><b/></a>", b"<a/>") == [1, 2]
+    world.restart()
+    assert world.publish(b"<a/>") == [3]
+
+
 def test_what_nobody_received_is_kept_until_somebody_attaches(world: World) -> None:
     world.publish(b"<a/>", b"<a><b/></a>")
     world.restart()

@@ -81,7 +81,7 @@ class Backlog:
                         cursors[id] = (cursor.floor, frozenset(cursor.done))
                     done_to, done = cursors[id]
                     if number > done_to and number not in done:
-                        self._append(id, number, turn)
+                        self.enqueue(number, (id,), turn)
             after = rows[-1][0]
         for number, data in self._redeliveries():
             letter = self._shadow.get(LETTERS, number)
@@ -113,34 +113,45 @@ class Backlog:
 
     def enqueue(self, number: int, ids: Iterable[str], turn: Turn) -> None:
         """A document was published that these subscriptions match."""
-        self.last_document = number
+        # PERF: bench/broker.py. This loop runs for every match: nobody receives from most subscriptions at any moment.
+        idle, queues, parked = self._idle, self.queues, self._parked
+        room = self._settings.waiting_memory_max - self._idle_numbers
+        count = 0
         for id in ids:
-            queue = self.queues.get(id)
-            if queue is None:
-                if id not in self._parked:
-                    self._append(id, number, turn)
-            elif not queue.behind:
-                if len(queue.outstanding) < self._settings.queue_memory_max:
-                    queue.newest = number
-                    self._add(queue, number)
+            waiting = idle.get(id)
+            if waiting is not None:
+                if count < room and len(waiting) < self._settings.queue_memory_max:
+                    waiting.append(number)
+                    count += 1
                 else:
-                    self._park(queue, turn)
+                    self._park_numbers(id, number, turn)
+            elif id in queues:
+                self._enqueue(queues[id], number, turn)
+            elif id in parked:
+                continue
+            elif count < room:
+                idle[id] = array("q", (number,))
+                count += 1
+            else:
+                self._park_numbers(id, number, turn)
+        if count:
+            self._idle_numbers += count
+            self._count_unfinished(number, count)
 
-    def _append(self, id: str, number: int, turn: Turn) -> None:
-        """To the bare numbers of a subscription, if there is room; else it is parked, and its numbers are forgotten."""
-        waiting = self._idle.get(id)
-        full = self._idle_numbers >= self._settings.waiting_memory_max
-        if waiting is None and not full:
-            self._idle[id] = array("q", (number,))
-        elif waiting is not None and not full and len(waiting) < self._settings.queue_memory_max:
-            waiting.append(number)
-        else:
-            first = self._forget_numbers(id) or number
-            self._parked[id] = first - 1
-            turn.put(PARKED, id, ParkedRow())
+    def _enqueue(self, queue: Queue, number: int, turn: Turn) -> None:
+        if queue.behind:
             return
-        self._idle_numbers += 1
-        self._count_unfinished(number)
+        if len(queue.outstanding) < self._settings.queue_memory_max:
+            queue.newest = number
+            self._add(queue, number)
+        else:
+            self._park(queue, turn)
+
+    def _park_numbers(self, id: str, number: int, turn: Turn) -> None:
+        """There is no room for one more bare number of a subscription: all of its numbers are forgotten."""
+        first = self._forget_numbers(id) or number
+        self._parked[id] = first - 1
+        turn.put(PARKED, id, ParkedRow())
 
     def _forget_numbers(self, id: str) -> int:
         """Drop the bare numbers of a subscription; returns the first of them, or 0."""
@@ -158,11 +169,11 @@ class Backlog:
             self._count_unfinished(number)
         self.touched[queue.id] = queue
 
-    def _count_unfinished(self, number: int) -> None:
+    def _count_unfinished(self, number: int, more: int = 1) -> None:
         count = self._unfinished.get(number, 0)
         if not count:
             heapq.heappush(self._unfinished_order, number)
-        self._unfinished[number] = count + 1
+        self._unfinished[number] = count + more
 
     def _finish_document(self, number: int) -> None:
         left = self._unfinished[number] - 1
