@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -24,6 +25,8 @@ from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
 from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
+from treecast.overlay.client import Client, ClientSettings
+from treecast.overlay.frames import FrameDecoder
 from treecast.placement import FilterSharing, Router
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
@@ -110,6 +113,17 @@ def refuse_file(data: bytes) -> None:
                 raise item.error
 
 
+def refuse_frame(data: bytes) -> None:
+    """Read frames that another peer sent."""
+    FrameDecoder().feed(data)
+
+
+def refuse_request(data: bytes) -> None:
+    """Publish with a client of these settings."""
+    client = Client("golden", "broker", Random(1), ClientSettings(**tomllib.loads(data.decode())))
+    client.publish("source", [b"<a/>"], now_ms=0)
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -135,6 +149,8 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".work": refuse_work,
     ".subscriptions": refuse_subscriptions,
     ".file": refuse_file,
+    ".frame": refuse_frame,
+    ".request": refuse_request,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

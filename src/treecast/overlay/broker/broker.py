@@ -12,6 +12,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
+
 from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
@@ -123,7 +125,7 @@ class Broker:
                 if session := self._session(message.session, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
             case Hello():
-                turn.send(sender, Welcome(self.name, self.store_id, self._client(sender).answered))
+                self._welcome(sender, message.nonce, turn)
             case Attach():
                 self._attach(sender, message, turn)
             case Detach():
@@ -193,13 +195,24 @@ class Broker:
             row = ClientRow() if data is None else decode(data, ClientRow)
         return row
 
+    def _welcome(self, sender: str, nonce: int, turn: Turn) -> None:
+        """Begin a lease, unless this is the `Hello` of the one that the client has."""
+        row = self._client(sender)
+        if not row.lease or row.nonce != nonce:
+            row = ClientRow(row.answered, row.answers, row.lease + 1, nonce)
+            self._clients[sender] = row
+            turn.put(CLIENTS, sender, row)
+        turn.send(sender, Welcome(self.name, self.store_id, row.answered, nonce=nonce, lease=row.lease))
+
     def _request(self, sender: str, request: Request, turn: Turn) -> None:
         """Each once, in order; a repeated one is answered as it was."""
         client = self._client(sender)
+        if request.lease != client.lease:
+            return  # of an earlier life of the client
         if request.number <= client.answered:
             for answer in client.answers:
                 if answer.number == request.number:
-                    turn.send(sender, answer)
+                    turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
             return
         if request.number != client.answered + 1:
             return  # one before it was lost: its client will send them again
@@ -208,10 +221,10 @@ class Broker:
             answer = self._do(request, turn)
         except TreecastError as error:
             answer = Answer(request.number, [], [refusal(error, -1)])
-        row = ClientRow(request.number, [*client.answers, answer][-WINDOW_MAX:])
+        row = ClientRow(request.number, [*client.answers, answer][-WINDOW_MAX:], client.lease, client.nonce)
         self._clients[sender] = row
         turn.put(CLIENTS, sender, row)
-        turn.send(sender, answer)
+        turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
         self.requests += 1
 
     def _do(self, request: Request, turn: Turn) -> Answer:

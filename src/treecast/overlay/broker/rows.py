@@ -58,6 +58,9 @@ class ClientRow(Row, frozen=True):
 
     answered: int = 0
     answers: list[Answer] = []
+    lease: int = 0
+    nonce: int = 0
+    """Of the `Hello` that began the lease."""
 
 
 class DocumentRow(Row, frozen=True):
