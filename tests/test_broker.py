@@ -242,11 +242,11 @@ def test_counts_are_limited() -> None:
 def test_silent_clients_make_room_for_others() -> None:
     world = World(clients_max=1, client_ms=60_000)
     world.ask("a", RegisterSource("s"))
-    assert world.ask("b", RegisterSource("t")).refusals[0].code == "TC413"
+    assert world.ask("c", RegisterSource("t")).refusals[0].code == "TC413"
     assert world.storage.count("clients") == 1
     world.now_ms += 120_000
     world.restart()
-    assert world.send("b", Request(1, RegisterSource("t")))[0].refusals == []
+    assert world.send("c", Request(1, RegisterSource("t")))[0].refusals == []
     assert world.storage.count("clients") == 1
 
 
