@@ -395,6 +395,8 @@ class Backlog:
 
     def store_cursor(self, queue: Queue, turn: Turn) -> None:
         """How far a queue got; a parked one that has caught up is parked no more."""
+        if self.queues.get(queue.id) is not queue:
+            return  # its subscription was removed: a cursor would be taken for that of its successor
         cursor = queue.cursor()
         turn.put(CURSORS, queue.id, cursor)
         if queue.parked:

@@ -43,6 +43,8 @@ from treecast.sim.world import World
 BROKER = "broker"
 OPERATIONS_MAX = 60
 """Of one client in a run, so that no run gets long."""
+AGAIN_MAX = 8
+"""Publications without an answer that are repeated after a crash."""
 REATTACH_MS = 200
 EXPIRES_MS = 1_000
 
@@ -77,8 +79,7 @@ class Application:
         self._receiver: int | None = None
         self._attached_at = 0  # the length of the history then
         self._misses: set[str] = set()
-        self._again: list[Document] = []
-        self._again_source = ""
+        self._again: list[Publish] = []
         self._named: list[Document] = []
         self._paused: set[str] = set()
         self._operations = 0
@@ -104,17 +105,18 @@ class Application:
         self._tickets.clear()
         self._receiver = None
         for command in doubtful:
-            if isinstance(command, Publish):
-                self._again += [document for document in command.documents if document.id]
-                self._again_source = command.source
+            if isinstance(command, Publish) and any(document.id for document in command.documents):
+                again = Publish(command.source, [document for document in command.documents if document.id])
+                self._again = [*self._again, again][-AGAIN_MAX:]
         self._world.after(self._random.randrange(50_000), self._go_on, self.host.incarnation)
 
     def _go_on(self, incarnation: int) -> None:
         if incarnation != self.host.incarnation:
             return
-        if self._again and self._again_source and self._random.random() < 0.8:
-            again, self._again = self._again, []
-            self.request(Publish(self._again_source, again[:8]))
+        again, self._again = self._again, []
+        for command in again:
+            if self._random.random() < 0.8:
+                self.request(command)
         self.attach()
 
     # -- requests
