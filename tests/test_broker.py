@@ -180,7 +180,7 @@ def test_a_repeated_request_is_answered_again_and_not_done_again(world: World) -
 
 def test_a_request_that_comes_too_early_is_ignored(world: World) -> None:
     assert world.send("pub", Request(3, Publish("s", [Document(b"<a/>")]))) == []
-    assert world.send("pub", Hello("pub")) == [Welcome("b", world.broker.store_id, 1)]
+    assert world.send("pub", Hello("pub")) == [Welcome("b", world.broker.store_id, 1, lease=1)]
 
 
 def test_a_publishers_own_ids_are_deduplicated(world: World) -> None:
