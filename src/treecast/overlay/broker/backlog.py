@@ -376,7 +376,7 @@ class Backlog:
                 self.give_up(queue, key, "expired", turn)
             if queue.behind and queue.newest < number - 1:
                 self._expire_parked(queue, number, turn)
-            self.demote(queue)
+            self.demote(queue, turn)
 
     def _expire_parked(self, queue: Queue, number: int, turn: Turn) -> None:
         while queue.newest < number - 1 and (rows := self._archive.rows_after(queue.newest, 1_000)):
@@ -406,13 +406,15 @@ class Backlog:
             elif cursor.floor >= queue.rematch_until:
                 self._unpark(queue, turn)
 
-    def demote(self, queue: Queue) -> None:
-        """A queue that nobody receives from becomes bare numbers again, or if it is parked, nothing."""
+    def demote(self, queue: Queue, turn: Turn) -> None:
+        """A queue that nobody receives from becomes bare numbers again if there is room, or nothing: it is parked."""
         if not queue.is_idle():
             return
         del self.queues[queue.id]
         for waiting in (self.retrying, self.touched, self._refilling):
             waiting.pop(queue.id, None)
+        if not queue.parked and self._idle_numbers + len(queue.outstanding) > self._settings.waiting_memory_max:
+            self._park(queue, turn)
         if queue.parked:
             self._parked[queue.id] = queue.floor()
         elif queue.outstanding:

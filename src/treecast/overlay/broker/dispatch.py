@@ -86,7 +86,7 @@ class Dispatch:
             self._backlog.touched[queue.id] = queue
         for queue in session.queues.values():
             queue.sessions.remove(session)
-            self._backlog.demote(queue)
+            self._backlog.demote(queue, turn)
         if reason:
             turn.send(session.client, Detach(session.name, reason))
 
@@ -201,7 +201,7 @@ class Dispatch:
                 self._backlog.touched[queue.id] = queue
             if not queue.retries:
                 del self._backlog.retrying[queue.id]
-                self._backlog.demote(queue)
+                self._backlog.demote(queue, turn)
         self.flush(turn)
 
     def _fail_overdue(self, session: Session, turn: Turn) -> None:
