@@ -350,10 +350,11 @@ class Backlog:
             return
         try:
             payload = self._archive.payload(queue, key)
-            published, body = payload.published_ms, payload.body
+            published, body = (payload.published_ms, payload.body) if payload else (0, None)
         except StorageError as error:
             published, body, reason = 0, b"", error.code
-        self.add_letter(queue.id, key, published, reason, attempts, body, turn)
+        if body is not None:
+            self.add_letter(queue.id, key, published, reason, attempts, body, turn)
         self.settle(queue, key, turn)
         self.store_cursor(queue, turn)
 

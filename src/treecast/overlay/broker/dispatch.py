@@ -179,6 +179,12 @@ class Dispatch:
                 self._backlog.give_up(queue, key, error.code, turn)
                 items.append(NOTHING)
                 continue
+            if payload is None:
+                session.finish(number, place)
+                self._backlog.settle(queue, key, turn)
+                self._backlog.store_cursor(queue, turn)
+                items.append(NOTHING)
+                continue
             if payload.place not in places:
                 places[payload.place] = len(payloads)
                 payloads.append(payload.body)
