@@ -266,7 +266,7 @@ class Checks:
 
     def required(self) -> Iterator[tuple[str, int]]:
         """Pairs of subscription and document that must be delivered in the end."""
-        for number, several in self._published.items():
+        for number in self._published:
             # Of several copies one counts, and it is not known which: all must agree.
             copies = self.candidates(number)
             for id in self._states:
@@ -307,8 +307,9 @@ class Checks:
                 continue
             for number, several in self._published.items():
                 published = several[0]
-                is_before = published.operation.effect_until_us <= replay.sent_us
-                if is_before and number >= first and payload_of(changes[0].version, published.document.body) is not None:
+                if published.operation.effect_until_us > replay.sent_us or number < first:
+                    continue
+                if payload_of(changes[0].version, published.document.body) is not None:
                     yield id, number, replay.sent_us
 
 
