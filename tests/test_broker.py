@@ -239,6 +239,17 @@ def test_counts_are_limited() -> None:
     assert world.ask("c", Subscribe("a", "/b")).refusals == []
 
 
+def test_silent_clients_make_room_for_others() -> None:
+    world = World(clients_max=1, client_ms=60_000)
+    world.ask("a", RegisterSource("s"))
+    assert world.ask("c", RegisterSource("t")).refusals[0].code == "TC413"
+    assert world.storage.count("clients") == 1
+    world.now_ms += 120_000
+    world.restart()
+    assert world.send("c", Request(1, RegisterSource("t")))[0].refusals == []
+    assert world.storage.count("clients") == 1
+
+
 def test_a_full_store_refuses() -> None:
     world = prepare(World(store_bytes_max=10))
     world.publish(b"<abcdefghijk/>")

@@ -97,6 +97,10 @@ class Shadow:
                 return sorted(rows.items())[:count_max]
             after = end
 
+    def stored_count(self, table: str) -> int:
+        """How many rows are stored, whatever was asked for since."""
+        return self._storage.count(table)
+
     def body(self, number: int) -> bytes:
         if number in self._bodies:
             return self._bodies[number]

@@ -18,9 +18,10 @@ from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.intake import Intake
-from treecast.overlay.broker.refused import check_name, refusal
+from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
 from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, decode
 from treecast.overlay.broker.sessions import Session
@@ -81,7 +82,7 @@ class Broker:
         self._subscriptions = Subscriptions(self._shadow, self.index, settings)
         self._intake = Intake(self._shadow, self._archive, self._backlog, self.index, settings)
         self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
-        self._clients: dict[str, ClientRow] = {}
+        self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
         self._counters = Counters()
         self._beginning = Turn(0)
         """Changes that loading asked for: they are stored with those of the first call."""
@@ -188,25 +189,24 @@ class Broker:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _client(self, name: str) -> ClientRow:
-        row = self._clients.get(name)
-        if row is None:
-            data = self._shadow.get(CLIENTS, name)
-            row = ClientRow() if data is None else decode(data, ClientRow)
-        return row
-
     def _welcome(self, sender: str, nonce: int, turn: Turn) -> None:
         """Begin a lease, unless this is the `Hello` of the one that the client has."""
-        row = self._client(sender)
+        try:
+            row = self._clients.row(sender, turn)
+        except RequestError:
+            return  # there is no room for another client: it will try again
         if not row.lease or row.nonce != nonce:
-            row = ClientRow(row.answered, row.answers, row.lease + 1, nonce)
-            self._clients[sender] = row
-            turn.put(CLIENTS, sender, row)
+            row = ClientRow(row.answered, row.answers, row.lease + 1, nonce, turn.now_ms)
+            self._clients.store(sender, row, turn)
         turn.send(sender, Welcome(self.name, self.store_id, row.answered, nonce=nonce, lease=row.lease))
 
     def _request(self, sender: str, request: Request, turn: Turn) -> None:
         """Each once, in order; a repeated one is answered as it was."""
-        client = self._client(sender)
+        try:
+            client = self._clients.row(sender, turn)
+        except RequestError as error:
+            turn.send(sender, Answer(request.number, [], [refusal(error, -1)], request.lease))
+            return
         if request.lease != client.lease:
             return  # of an earlier life of the client
         if request.number <= client.answered:
@@ -216,14 +216,15 @@ class Broker:
             return
         if request.number != client.answered + 1:
             return  # one before it was lost: its client will send them again
+        done = len(turn.changes)
         try:
-            check_name(sender, "client")
             answer = self._do(request, turn)
         except TreecastError as error:
+            del turn.changes[done:]
             answer = Answer(request.number, [], [refusal(error, -1)])
-        row = ClientRow(request.number, [*client.answers, answer][-WINDOW_MAX:], client.lease, client.nonce)
-        self._clients[sender] = row
-        turn.put(CLIENTS, sender, row)
+        answers = [*client.answers, answer][-WINDOW_MAX:]
+        row = ClientRow(request.number, answers, client.lease, client.nonce, turn.now_ms)
+        self._clients.store(sender, row, turn)
         turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
         self.requests += 1
 

@@ -61,6 +61,7 @@ class ClientRow(Row, frozen=True):
     lease: int = 0
     nonce: int = 0
     """Of the `Hello` that began the lease."""
+    heard_ms: int = 0
 
 
 class DocumentRow(Row, frozen=True):

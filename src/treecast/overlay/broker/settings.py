@@ -13,6 +13,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     documents_per_publish_max: int = 1_000
     sources_max: int = 10_000
     clients_max: int = 100_000
+    client_ms: int = 7 * DAY_MS
+    """If there are so many, those that were silent for so long are forgotten."""
     subscriptions_max: int = 10_000_000
 
     duplicates_max: int = 100_000
