@@ -32,6 +32,7 @@ from treecast.overlay.messages import (
     Replay,
     Request,
     Subscribe,
+    SubscribeMany,
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
@@ -228,6 +229,15 @@ def test_a_refused_request_changes_nothing(world: World, command: Command, code:
     after = {name: dict(rows) for name, rows in world.storage.tables.items() if name not in ("clients", "meta")}
     assert (refused.item, refused.code) == (-1, code)
     assert before == after
+
+
+def test_many_subscriptions_are_added_or_none(world: World) -> None:
+    assert world.ask("sub", SubscribeMany([Subscribe("x", "/a"), Subscribe("y", "/b")])).refusals == []
+    world.restart()
+    assert world.broker.index.match(b"<b/>") == ["all", "b", "y"] and world.broker.stats()["subscriptions"] == 4
+    for bad in (Subscribe("z", "b["), Subscribe("x", "/c")):
+        assert len(world.ask("sub", SubscribeMany([Subscribe("w", "/a"), bad])).refusals) == 1
+        assert world.broker.stats()["subscriptions"] == 4 and world.storage.count("subscriptions") == 4
 
 
 def test_counts_are_limited() -> None:

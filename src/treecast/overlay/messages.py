@@ -97,6 +97,12 @@ class Subscribe(_Message, frozen=True, tag="subscribe"):
     options: SubscriptionOptions = SubscriptionOptions()
 
 
+class SubscribeMany(_Message, frozen=True, tag="subscribe-many"):
+    """Add new subscriptions: all of them, or none if one is refused or exists already."""
+
+    subscriptions: Annotated[list[Subscribe], _FEW]
+
+
 class Unsubscribe(_Message, frozen=True, tag="unsubscribe"):
     id: Name
 
@@ -126,7 +132,7 @@ class Redeliver(_Message, frozen=True, tag="redeliver"):
     letters: Annotated[list[Number], _MANY]
 
 
-Command = RegisterSource | RemoveSource | Publish | Subscribe | Unsubscribe | Pause | Replay | Redeliver
+Command = RegisterSource | RemoveSource | Publish | Subscribe | SubscribeMany | Unsubscribe | Pause | Replay | Redeliver
 
 
 class Request(_Message, frozen=True, tag="request"):
@@ -292,6 +298,7 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
     RemoveSource: "catalog",
     Publish: "message",
     Subscribe: "query",
+    SubscribeMany: "query",
     Unsubscribe: "query",
     Pause: "query",
     Replay: "query",

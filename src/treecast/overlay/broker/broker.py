@@ -49,6 +49,7 @@ from treecast.overlay.messages import (
     Replay,
     Request,
     Subscribe,
+    SubscribeMany,
     Unsubscribe,
     Welcome,
 )
@@ -238,6 +239,8 @@ class Broker:
                 return Answer(request.number, documents, refusals)
             case Subscribe():
                 self._subscriptions.subscribe(command, self._backlog, turn)
+            case SubscribeMany():
+                self._subscriptions.subscribe_many(command.subscriptions, self._backlog, turn)
             case Unsubscribe():
                 self._subscriptions.unsubscribe(command.id, self._backlog, turn)
             case Pause():
