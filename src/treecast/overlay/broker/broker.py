@@ -287,7 +287,6 @@ class Broker:
         if known is not None and known.client != sender:
             turn.send(sender, Detach(message.session, "another client has a session of this name"))
             return
-        unknown = [id for id in message.subscriptions if self._subscriptions.row(id) is None]
         if known is None:
             if len(sessions) >= settings.sessions_max:
                 turn.send(sender, Detach(message.session, "TC417 there are too many sessions"))
@@ -296,15 +295,22 @@ class Broker:
                 turn.send(sender, Detach(message.session, "TC417 there are too many subscriptions in one session"))
                 return
             credit = min(message.credit, settings.credit_max)
-            session = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms)
-            for id in dict.fromkeys(message.subscriptions):
-                row = self._subscriptions.row(id)
-                if row is not None:
-                    self._dispatch.attach(session, self._backlog.queue_of(id, row))
-                    if row.options.expires_ms:
-                        self._subscriptions.see(id, turn)
-        turn.send(sender, Attached(message.session, unknown))
-        self._dispatch.fill(sessions[message.session], turn)
+            known = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms)
+        turn.send(sender, Attached(message.session, self._join(known, message.subscriptions, turn)))
+        self._dispatch.fill(known, turn)
+
+    def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
+        """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""
+        unknown = []
+        for id in dict.fromkeys(subscriptions):
+            row = self._subscriptions.row(id)
+            if row is None:
+                unknown.append(id)
+            elif id not in session.queues:
+                self._dispatch.attach(session, self._backlog.queue_of(id, row))
+                if row.options.expires_ms:
+                    self._subscriptions.see(id, turn)
+        return unknown
 
     def _end_session(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
         for id in session.queues:
