@@ -141,9 +141,9 @@ class Request(_Message, frozen=True, tag="request"):
 
 
 class Refusal(_Message, frozen=True):
-    """What was not accepted, and why. `item` counts the documents of a `Publish`."""
+    """What was not accepted, and why. `item` counts the documents of a `Publish`; -1 is all of it."""
 
-    item: Number
+    item: Annotated[int, msgspec.Meta(ge=-1, le=DOCUMENTS_MAX)]
     code: Name
     message: Text
 
@@ -266,6 +266,16 @@ class IndexSaved(_Message, frozen=True, tag="saved"):
     """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
 
     version: Number
+
+
+class Continue(_Message, frozen=True, tag="continue"):
+    """From a peer to itself: there is more to do than one turn should do."""
+
+
+class IndexSaved(_Message, frozen=True, tag="saved"):
+    """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
+
+    version: int
 
 
 Message = (
