@@ -163,7 +163,7 @@ class Welcome(_Message, tag="welcome"):
 
 
 class Attach(_Message, tag="attach"):
-    """Open a session, or repeat that. The name of a session is never used twice."""
+    """Open a session, or repeat that. The name of a session is never used twice. `credit` is that of `Flow`."""
 
     session: str
     subscriptions: list[str]
@@ -178,8 +178,8 @@ class Attached(_Message, tag="attached"):
 
 
 class Flow(_Message, tag="flow"):
-    """A session is alive. Its client has all messages up to `received`, and has room for `credit` deliveries beyond those
-    that it has been sent and has not acknowledged. Sent every `FLOW_MS` at least, and when something is missing."""
+    """A session is alive. Its client has all messages up to `received`, and wants to hold at most `credit` deliveries that
+    it has not acknowledged. Sent every `FLOW_MS` at least, and when a message is missing."""
 
     session: str
     received: int
@@ -187,8 +187,6 @@ class Flow(_Message, tag="flow"):
 
 
 FLOW_MS = 1_000
-SESSION_MS = 10_000
-"""A session from which nothing was heard for so long is over."""
 
 
 class Item(_Message):
@@ -225,8 +223,14 @@ class Detach(_Message, tag="detach"):
     reason: str = ""
 
 
+class Durable(_Message, tag="durable"):
+    """From a peer to itself: the changes of this group are durable. See `Shadow`."""
+
+    group: int
+
+
 Message = (
-    Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach
+    Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
 )
 
 # --- packets ----------------------------------------------------------------------------------------------------------

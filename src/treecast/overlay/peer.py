@@ -8,7 +8,8 @@ Whoever runs a peer promises:
 
 - Effects happen in order. What follows a `Store` happens only once its changes are durable: an acknowledgement that is
   sent after a `Store` is never sent for something that a crash can take back.
-- A `Send` may be lost, delayed, duplicated, or overtaken by a later one. Peers have to cope.
+- A `Send` may be lost, delayed, duplicated, or overtaken by a later one. Peers have to cope. Only what a peer sends to
+  itself always arrives, in order: so it learns when its changes have become durable.
 - If storing fails, nothing that follows happens. The peer is dropped and made again from what is stored, because it
   is ahead of its storage.
 

@@ -1,0 +1,124 @@
+"""What a broker stores, as typed rows. Each table is described beside its row.
+
+Rows are arrays in MessagePack: fields go by position, new ones to the end with a default.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from treecast.overlay.messages import Answer, SubscriptionOptions
+
+META, SOURCES, SUBSCRIPTIONS, CHANGES = "meta", "sources", "subscriptions", "changes"
+CLIENTS, DOCUMENTS, RECENT = "clients", "documents", "recent"
+CURSORS, PARKED, EXPIRING, LETTERS, REDELIVERIES = "cursors", "parked", "expiring", "letters", "redeliveries"
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class Counters(_Row):
+    """`meta["counters"]`: the last numbers that were given away, and where unfinished deliveries begin."""
+
+    document: int = 0
+    body: int = 0
+    change: int = 0
+    letter: int = 0
+    floor: int = 0
+    """Every delivery of a document up to this one is done, except those of parked queues."""
+
+
+class SourceRow(_Row):
+    """`sources[id]`."""
+
+    schema: str
+    description: str
+
+
+class SubscriptionRow(_Row):
+    """`subscriptions[id]`."""
+
+    query: str
+    namespaces: dict[str, str]
+    ordered: bool
+    deliver: str
+    options: SubscriptionOptions
+    change: int
+    """The number of the last change. `changes[number]` is the id; an id without a row here was removed."""
+    since: int
+    """The last document that was published before the subscription."""
+    paused: bool = False
+
+
+class ClientRow(_Row):
+    """`clients[name]`: the last request that was answered, and the last answers."""
+
+    answered: int = 0
+    answers: list[Answer] = []
+
+
+class DocumentRow(_Row):
+    """`documents[number]`: what was published, and who gets what. Bodies are named by their numbers in the log."""
+
+    source: str
+    id: str
+    published_ms: int
+    body: int
+    bytes: int
+    subscriptions: list[str]
+    payloads: list[int]
+    """By subscription: the number of a body."""
+
+
+class RecentRow(_Row):
+    """`recent[document]`: a publisher's own id, to recognise a second copy."""
+
+    name: str
+    published_ms: int
+
+
+class CursorRow(_Row):
+    """`cursors[subscription]`: all its deliveries up to document `floor` are done, and these above it."""
+
+    floor: int
+    done: list[int] = []
+
+
+class ParkedRow(_Row):
+    """`parked[subscription]`: what it waits for has to be found among stored documents.
+
+    Up to `rematch_until` each document is matched again: the subscription replays what it had not asked for before.
+    """
+
+    rematch_until: int = 0
+
+
+class LetterRow(_Row):
+    """`letters[number]`: a delivery that was given up. It holds the payload, so that nothing else has to be kept."""
+
+    subscription: str
+    document: int
+    published_ms: int
+    reason: str
+    attempts: int
+    payload: bytes
+    died_ms: int
+
+
+Row = TypeVar("Row", bound=_Row)
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[type, msgspec.msgpack.Decoder[object]] = {}
+
+
+def encode(row: _Row) -> bytes:
+    return _ENCODER.encode(row)
+
+
+def decode(data: bytes, kind: type[Row]) -> Row:
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
+    return decoder.decode(data)  # type: ignore[return-value]

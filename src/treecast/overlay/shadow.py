@@ -1,0 +1,108 @@
+"""A storage as its peer sees it: with the changes that the peer has asked for, whether or not they are durable yet.
+
+A peer is ahead of its storage: what it asked to store a moment ago may still be on its way to the disk. Reading through
+a `Shadow`, it finds its own changes at once. When they are durable, the shadow forgets them.
+
+    >>> shadow = Shadow(storage)  # doctest: +SKIP
+    >>> group = shadow.apply([Put("t", "k", b"v")])  # doctest: +SKIP
+    >>> shadow.get("t", "k")  # doctest: +SKIP
+    b'v'
+    >>> shadow.durable(group)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from treecast.overlay.storage import Append, BodyGone, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
+
+_ABSENT = None
+
+
+class Shadow:
+    """Reads from a storage, under changes that are not durable yet."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._group = 0
+        self._groups: deque[tuple[int, list[tuple[str, int | str]], list[int]]] = deque()
+        self._rows: dict[str, dict[int | str, tuple[int, bytes | None]]] = {}
+        self._bodies: dict[int, bytes] = {}
+        self._deleted_before: dict[str, int] = {}
+        self._dropped_before = 0
+
+    def apply(self, changes: Iterable[Change]) -> int:
+        """Remember changes that were asked for; returns the number of their group, for `durable`."""
+        self._group += 1
+        keys: list[tuple[str, int | str]] = []
+        bodies: list[int] = []
+        for change in changes:
+            match change:
+                case Put(table, key, value):
+                    self._rows.setdefault(table, {})[key] = (self._group, value)
+                    keys.append((table, key))
+                case Append(number, body):
+                    self._bodies[number] = body
+                    bodies.append(number)
+                case Delete(table, key):
+                    self._rows.setdefault(table, {})[key] = (self._group, _ABSENT)
+                    keys.append((table, key))
+                case DeleteBefore(table, before):
+                    self._deleted_before[table] = max(before, self._deleted_before.get(table, 0))
+                case DropBefore(number):
+                    self._dropped_before = max(number, self._dropped_before)
+        self._groups.append((self._group, keys, bodies))
+        return self._group
+
+    def durable(self, group: int) -> None:
+        """All groups up to this one are in the storage."""
+        while self._groups and self._groups[0][0] <= group:
+            number, keys, bodies = self._groups.popleft()
+            for table, key in keys:
+                rows = self._rows[table]
+                if key in rows and rows[key][0] == number:  # else it has changed again since
+                    del rows[key]
+            for body in bodies:
+                del self._bodies[body]
+
+    def waiting(self) -> int:
+        """How many groups are not known to be durable."""
+        return len(self._groups)
+
+    def get(self, table: str, key: int | str) -> bytes | None:
+        rows = self._rows.get(table)
+        if rows and key in rows:
+            return rows[key][1]
+        if isinstance(key, int) and key < self._deleted_before.get(table, 0):
+            return None
+        return self._storage.get(table, key)
+
+    def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
+        """Up to `count_max` rows after a key, ascending; none only if there are no more."""
+        pending: Any = self._rows.get(table, {})
+        before = self._deleted_before.get(table)
+        if before is not None and isinstance(after, int):
+            after = max(after, before - 1)
+        while True:
+            stored = self._storage.scan(table, after, count_max)
+            is_last = len(stored) < count_max
+            end = None if is_last else stored[-1][0]
+            rows = {key: value for key, value in stored if key not in pending}
+            for key, (_, value) in pending.items():
+                if value is not None and key > after and (end is None or key <= end):
+                    rows[key] = value
+            if rows or end is None:
+                return sorted(rows.items())[:count_max]
+            after = end
+
+    def body(self, number: int) -> bytes:
+        if number in self._bodies:
+            return self._bodies[number]
+        if number < self._dropped_before:
+            raise BodyGone(number)
+        return self._storage.body(number)
+
+    def body_bytes(self) -> int:
+        return self._storage.body_bytes()
