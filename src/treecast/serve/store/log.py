@@ -349,7 +349,7 @@ class SegmentLog:
         if place < 0 or number > segments[place].last:
             raise BodyGone(number)
         segment = segments[place]
-        offsets = segment.offsets or self._load_offsets(segment)
+        offsets = segment.offsets or self._load_offsets(segment, number)
         found = offsets.find(number)
         if found is None:
             if offsets.is_damaged(number):
@@ -364,13 +364,13 @@ class SegmentLog:
 
     def read(self, segment: Segment, number: int, begin: int, end: int) -> bytes:
         """The body in these bytes of a segment."""
-        file = segment.file or self._open_file(segment)
+        file = segment.file or self._open_file(segment, number)
         body = read_record(os.pread(file.number, end - begin, begin), self._mark, number)
         if body is None:
             raise failures.damaged(f"document {number} is damaged")
         return body
 
-    def _open_file(self, segment: Segment) -> Descriptor:
+    def _open_file(self, segment: Segment, number: int) -> Descriptor:
         file = self._files.get(segment.first)
         if file is None:
             path = segment_path(self._directory, segment.first)
@@ -378,12 +378,12 @@ class SegmentLog:
                 file = Descriptor(path)
             except FileNotFoundError:
                 if segment not in self._segments:
-                    raise BodyGone(segment.last) from None  # dropped just now
+                    raise BodyGone(number) from None  # dropped just now
                 raise failures.damaged(f"{path.name} is missing from the log") from None
             self._files.put(segment.first, file)
         return file
 
-    def _load_offsets(self, segment: Segment) -> Offsets:
+    def _load_offsets(self, segment: Segment, number: int) -> Offsets:
         """The offsets of a sealed segment: from memory, from the file beside it, or from the segment itself."""
         offsets = self._offsets.get(segment.first)
         if offsets is None:
@@ -393,8 +393,9 @@ class SegmentLog:
                 content = b""
             offsets = offsets_from_bytes(content, segment.first, segment.size)
             if offsets is None:
+                file = self._open_file(segment, number)
                 log.warning("the offsets of segment %d are missing or damaged: made again", segment.first)
-                offsets = self._scan(segment, self._open_file(segment))
+                offsets = self._scan(segment, file)
                 self._write_offsets(segment, offsets)
             self._offsets.put(segment.first, offsets)
         return offsets

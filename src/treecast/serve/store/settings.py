@@ -22,4 +22,4 @@ class StoreSettings:
     checkpoint_bytes: int = 4 << 20
     """SQLite's log is copied into its tables whenever it has grown by about so much."""
     wal_bytes_max: int = 64 << 20
-    """Where readers were in the way of that, and the log has reached this size, writing waits for them."""
+    """SQLite's log grows while a check or a backup reads everything. Afterwards its file is cut to this size."""

@@ -130,10 +130,6 @@ class Store:
         self._is_broken = False
         self._log.publish()
         self._log.drop(dropped)
-        try:
-            self._tables.bound_log()
-        except failures.CAUGHT:
-            self._is_broken = True  # this group is safe, but nothing is known of the tables
 
     def _take_back(self) -> None:
         try:

@@ -25,7 +25,6 @@ from treecast.serve.store.settings import StoreSettings
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _CHECKSUM_BYTES = 4
 _BUSY_SECONDS = 10.0
-_GROUPS_PER_CHECK = 256  # of the size of SQLite's log
 
 
 def connect(path: Path, *, read_only: bool = True) -> sqlite3.Connection:
@@ -81,9 +80,7 @@ class Tables:
 
     def __init__(self, path: Path, settings: StoreSettings) -> None:
         self._path = path
-        self._wal = path.with_name(f"{path.name}-wal")
         self._settings = settings
-        self._groups = 0
         self._writer = connect(path, read_only=False)
         try:
             self._prepare()
@@ -111,10 +108,7 @@ class Tables:
         )
         # After a failed sync the system may believe that SQLite's log is on disk when it is not. What is in it is
         # copied to the tables, which are synced; so nothing that is read from now on depends on that log.
-        self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def close(self) -> None:
         self._reader.close()  # first: the last one that is closed copies SQLite's log and removes it
@@ -148,12 +142,6 @@ class Tables:
     def roll_back(self) -> None:
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
-
-    def bound_log(self) -> None:
-        """Where SQLite's log has grown beyond its bound, wait until no reader is in the way, and empty it."""
-        self._groups += 1
-        if self._groups % _GROUPS_PER_CHECK == 0 and self._wal.stat().st_size > self._settings.wal_bytes_max:
-            self._checkpoint()
 
     # --- reading: any thread ------------------------------------------------------------------------------------------
 
@@ -221,9 +209,7 @@ def _row_checksum(row: SegmentRow) -> int:
 def read_segments(connection: sqlite3.Connection) -> list[SegmentRow]:
     """The rows of the log's segments, ascending."""
     rows = []
-    for *values, checksum in connection.execute(
-        "SELECT first, last, size, count, checksum FROM segment ORDER BY first"
-    ):
+    for *values, checksum in connection.execute("SELECT * FROM segment ORDER BY first"):
         row = SegmentRow(*values)
         if _row_checksum(row) != checksum:
             raise failures.damaged(f"the row of segment {row.first} is damaged")
