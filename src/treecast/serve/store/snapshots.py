@@ -1,0 +1,49 @@
+"""Saved indexes in the directory of a store: the newest one, named after its version, so that a start is fast.
+
+A saved index is only a short cut. One that is damaged is passed over with a warning, and its owner then builds the
+index from what it has in its tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from treecast.errors import SnapshotError
+from treecast.index import Index
+from treecast.serve.store import failures
+
+log = logging.getLogger("treecast.serve.store")
+
+_NAME = re.compile(r"index-(\d{20})\.tcx")
+
+
+def snapshots(directory: Path) -> list[tuple[int, Path]]:
+    """Versions and files, the newest first."""
+    named = ((_NAME.fullmatch(path.name), path) for path in directory.glob("index-*.tcx"))
+    return sorted(((int(match[1]), path) for match, path in named if match), reverse=True)
+
+
+def save_index(directory: Path, index: Index, version: int) -> None:
+    """Save an index, and remove those with other versions."""
+    path = directory / f"index-{version:020}.tcx"
+    try:
+        index.save(path)
+    except OSError as error:
+        raise failures.failure(error, "save the index") from error
+    for _, other in snapshots(directory):
+        if other != path:
+            with suppress(OSError):  # the next save tries again
+                other.unlink()
+
+
+def load_index(directory: Path) -> tuple[Index, int] | None:
+    """The newest index that can be loaded, and its version."""
+    for version, path in snapshots(directory):
+        try:
+            return Index.load(path), version
+        except (SnapshotError, OSError) as error:
+            log.warning("%s is passed over: %s", path.name, error)
+    return None
