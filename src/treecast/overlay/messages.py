@@ -265,16 +265,6 @@ class Continue(_Message, frozen=True, tag="continue"):
 class IndexSaved(_Message, frozen=True, tag="saved"):
     """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
 
-    version: Number
-
-
-class Continue(_Message, frozen=True, tag="continue"):
-    """From a peer to itself: there is more to do than one turn should do."""
-
-
-class IndexSaved(_Message, frozen=True, tag="saved"):
-    """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
-
     version: int
 
 

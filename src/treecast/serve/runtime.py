@@ -18,7 +18,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ from treecast.overlay.messages import (
     Packet,
     packet_of,
 )
-from treecast.overlay.peer import Outbox, Peer, SaveIndex, Send
+from treecast.overlay.peer import Deliver, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
@@ -53,7 +53,7 @@ _OWN = (Durable, Continue, IndexSaved)  # what only the peer itself, or this mod
 class PeerStore(Storage, Protocol):
     """A storage that is closed in the end, and may keep an index."""
 
-    def save_index(self, index: Index, version: int) -> None: ...
+    def save_index(self, index: Index, version: int, before: Callable[[], None] | None = None) -> None: ...
 
     def close(self) -> None: ...
 
@@ -71,6 +71,8 @@ class _Life:
         self.writing_bytes = 0
         self.saving: asyncio.Task[None] | None = None
         self.save_version = 0  # that is to be saved next
+        self.is_over = False
+        self.marks: set[Future[None]] = set()  # waiting for changes to be durable
 
 
 class Runtime:
@@ -176,12 +178,16 @@ class Runtime:
             await self._commit(life)
             is_last = True
         except Exception as error:
+            life.error = error
             self.metrics.failures.inc()
             self._log.error(
                 "the peer failed and is made anew", exc_info=not isinstance(error, TreecastError), **_fields(error)
             )
         finally:
             self._life = None
+            life.is_over = True
+            for mark in list(life.marks):
+                mark.set_exception(RuntimeError("the peer has ended"))
             self.metrics.ready.set(0)
             ticker.cancel()
             for connection in list(self._connections):
@@ -254,6 +260,8 @@ class Runtime:
                     outgoing.setdefault(effect.to, []).append(packet_of(effect.message, root=own))
             elif isinstance(effect, SaveIndex):
                 self._begin_save(life, effect.version)
+            elif isinstance(effect, Deliver) and isinstance(effect.event, Future):
+                effect.event.set_result(None)
         for name, packets in outgoing.items():
             self._send(name, packets)
         self.metrics.waiting.set(len(life.outbox))
@@ -298,14 +306,35 @@ class Runtime:
         index = getattr(life.peer, "index", None)
         if index is None:
             return
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            """In the thread that saves: until all changes that the index may contain are durable."""
+            mark: Future[None] = Future()
+            loop.call_soon_threadsafe(self._mark, life, mark)
+            mark.result()
+
         try:
-            await asyncio.get_running_loop().run_in_executor(self._saver, life.store.save_index, index, version)
+            await loop.run_in_executor(self._saver, life.store.save_index, index, version, wait)
         except Exception as error:
             self._log.warning("the index was not saved", **_fields(error))
             return
         self._log.info("the index is saved", version=version)
         if self._life is life:
             self._tell(life, life.peer.name, IndexSaved(version))
+
+    def _mark(self, life: _Life, mark: Future[None]) -> None:
+        """Let a future wait for the changes that the peer has asked for so far."""
+        if life.is_over:
+            if not life.outbox.has_changes() and life.error is None:
+                mark.set_result(None)
+            else:
+                mark.set_exception(RuntimeError("the peer has ended"))
+            return
+        life.marks.add(mark)
+        mark.add_done_callback(life.marks.discard)
+        life.outbox.add([Deliver(mark)])
+        life.wake.set()
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
