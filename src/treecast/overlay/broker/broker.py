@@ -320,6 +320,11 @@ class Broker:
 
     # --- looking at it -----------------------------------------------------------------------------------------------
 
+    @property
+    def index_version(self) -> int:
+        """The last change of the subscriptions, which `index` contains."""
+        return self._subscriptions.last_change
+
     def stats(self) -> dict[str, int]:
         """Counts for metrics, and for whoever checks that limits hold."""
         return {
