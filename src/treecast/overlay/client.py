@@ -52,6 +52,7 @@ from treecast.overlay.messages import (
     Replay,
     Request,
     Subscribe,
+    SubscribeMany,
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
@@ -162,6 +163,9 @@ class Client:
     ) -> tuple[int, list[Effect]]:
         command = Subscribe(id, query, dict(namespaces or {}), ordered, deliver, options or SubscriptionOptions())
         return self.request(command, now_ms)
+
+    def subscribe_many(self, subscriptions: Sequence[Subscribe], now_ms: int) -> tuple[int, list[Effect]]:
+        return self.request(SubscribeMany(list(subscriptions)), now_ms)
 
     def unsubscribe(self, id: str, now_ms: int) -> tuple[int, list[Effect]]:
         return self.request(Unsubscribe(id), now_ms)

@@ -40,6 +40,7 @@ from treecast.overlay.messages import (
     RemoveSource,
     Replay,
     Subscribe,
+    SubscribeMany,
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
@@ -312,6 +313,10 @@ class Connection:
         """Add a subscription, or change the one that has this id."""
         options = options or SubscriptionOptions()
         await self.request(Subscribe(id, query, dict(namespaces or {}), ordered, deliver, options))
+
+    async def subscribe_many(self, subscriptions: Sequence[Subscribe]) -> None:
+        """Add new subscriptions: all of them, or none if one is refused or exists already."""
+        await self.request(SubscribeMany(list(subscriptions)))
 
     async def unsubscribe(self, id: str) -> None:
         await self.request(Unsubscribe(id))
