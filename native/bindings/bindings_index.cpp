@@ -366,6 +366,7 @@ void bind_index(nb::module_& m, nb::module_& testing) {
             without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
+        .def("compact", [](Index& self) { self.store().compact(); }, nb::call_guard<Interruptible>())
         .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
             StoreStats stats = ask_store([&] { return self.store().stats(); });

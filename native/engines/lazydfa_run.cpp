@@ -18,7 +18,7 @@ const LazyDfaState& state_of(const View& view) { return static_cast<const LazyDf
 }  // namespace
 
 std::unique_ptr<EngineRun> LazyDfaEngine::make_run(uint32_t work_per_item_max) const {
-    return std::make_unique<LazyDfaRun>(work_per_item_max);
+    return std::make_unique<LazyDfaRun>(work_per_item_max, credit_);
 }
 
 // Looked up once per name, not once per element: documents repeat their names.
@@ -108,15 +108,17 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     find_texts(state, document);
     evaluated_document_ = nullptr;
+    size_t trees = 0;
     for (const auto& place : state.places) {
         if (!place) continue;
         PlaceRun& c = run_of(place);
         if (c.lazy)
             c.lazy->run(document, has_text_, *this, c.bits);
         else
-            c.tree->run(document, *this, c.bits);
+            c.tree->run(document, *this, c.bits), ++trees;
         emit(view, document, *place, c.bits, out);
     }
+    if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
     state.delta->run(document, has_text_, *this, delta_run_);
     for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
     // Only the words that were set are cleared: a million slots would take longer than a small document.

@@ -16,7 +16,7 @@ namespace treecast {
 
 class LazyDfaRun final : public EngineRun, private NameResolver {
 public:
-    explicit LazyDfaRun(uint32_t work_per_item_max) : work_per_item_max_(work_per_item_max) {}
+    LazyDfaRun(uint32_t work_per_item_max, MergeCredit& credit) : work_per_item_max_(work_per_item_max), credit_(credit) {}
     void adopt(const View& view, uint64_t cache_bytes_max) override;
     void match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
                std::vector<Undecided>& undecided) override;
@@ -40,6 +40,7 @@ private:
     bool recheck(const View& view, const Document& document, uint32_t slot);
 
     const uint32_t work_per_item_max_;
+    MergeCredit& credit_;
     std::vector<PlaceRun> runs_;
     Delta::Run delta_run_;
     // Names of the reader, resolved against the labels of the View.
