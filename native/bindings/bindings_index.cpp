@@ -1,6 +1,7 @@
 // Index for Python. The border is crossed once per call, and the GIL is released while native code works.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
+#include "engines/merge_credit.hpp"
 #include "index/arrow.hpp"
 #include "index/index.hpp"
 #include "query/token.hpp"
@@ -374,6 +375,13 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         });
     testing.def("looked_at", [](const Index& index) { return index.looked_at(); }, nb::arg("index"),
                 "Entries of tree patterns that were tested one by one since the caches were dropped.");
+    testing.def("affordable_merge", [](const std::vector<uint32_t>& sizes, uint64_t added, uint64_t visits) {
+        MergeCredit credit;
+        credit.earn(added);
+        credit.update(sizes);
+        credit.walk(visits);
+        return credit.is_due() ? credit.affordable(sizes) : 0;
+    }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
     testing.def("has_saved_seeds", [](Index& index) { return ask_store([&] { return index.store().has_saved_seeds(); }); }, nb::arg("index"),
                 "Whether its tables have the seeds of the file that it was loaded from.");
 }
