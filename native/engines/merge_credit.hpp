@@ -26,7 +26,7 @@ class MergeCredit {
 public:
     // PERF: bench/shapes.py. Building a pattern takes 4-8 µs, visiting an element or an attribute once more up to 60 ns.
     static constexpr uint64_t visits_per_pattern = 128, builds_per_addition = 24;
-    static constexpr uint64_t patterns_max = 262'144;       // of one merge: about a second
+    static constexpr uint64_t patterns_max = 262'144;       // of one merge: a second or two
 
     // For readers: a document was walked over by several machines. `visits`: those of all but one.
     void walk(uint64_t visits) { walked_.fetch_add(visits, std::memory_order_relaxed); }

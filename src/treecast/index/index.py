@@ -476,9 +476,9 @@ class Index:
 
         Subscriptions that were added one by one are kept in several machines, each of which walks over every document.
         Calls that match merge them now and then, and keep one document waiting meanwhile; a service that has idle time
-        may prefer to do it then, and before `save`. It takes about as long as adding everything with `add_many`, up to
-        10 µs a subscription, and twice the memory meanwhile; nothing if there is nothing to do. Other threads may
-        match, but wait if they change the index. The subscriptions stay as they are.
+        may prefer to do it then, and before `save`. It takes up to 10 µs a pattern (a subscription with `or` may have
+        several), and twice the memory meanwhile; no time if there is nothing to do. Other threads may match, but wait
+        if they change the index. The subscriptions stay as they are.
         """
         self._native.compact()
 
