@@ -63,6 +63,16 @@ def test_additions_pay_for_a_merge_at_the_next_document(match: Callable[[Index],
     assert index.stats().machines == 1
 
 
+def test_a_save_merges_first(tmp_path: Path) -> None:
+    """Those who load the file only match, and leave it as it is."""
+    index = in_machines(1000)
+    for id, query in codes(1000, 1050):
+        index.add(id, query)
+    bytes_saved = saved_bytes(index, tmp_path / "saved.tcx")
+    assert Index.load(tmp_path / "saved.tcx").stats().machines == 1
+    assert saved_bytes(index, tmp_path / "again.tcx") == bytes_saved
+
+
 def test_documents_pay_for_a_merge() -> None:
     """A few additions do not, until as much was spent on walking over documents twice."""
     index = in_machines(2000, 10)

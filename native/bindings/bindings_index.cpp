@@ -354,7 +354,10 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8
             std::string_view text(about.c_str(), about.size());
             std::string name(path.c_str(), path.size());
-            without_gil([&] { self.store().save(name, text); });
+            without_gil([&] {
+                self.store().merge_if_due();            // those who load it match, and merge nothing
+                self.store().save(name, text);
+            });
         }, nb::arg("path"), nb::arg("about"))
         .def("load", [](Index& self, nb::bytes path, bool verify) {
             bool current = false;

@@ -52,15 +52,15 @@ public:
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
     void replace(std::string_view id, std::string_view text, const Settings& settings);
     void remove(std::string_view id);
-    // For those who are about to match: merges machines if enough was earned for it (engines/merge_credit.hpp), and if nobody
+    // For those who are about to match or to save: merges machines if enough was earned for it (engines/merge_credit.hpp), and if nobody
     // changes the Store meanwhile. Readers see the same subscriptions before and after. Throws only if interrupted.
     void merge_if_due();
     // Makes everything as small and as fast as if all that live had just been added at once.
     void compact();
 
     // Saved indexes: see base/snapshot.hpp. `about` is stored as it is, for the caller that wraps the Store. The bytes depend
-    // only on which calls were made, and in which order: they contain no random seed. Calls that match count too, as they may
-    // merge machines, unless nothing was added since the Store was loaded.
+    // only on which calls were made, and in which order: they contain no random seed. Calls that match or save count too, as they
+    // may merge machines, unless nothing was added since the Store was loaded.
     void save(const std::string& path, std::string_view about) const;
     static std::string saved_about(const std::string& path);
     bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version

@@ -418,8 +418,8 @@ class Index:
 
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
         file share its memory. The same calls in the same order give the same bytes in every process. Calls that match
-        count, because they may merge machines (see `compact`); but a loaded index to which nothing was added gives the
-        bytes that it was loaded from, whatever it matched.
+        or save count, because they may merge machines (see `compact`); but a loaded index to which nothing was added
+        gives the bytes that it was loaded from, whatever it matched.
         """
         settings = SavedSettings(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
         try:
@@ -475,10 +475,10 @@ class Index:
         """Make the index as small and as fast as if all its subscriptions had just been added at once.
 
         Subscriptions that were added one by one are kept in several machines, each of which walks over every document.
-        Calls that match merge them now and then, and keep one document waiting meanwhile; a service that has idle time
-        may prefer to do it then, and before `save`. It takes up to 10 µs a pattern (a subscription with `or` may have
-        several), and twice the memory meanwhile; no time if there is nothing to do. Other threads may match, but wait
-        if they change the index. The subscriptions stay as they are.
+        Calls that match or save merge them now and then, and a document may have to wait for that: a service that has
+        idle time may prefer to do it then. It takes up to 10 µs a pattern (a subscription with `or` may have several),
+        and twice the memory meanwhile; no time if there is nothing to do. Other threads may match, but wait if they
+        change the index. The subscriptions stay as they are.
         """
         self._native.compact()
 
