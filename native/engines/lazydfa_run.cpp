@@ -159,17 +159,30 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
     });
 }
 
+// PERF: bench/shapes.py. Parsing takes about as long as evaluating, where few elements are candidates.
+const Query& LazyDfaRun::parsed(const View& view, uint32_t slot) {
+    if (parsed_.empty()) parsed_.resize(parsed_max);
+    ParsedQuery& entry = parsed_[slot % parsed_max];
+    if (entry.slot == slot && entry.serial == view.serial) return entry.query;
+    entry.slot = none;                          // parsing may fail
+    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
+    parse_matching(view.text(slot), settings.bindings, settings.ordered, entry.query);
+    entry.serial = view.serial;
+    entry.slot = slot;
+    return entry.query;
+}
+
 // Evaluates the query itself, where its patterns say less than it does.
 bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t slot) {
     if (evaluated_document_ != &document) {
         evaluated_document_ = &document;
         evaluator_.begin(document);
     }
-    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
-    parse_matching(view.text(slot), settings.bindings, settings.ordered, query_);
+    const bool ordered = (*view.settings)[view.slot_settings[slot]].ordered;
+    const Query& query = parsed(view, slot);
     evaluator_.allow(work_max(document, work_per_item_max_));
     try {
-        return evaluator_.satisfies(query_, settings.ordered);
+        return evaluator_.satisfies(query, ordered);
     } catch (const OutOfWork& failure) {
         undecided_->push_back({slot, failure});
         return is_rendering_;

@@ -38,6 +38,7 @@ private:
     void emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
+    const Query& parsed(const View& view, uint32_t slot);
 
     const uint32_t work_per_item_max_;
     MergeCredit& credit_;
@@ -54,7 +55,14 @@ private:
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
     const Document* evaluated_document_ = nullptr;     // the one that it has begun
-    Query query_;
+    // Queries that were rechecked lately, by slot: those that match once often match again.
+    struct ParsedQuery {
+        uint64_t serial = 0;                    // of the View's body, in which a slot never gets another query
+        uint32_t slot = none;
+        Query query;
+    };
+    static constexpr uint32_t parsed_max = 512;
+    std::vector<ParsedQuery> parsed_;
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
     bool is_rendering_ = false;
