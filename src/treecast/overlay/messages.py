@@ -229,9 +229,7 @@ class Durable(_Message, tag="durable"):
     group: int
 
 
-Message = (
-    Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
-)
+Message = Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
 
 # --- packets ----------------------------------------------------------------------------------------------------------
 
