@@ -14,16 +14,25 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from random import Random
 
+import msgspec
 import pytest
 
 import treecast
+from tests.support.memory_storage import MemoryStorage
 from treecast import _native
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
 from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
+from treecast.overlay.broker import Broker, BrokerSettings
+from treecast.overlay.broker.refused import RequestError
+from treecast.overlay.client import Client, ClientSettings
+from treecast.overlay.frames import FrameDecoder
+from treecast.overlay.messages import Command, Request
+from treecast.overlay.peer import Send
 from treecast.placement import FilterSharing, Router
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
@@ -110,6 +119,28 @@ def refuse_file(data: bytes) -> None:
                 raise item.error
 
 
+def refuse_frame(data: bytes) -> None:
+    """Read frames that another peer sent."""
+    FrameDecoder().feed(data)
+
+
+def refuse_request(data: bytes) -> None:
+    """Publish with a client of these settings."""
+    client = Client("golden", "broker", Random(1), ClientSettings(**tomllib.loads(data.decode())))
+    client.publish("source", [b"<a/>"], now_ms=0)
+
+
+def refuse_command(data: bytes) -> None:
+    """Ask a small broker for these things, one a line: the last is refused."""
+    settings = BrokerSettings(sources_max=1, documents_per_publish_max=1, store_bytes_max=20)
+    broker = Broker("golden", MemoryStorage(), Random(1), settings)
+    for number, line in enumerate(data.splitlines(), 1):
+        request = Request(number, msgspec.json.decode(line, type=Command))
+        answers = [effect.message for effect in broker.receive("client", request, 0) if isinstance(effect, Send)]
+        for refusal in answers[-1].refusals:
+            raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -135,6 +166,9 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".work": refuse_work,
     ".subscriptions": refuse_subscriptions,
     ".file": refuse_file,
+    ".frame": refuse_frame,
+    ".request": refuse_request,
+    ".command": refuse_command,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -39,6 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "inputs": CORE | {"index", "names"},
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
+    "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
@@ -86,6 +87,7 @@ WORLD: dict[str, dict[str, str]] = {
     "random": {
         "experiments": "seeded",
         "measure": "seeded",
+        "overlay": "the type of what a peer is made with",
         "workload": "seeded",
     },
     "uuid": {},

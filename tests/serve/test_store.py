@@ -11,7 +11,7 @@ import pytest
 from support.store_model import Model
 
 from treecast import Index, durable
-from treecast.overlay.storage import Append, BodyGone, Change, Delete, DeleteBefore, DropBefore, Put, StorageError
+from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Put, StorageError
 from treecast.serve.store import Store, StoreSettings, log, segment, tables
 from treecast.serve.store.group import Group
 
@@ -81,7 +81,7 @@ def test_what_is_no_change_changes_nothing(tmp_path: Path) -> None:
             with pytest.raises((TypeError, ValueError, OverflowError)):
                 store.write([Append(2, b"two"), Put("names", "b", b"2"), Put("fresh", 1, b""), change])
             assert (store.count("names"), store.count("fresh"), store.body_bytes()) == (1, 0, 3)
-            with pytest.raises(BodyGone):
+            with pytest.raises(BodyGoneError):
                 store.body(2)
         store.write([])
         store.write([Append(2, b"zwei"), Put("fresh", "text", b"")])
@@ -100,7 +100,7 @@ def test_bodies_are_dropped_by_segments(tmp_path: Path) -> None:
             "the active segment has no offsets yet"
         )
         assert len(store.body(16)) == 500
-        with pytest.raises(BodyGone, match="TC424"):
+        with pytest.raises(BodyGoneError, match="TC424"):
             store.body(15)
         store.write([DropBefore(1000)])
         assert store.first_body() == 36, "the active segment stays"

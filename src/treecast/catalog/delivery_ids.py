@@ -8,7 +8,12 @@ stream by the stream and the batch. An id is a SHA-256 of these, so no one can m
     >>> message_key_fields(("file",))
     ('stream', 'batch', 'file', 'subscription')
 
-There are two, for files and for messages. Both stay as they are forever: they identify files and messages that
+A broker's documents are numbered, and its data has an id:
+
+    >>> delivery_id("5f1c", 7, "sport")
+    '2be2d8ab66c9daf57cd085c5988865cef2c3cae602bc8a01922874a25ec98300'
+
+There are two kinds, for files and for messages. Both stay as they are forever: they identify files and messages that
 exist already. For something new use `message_id`, which has all of its bits.
 """
 
@@ -42,6 +47,12 @@ def message_id(key: str) -> str:
     any type that a DataFrame has, and Spark alone writes all of them.
     """
     return _digest(key)
+
+
+def delivery_id(store: str, document: int, subscription: str) -> str:
+    """The id of a broker's delivery: that of a message whose key is `{"store":…,"document":…,"subscription":…}`."""
+    key = {"store": store, "document": document, "subscription": subscription}
+    return message_id(json.dumps(key, ensure_ascii=False, separators=(",", ":")))
 
 
 def _digest(text: str) -> str:

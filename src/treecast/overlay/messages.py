@@ -18,13 +18,28 @@ Every packet has a header that names its flow, root broker and format (ONYX, sec
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 PROTOCOL_VERSION = 1
 WINDOW_MAX = 16
 """Requests of one client that may wait for their answers; the broker remembers as many answers."""
+
+
+NAME_CHARS_MAX = 1_000
+TEXT_CHARS_MAX = 1 << 20
+DOCUMENTS_MAX = 10_000
+"""Documents in one `Publish`."""
+ITEMS_MAX = 100_000
+"""Entries of any other list in a message."""
+
+# What decoders check. The size of a whole message is limited by its frame.
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARS_MAX)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_FEW = msgspec.Meta(max_length=DOCUMENTS_MAX)
+_MANY = msgspec.Meta(max_length=ITEMS_MAX)
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -34,202 +49,246 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 # --- a client's requests ----------------------------------------------------------------------------------------------
 
 
-class Document(_Message):
+class Document(_Message, frozen=True):
     """A document to publish. A broker drops a second one with the same source and id (within its window)."""
 
     body: bytes
-    id: str = ""
+    id: Name = ""
 
 
-class RegisterSource(_Message, tag="source"):
+class RegisterSource(_Message, frozen=True, tag="source"):
     """Add a source of documents to the catalog, or change it. `schema` is a DTD, or empty."""
 
-    source: str
-    schema: str = ""
-    description: str = ""
+    source: Name
+    schema: Text = ""
+    description: Text = ""
 
 
-class RemoveSource(_Message, tag="no-source"):
-    source: str
+class RemoveSource(_Message, frozen=True, tag="no-source"):
+    source: Name
 
 
-class Publish(_Message, tag="publish"):
+class Publish(_Message, frozen=True, tag="publish"):
     """Documents of one source. Each is accepted or refused by itself; their order is kept."""
 
-    source: str
-    documents: list[Document]
+    source: Name
+    documents: Annotated[list[Document], _FEW]
 
 
-class SubscriptionOptions(_Message):
+class SubscriptionOptions(_Message, frozen=True):
     """How deliveries of a subscription are made."""
 
-    attempts_max: int = 5
+    attempts_max: Number = 5
     """After so many failed attempts a delivery becomes a dead letter."""
-    acknowledge_ms: int = 30_000
+    acknowledge_ms: Number = 30_000
     """A delivery that is not acknowledged within this time counts as a failed attempt."""
-    expires_ms: int = 0
+    expires_ms: Number = 0
     """The subscription is removed when nobody received from it for so long. 0: never."""
 
 
-class Subscribe(_Message, tag="subscribe"):
+class Subscribe(_Message, frozen=True, tag="subscribe"):
     """Add a subscription, or change the one that has this id."""
 
-    id: str
-    query: str
-    namespaces: dict[str, str] = {}
+    id: Name
+    query: Text
+    namespaces: dict[Name, Text] = {}
     ordered: bool = False
-    deliver: str = "document"
+    deliver: Text = "document"
     options: SubscriptionOptions = SubscriptionOptions()
 
 
-class Unsubscribe(_Message, tag="unsubscribe"):
-    id: str
+class SubscribeMany(_Message, frozen=True, tag="subscribe-many"):
+    """Add new subscriptions: all of them, or none if one is refused or exists already."""
+
+    subscriptions: Annotated[list[Subscribe], _FEW]
 
 
-class Pause(_Message, tag="pause"):
+class Unsubscribe(_Message, frozen=True, tag="unsubscribe"):
+    id: Name
+
+
+class Pause(_Message, frozen=True, tag="pause"):
     """Deliver nothing of this subscription until it is resumed. Matches are kept meanwhile."""
 
-    id: str
+    id: Name
     paused: bool = True
 
 
-class Replay(_Message, tag="replay"):
+class Replay(_Message, frozen=True, tag="replay"):
     """Deliver what the subscription matches among documents that are kept, from a document or time on.
 
     They come before everything that is published from now on, without a gap. What is kept begins later than asked for:
     the answer says where.
     """
 
-    id: str
-    from_document: int = 0
-    from_ms: int = 0
+    id: Name
+    from_document: Number = 0
+    from_ms: Number = 0
 
 
-class Redeliver(_Message, tag="redeliver"):
+class Redeliver(_Message, frozen=True, tag="redeliver"):
     """Deliver dead letters again, by their numbers."""
 
-    letters: list[int]
+    letters: Annotated[list[Number], _MANY]
 
 
-Command = RegisterSource | RemoveSource | Publish | Subscribe | Unsubscribe | Pause | Replay | Redeliver
+Command = RegisterSource | RemoveSource | Publish | Subscribe | SubscribeMany | Unsubscribe | Pause | Replay | Redeliver
 
 
-class Request(_Message, tag="request"):
-    number: int
+class Request(_Message, frozen=True, tag="request"):
+    """`lease` is that of the last `Welcome`. A request with another lease is ignored."""
+
+    number: Number
     command: Command
+    lease: Number = 0
 
 
 # --- the broker's answers ---------------------------------------------------------------------------------------------
 
 
-class Refusal(_Message):
-    """What was not accepted, and why. `item` counts the documents of a `Publish`."""
+class Refusal(_Message, frozen=True):
+    """What was not accepted, and why. `item` counts the documents of a `Publish`; -1 is all of it."""
 
-    item: int
-    code: str
-    message: str
+    item: Annotated[int, msgspec.Meta(ge=-1, le=DOCUMENTS_MAX)]
+    code: Name
+    message: Text
 
 
-class Answer(_Message, tag="answer"):
+class Answer(_Message, frozen=True, tag="answer"):
     """A request was done, or refused: then nothing has changed.
 
     For `Publish`: `documents` has a number for each that was accepted, 0 for a refused one; a duplicate has the number
     of the original. For `Replay`: `[first]`, the number of the first document that is replayed.
     """
 
-    number: int
-    documents: list[int] = []
-    refusals: list[Refusal] = []
+    number: Number
+    documents: Annotated[list[Number], _FEW] = []
+    refusals: Annotated[list[Refusal], _FEW] = []
+    lease: Number = 0
+    """That of the request."""
 
 
-class Hello(_Message, tag="hello"):
-    """The first message of a client, and again whenever it wants to know where it stands."""
+class Hello(_Message, frozen=True, tag="hello"):
+    """The first message of a client, and again whenever it wants to know where it stands.
 
-    client: str
-    version: int = PROTOCOL_VERSION
+    It begins a lease, unless its `nonce` is that of the lease that the client has. Only requests with that lease count
+    from now on: so those that an earlier life of the client has sent, and that are still on their way, change nothing.
+    """
+
+    client: Name
+    version: Number = PROTOCOL_VERSION
+    nonce: Number = 0
 
 
-class Welcome(_Message, tag="welcome"):
-    """`answered`: the number of the last request of this client that was done or refused. `store` identifies the broker's
-    data, for ids of deliveries."""
+class Welcome(_Message, frozen=True, tag="welcome"):
+    """`answered`: the number of the last request of this client that was done or refused. `store` identifies the
+    broker's data, for ids of deliveries. `nonce` is that of the `Hello`; `lease` goes into requests, and is a number
+    that was never used before."""
 
-    broker: str
-    store: str
-    answered: int
-    version: int = PROTOCOL_VERSION
+    broker: Name
+    store: Name
+    answered: Number
+    version: Number = PROTOCOL_VERSION
+    nonce: Number = 0
+    lease: Number = 0
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
 
 
-class Attach(_Message, tag="attach"):
+class Attach(_Message, frozen=True, tag="attach"):
     """Open a session, or repeat that. The name of a session is never used twice. `credit` is that of `Flow`."""
 
-    session: str
-    subscriptions: list[str]
-    credit: int = 1000
+    session: Name
+    subscriptions: Annotated[list[Name], _MANY]
+    credit: Number = 1000
 
 
-class Attached(_Message, tag="attached"):
+class Attached(_Message, frozen=True, tag="attached"):
     """The session is open. `unknown`: those of its subscriptions that do not exist; they are left out."""
 
-    session: str
-    unknown: list[str] = []
+    session: Name
+    unknown: Annotated[list[Name], _MANY] = []
 
 
-class Flow(_Message, tag="flow"):
-    """A session is alive. Its client has all messages up to `received`, and wants to hold at most `credit` deliveries that
-    it has not acknowledged. Sent every `FLOW_MS` at least, and when a message is missing."""
+class Flow(_Message, frozen=True, tag="flow"):
+    """A session is alive. Its client has all messages up to `received`, and wants to hold at most `credit` deliveries
+    that it has not acknowledged. Sent every `FLOW_MS` at least, and when a message is missing."""
 
-    session: str
-    received: int
-    credit: int
+    session: Name
+    received: Number
+    credit: Number
 
 
 FLOW_MS = 1_000
 
 
-class Item(_Message):
-    """One delivery. `payload` is a place in the message's list of payloads."""
+class Item(_Message, frozen=True):
+    """One delivery. `payload` is a place in the message's list of payloads; -1 if the delivery was settled before this
+    message could be sent again: then there is nothing to do, and the item only keeps the places of the others."""
 
-    subscription: str
-    document: int
-    published_ms: int
-    attempt: int
-    payload: int
+    subscription: Name
+    document: Number
+    published_ms: Number
+    attempt: Number
+    payload: Annotated[int, msgspec.Meta(ge=-1, le=ITEMS_MAX)]
 
 
-class Deliveries(_Message, tag="deliveries"):
+class Deliveries(_Message, frozen=True, tag="deliveries"):
     """Equal payloads are in the list once."""
 
-    session: str
-    number: int
-    items: list[Item]
-    payloads: list[bytes]
+    session: Name
+    number: Number
+    items: Annotated[list[Item], _MANY]
+    payloads: Annotated[list[bytes], _MANY]
 
 
-class Acknowledge(_Message, tag="acknowledge"):
+class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     """Messages of a session that are dealt with. `failed` has items that are to be tried again, as (message, place)."""
 
-    session: str
-    messages: list[int]
-    failed: list[tuple[int, int]] = []
+    session: Name
+    messages: Annotated[list[Number], _MANY]
+    failed: Annotated[list[tuple[Number, Number]], _MANY] = []
 
 
-class Detach(_Message, tag="detach"):
+class Detach(_Message, frozen=True, tag="detach"):
     """The session is over, or unknown. From either side."""
 
-    session: str
-    reason: str = ""
+    session: Name
+    reason: Text = ""
 
 
-class Durable(_Message, tag="durable"):
+class Durable(_Message, frozen=True, tag="durable"):
     """From a peer to itself: the changes of this group are durable. See `Shadow`."""
 
-    group: int
+    group: Number
 
 
-Message = Request | Answer | Hello | Welcome | Attach | Attached | Flow | Deliveries | Acknowledge | Detach | Durable
+class Continue(_Message, frozen=True, tag="continue"):
+    """From a peer to itself: there is more to do than one turn should do."""
+
+
+class IndexSaved(_Message, frozen=True, tag="saved"):
+    """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
+
+    version: Number
+
+
+Message = (
+    Request
+    | Answer
+    | Hello
+    | Welcome
+    | Attach
+    | Attached
+    | Flow
+    | Deliveries
+    | Acknowledge
+    | Detach
+    | Durable
+    | Continue
+    | IndexSaved
+)
 
 # --- packets ----------------------------------------------------------------------------------------------------------
 
@@ -239,6 +298,7 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
     RemoveSource: "catalog",
     Publish: "message",
     Subscribe: "query",
+    SubscribeMany: "query",
     Unsubscribe: "query",
     Pause: "query",
     Replay: "query",
@@ -246,12 +306,12 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
 }
 
 
-class Packet(_Message):
+class Packet(_Message, frozen=True):
     """A message and its header. `root` is the root broker of its documents; `format` how they are written."""
 
     flow: FlowName
-    root: str
-    format: str
+    root: Name
+    format: Name
     message: Message
 
 

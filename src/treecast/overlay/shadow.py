@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from treecast.overlay.storage import Append, BodyGone, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
+from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
 
 _ABSENT = None
 
@@ -97,11 +97,15 @@ class Shadow:
                 return sorted(rows.items())[:count_max]
             after = end
 
+    def stored_count(self, table: str) -> int:
+        """How many rows are stored, whatever was asked for since."""
+        return self._storage.count(table)
+
     def body(self, number: int) -> bytes:
         if number in self._bodies:
             return self._bodies[number]
         if number < self._dropped_before:
-            raise BodyGone(number)
+            raise BodyGoneError(number)
         return self._storage.body(number)
 
     def body_bytes(self) -> int:

@@ -72,7 +72,7 @@ class Storage(Protocol):
         """How many rows a table has; 0 if nothing was ever put there."""
 
     def body(self, number: int) -> bytes:
-        """Raises `BodyGone` if it was dropped, or never written, and `StorageError` if it is damaged."""
+        """Raises `BodyGoneError` if it was dropped, or never written, and `StorageError` if it is damaged."""
 
     def body_bytes(self) -> int:
         """The size of all bodies that are kept."""
@@ -91,7 +91,7 @@ class StorageError(PeerError):
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
 
 
-class BodyGone(StorageError):
+class BodyGoneError(StorageError):
     """TC424: retention dropped this body."""
 
     def __init__(self, number: int) -> None:

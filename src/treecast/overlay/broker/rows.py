@@ -16,11 +16,11 @@ CLIENTS, DOCUMENTS, RECENT = "clients", "documents", "recent"
 CURSORS, PARKED, EXPIRING, LETTERS, REDELIVERIES = "cursors", "parked", "expiring", "letters", "redeliveries"
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, array_like=True):
     pass
 
 
-class Counters(_Row):
+class Counters(Row, frozen=True):
     """`meta["counters"]`: the last numbers that were given away, and where unfinished deliveries begin."""
 
     document: int = 0
@@ -31,14 +31,14 @@ class Counters(_Row):
     """Every delivery of a document up to this one is done, except those of parked queues."""
 
 
-class SourceRow(_Row):
+class SourceRow(Row, frozen=True):
     """`sources[id]`."""
 
     schema: str
     description: str
 
 
-class SubscriptionRow(_Row):
+class SubscriptionRow(Row, frozen=True):
     """`subscriptions[id]`."""
 
     query: str
@@ -53,14 +53,18 @@ class SubscriptionRow(_Row):
     paused: bool = False
 
 
-class ClientRow(_Row):
+class ClientRow(Row, frozen=True):
     """`clients[name]`: the last request that was answered, and the last answers."""
 
     answered: int = 0
     answers: list[Answer] = []
+    lease: int = 0
+    nonce: int = 0
+    """Of the `Hello` that began the lease."""
+    heard_ms: int = 0
 
 
-class DocumentRow(_Row):
+class DocumentRow(Row, frozen=True):
     """`documents[number]`: what was published, and who gets what. Bodies are named by their numbers in the log."""
 
     source: str
@@ -73,21 +77,21 @@ class DocumentRow(_Row):
     """By subscription: the number of a body."""
 
 
-class RecentRow(_Row):
+class RecentRow(Row, frozen=True):
     """`recent[document]`: a publisher's own id, to recognise a second copy."""
 
     name: str
     published_ms: int
 
 
-class CursorRow(_Row):
+class CursorRow(Row, frozen=True):
     """`cursors[subscription]`: all its deliveries up to document `floor` are done, and these above it."""
 
     floor: int
     done: list[int] = []
 
 
-class ParkedRow(_Row):
+class ParkedRow(Row, frozen=True):
     """`parked[subscription]`: what it waits for has to be found among stored documents.
 
     Up to `rematch_until` each document is matched again: the subscription replays what it had not asked for before.
@@ -96,7 +100,7 @@ class ParkedRow(_Row):
     rematch_until: int = 0
 
 
-class LetterRow(_Row):
+class LetterRow(Row, frozen=True):
     """`letters[number]`: a delivery that was given up. It holds the payload, so that nothing else has to be kept."""
 
     subscription: str
@@ -108,16 +112,16 @@ class LetterRow(_Row):
     died_ms: int
 
 
-Row = TypeVar("Row", bound=_Row)
+AnyRow = TypeVar("AnyRow", bound=Row)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[type, msgspec.msgpack.Decoder[object]] = {}
 
 
-def encode(row: _Row) -> bytes:
+def encode(row: Row) -> bytes:
     return _ENCODER.encode(row)
 
 
-def decode(data: bytes, kind: type[Row]) -> Row:
+def decode(data: bytes, kind: type[AnyRow]) -> AnyRow:
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)

@@ -13,6 +13,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     documents_per_publish_max: int = 1_000
     sources_max: int = 10_000
     clients_max: int = 100_000
+    client_ms: int = 7 * DAY_MS
+    """If there are so many, those that were silent for so long are forgotten."""
     subscriptions_max: int = 10_000_000
 
     duplicates_max: int = 100_000
@@ -38,11 +40,13 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     queue_memory_max: int = 1_000
     """Deliveries of one subscription that are in memory. If there are more, the rest is read from disk later."""
-    queues_idle_max: int = 100_000
-    """Queues that have nothing to deliver and nobody to deliver to are forgotten beyond this number."""
+    waiting_memory_max: int = 4_000_000
+    """Deliveries in memory of all subscriptions that nobody receives from at present."""
     cached_rows_max: int = 4_096
     refill_rows_max: int = 512
     """Documents that are looked at in one step when a queue is filled again from disk."""
+    refill_queues_max: int = 8
+    """Queues that are filled again in one step. Between steps the broker does other work."""
 
     keep_ms: int = DAY_MS
     """Documents are kept for replay for so long after they were published,"""

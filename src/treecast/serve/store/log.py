@@ -24,7 +24,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from treecast import durable
-from treecast.overlay.storage import Append, BodyGone
+from treecast.overlay.storage import Append, BodyGoneError
 from treecast.serve.store import failures
 from treecast.serve.store.cache import Cache
 from treecast.serve.store.segment import (
@@ -347,14 +347,14 @@ class SegmentLog:
         segments = self._segments
         place = bisect_right(segments, number, key=_first) - 1
         if place < 0 or number > segments[place].last:
-            raise BodyGone(number)
+            raise BodyGoneError(number)
         segment = segments[place]
         offsets = segment.offsets or self._load_offsets(segment, number)
         found = offsets.find(number)
         if found is None:
             if offsets.is_damaged(number):
                 raise failures.damaged(f"document {number} is lost: the log is damaged")
-            raise BodyGone(number)
+            raise BodyGoneError(number)
         # The last record of a segment ends with it. Should the writer have extended the segment meanwhile, more is
         # read than needed.
         is_last = found + 1 == len(offsets.offsets)
@@ -378,7 +378,7 @@ class SegmentLog:
                 file = Descriptor(path)
             except FileNotFoundError:
                 if segment not in self._segments:
-                    raise BodyGone(number) from None  # dropped just now
+                    raise BodyGoneError(number) from None  # dropped just now
                 raise failures.damaged(f"{path.name} is missing from the log") from None
             self._files.put(segment.first, file)
         return file

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from treecast import durable
 from treecast.errors import SnapshotError
 from treecast.index import Index
 from treecast.serve.store import failures
 
 log = logging.getLogger("treecast.serve.store")
 
+_WAITING = "index-new.unfinished"
 _NAME = re.compile(r"index-(\d{20})\.tcx")
 
 
@@ -26,11 +29,19 @@ def snapshots(directory: Path) -> list[tuple[int, Path]]:
     return sorted(((int(match[1]), path) for match, path in named if match), reverse=True)
 
 
-def save_index(directory: Path, index: Index, version: int) -> None:
-    """Save an index, and remove those with other versions."""
+def save_index(directory: Path, index: Index, version: int, before: Callable[[], None] | None = None) -> None:
+    """Save an index, and remove those with other versions.
+
+    The index may contain changes that are not durable yet. Until they are, the file must not count: `before` is called
+    when it is written, and returns when they are.
+    """
     path = directory / f"index-{version:020}.tcx"
+    waiting = directory / _WAITING
     try:
-        index.save(path)
+        index.save(waiting)
+        if before is not None:
+            before()
+        durable.rename(waiting, path)
     except OSError as error:
         raise failures.failure(error, "save the index") from error
     for _, other in snapshots(directory):

@@ -20,12 +20,12 @@ wait for a sync.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from treecast.index import Index
-from treecast.overlay.storage import BodyGone, Change, Key
+from treecast.overlay.storage import BodyGoneError, Change, Key
 from treecast.serve.store import backup, directory, failures, snapshots, verify
 from treecast.serve.store.group import Group
 from treecast.serve.store.log import SegmentLog
@@ -160,7 +160,7 @@ class Store:
         try:
             try:
                 return self._log.body(number)
-            except BodyGone:
+            except BodyGoneError:
                 # A reader may see rows of a group that is committed, and not yet published: a matter of microseconds.
                 for run in prepared:
                     if number in run.numbers and number <= self._tables.last_body():
@@ -184,9 +184,12 @@ class Store:
 
     # --- saved indexes, backups, checks -------------------------------------------------------------------------------
 
-    def save_index(self, index: Index, version: int) -> None:
-        """Save an index for `load_index`. It contains every change up to `version`, and perhaps more."""
-        snapshots.save_index(self.path, index, version)
+    def save_index(self, index: Index, version: int, before: Callable[[], None] | None = None) -> None:
+        """Save an index for `load_index`. It contains every change up to `version`, and perhaps more.
+
+        `before` is called before it counts: it returns when the changes that the index contains are durable.
+        """
+        snapshots.save_index(self.path, index, version, before)
 
     def load_index(self) -> tuple[Index, int] | None:
         """The index that was saved last and its version; None if there is none, or it is damaged."""

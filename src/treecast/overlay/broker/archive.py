@@ -1,0 +1,107 @@
+"""Published documents as stored: their rows, and the payload that a subscription gets of each."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from treecast.index import Index
+from treecast.overlay.broker.queue import Queue
+from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, DocumentRow, LetterRow, SubscriptionRow, decode
+from treecast.overlay.shadow import Shadow
+from treecast.overlay.storage import BodyGoneError
+
+
+class Payload:
+    """What is sent for one key of a queue. Equal `place`s have equal bytes."""
+
+    __slots__ = ("body", "document", "place", "published_ms")
+
+    def __init__(self, document: int, published_ms: int, place: tuple[str, int], body: bytes) -> None:
+        self.document = document
+        self.published_ms = published_ms
+        self.place = place
+        self.body = body
+
+
+def subscription_index(id: str, row: SubscriptionRow, like: Index) -> Index:
+    """An index of this subscription alone."""
+    index = Index(limits=like.limits)
+    add_row(index, id, row)
+    return index
+
+
+def add_row(index: Index, id: str, row: SubscriptionRow) -> None:
+    index.add(id, row.query, namespaces=row.namespaces, ordered=row.ordered, deliver=row.deliver)  # type: ignore[arg-type]
+
+
+class Archive:
+    """Reads rows and payloads, with a bounded cache of rows."""
+
+    def __init__(self, shadow: Shadow, index: Index, cached_rows_max: int) -> None:
+        self._shadow = shadow
+        self._index = index
+        self._rows: OrderedDict[int, DocumentRow] = OrderedDict()
+        self._cached_rows_max = cached_rows_max
+
+    def remember(self, number: int, row: DocumentRow) -> None:
+        self._rows[number] = row
+        if len(self._rows) > self._cached_rows_max:
+            self._rows.popitem(last=False)
+
+    def row(self, number: int) -> DocumentRow | None:
+        row = self._rows.get(number)
+        if row is None:
+            data = self._shadow.get(DOCUMENTS, number)
+            if data is None:
+                return None
+            row = decode(data, DocumentRow)
+            self.remember(number, row)
+        return row
+
+    def rows_after(self, number: int, count_max: int) -> list[tuple[int, DocumentRow]]:
+        return [(key, decode(data, DocumentRow)) for key, data in self._shadow.scan(DOCUMENTS, number, count_max)]
+
+    def forget_before(self, number: int) -> None:
+        for key in [key for key in self._rows if key < number]:
+            del self._rows[key]
+
+    def payload(self, queue: Queue, key: int) -> Payload | None:
+        """None if the subscription has changed since a replay found this document, and does not match it any more.
+
+        Raises `BodyGoneError` if it is not kept any more, and `StorageError` if it is damaged.
+        """
+        if key < 0:
+            return self._letter(-key)
+        row = self.row(key)
+        if row is None:
+            raise BodyGoneError(key)
+        if key in queue.rematched:
+            body = self._render(queue, row)
+            return None if body is None else Payload(key, row.published_ms, (queue.id, key), body)
+        try:
+            number = row.payloads[row.subscriptions.index(queue.id)]
+        except ValueError:  # cannot be: only matches are queued
+            raise BodyGoneError(key) from None
+        return Payload(key, row.published_ms, ("", number), self._shadow.body(number))
+
+    def matches(self, queue: Queue, number: int, row: DocumentRow) -> bool:
+        """Whether a document is for this queue. For a replay it is matched again."""
+        if number > queue.rematch_until:
+            return queue.id in row.subscriptions
+        return bool(self._matcher(queue).match(self._shadow.body(row.body)))
+
+    def _matcher(self, queue: Queue) -> Index:
+        if queue.matcher is None:
+            queue.matcher = subscription_index(queue.id, queue.row, self._index)
+        return queue.matcher
+
+    def _render(self, queue: Queue, row: DocumentRow) -> bytes | None:
+        deliveries = self._matcher(queue).render(self._shadow.body(row.body))
+        return None if not deliveries or deliveries[0].refused else deliveries[0].payload
+
+    def _letter(self, number: int) -> Payload:
+        data = self._shadow.get(LETTERS, number)
+        if data is None:
+            raise BodyGoneError(number)
+        letter = decode(data, LetterRow)
+        return Payload(letter.document, letter.published_ms, ("letter", number), letter.payload)

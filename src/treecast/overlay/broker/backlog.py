@@ -1,0 +1,434 @@
+"""Matches that are not delivered yet: who waits for what, in memory and on disk.
+
+Theory of operation. A match is a (subscription, document) pair. While nobody receives from a subscription, its matches
+are bare numbers in an array (`_idle`): a hundred thousand such subscriptions cost little. When a session attaches, they
+become a `Queue`. If a subscription has more matches than `queue_memory_max`, it is *parked*: further ones stay on disk
+only, and are read from there when there is room. So a slow subscriber costs a bounded amount of memory, and nobody else
+anything.
+
+What is stored: with the document, the list of its matches; for a subscription, a cursor that says up to which document
+its deliveries are done. Both are small and written in batches. After a restart, everything between the lowest cursor
+and the last document is looked at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.queue import Queue
+from treecast.overlay.broker.rows import (
+    CURSORS,
+    LETTERS,
+    PARKED,
+    REDELIVERIES,
+    SUBSCRIPTIONS,
+    CursorRow,
+    LetterRow,
+    ParkedRow,
+    SubscriptionRow,
+    decode,
+)
+from treecast.overlay.broker.settings import BrokerSettings
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.shadow import Shadow
+from treecast.overlay.storage import StorageError
+
+
+class Backlog:
+    """What all subscriptions wait for."""
+
+    def __init__(self, shadow: Shadow, archive: Archive, settings: BrokerSettings, random: Random) -> None:
+        self._shadow = shadow
+        self._archive = archive
+        self._settings = settings
+        self._random = random
+        self.queues: dict[str, Queue] = {}
+        self._idle: dict[str, array[int]] = {}
+        self._idle_numbers = 0
+        self._parked: dict[str, int] = {}
+        """By subscription: a document up to which all its deliveries are done."""
+        self._unfinished: dict[int, int] = {}
+        """By document: deliveries that are not done, except those of parked subscriptions."""
+        self._unfinished_order: list[int] = []
+        self.retrying: dict[str, Queue] = {}
+        self.touched: dict[str, Queue] = {}
+        """Queues that were given something to send in this turn."""
+        self._refilling: dict[str, Queue] = {}
+        self.wants_more = False
+        """More is to be read from disk than one turn should do: see `refill`."""
+        self.last_document = 0
+        self.last_letter = 0
+
+    # --- after a restart ---------------------------------------------------------------------------------------------
+
+    def load(self, floor: int, turn: Turn) -> None:
+        """Find what is not done yet among documents after `floor`."""
+        for id, _ in self._all_rows(PARKED):
+            self._parked[id] = self._cursor(id).floor
+        cursors: dict[str, tuple[int, frozenset[int]]] = {}
+        after = floor
+        while rows := self._archive.rows_after(after, 1_000):
+            for number, row in rows:
+                for id in row.subscriptions:
+                    if id in self._parked:
+                        continue
+                    if id not in cursors:
+                        cursor = self._cursor(id)
+                        cursors[id] = (cursor.floor, frozenset(cursor.done))
+                    done_to, done = cursors[id]
+                    if number > done_to and number not in done:
+                        self.enqueue(number, (id,), turn)
+            after = rows[-1][0]
+        for number, data in self._redeliveries():
+            letter = self._shadow.get(LETTERS, number)
+            subscription = self._shadow.get(SUBSCRIPTIONS, data.decode())
+            if letter is not None and subscription is not None:
+                self.redeliver(number, decode(letter, LetterRow), decode(subscription, SubscriptionRow))
+        self.touched.clear()
+
+    def _all_rows(self, table: str) -> Iterator[tuple[str, bytes]]:
+        after = ""
+        while rows := self._shadow.scan(table, after, 1_000):
+            yield from rows
+            after = rows[-1][0]
+
+    def _redeliveries(self) -> Iterator[tuple[int, bytes]]:
+        after = 0
+        while rows := self._shadow.scan(REDELIVERIES, after, 1_000):
+            yield from rows
+            after = rows[-1][0]
+
+    def _cursor(self, id: str) -> CursorRow:
+        if (data := self._shadow.get(CURSORS, id)) is not None:
+            return decode(data, CursorRow)
+        if (data := self._shadow.get(SUBSCRIPTIONS, id)) is not None:
+            return CursorRow(decode(data, SubscriptionRow).since)
+        return CursorRow(1 << 62)  # removed: nothing of it is waited for
+
+    # --- new matches -------------------------------------------------------------------------------------------------
+
+    def enqueue(self, number: int, ids: Iterable[str], turn: Turn) -> None:
+        """A document was published that these subscriptions match."""
+        # PERF: bench/broker.py. This loop runs for every match: nobody receives from most subscriptions at any moment.
+        idle, queues, parked = self._idle, self.queues, self._parked
+        room = self._settings.waiting_memory_max - self._idle_numbers
+        count = 0
+        for id in ids:
+            waiting = idle.get(id)
+            if waiting is not None:
+                if count < room and len(waiting) < self._settings.queue_memory_max:
+                    waiting.append(number)
+                    count += 1
+                else:
+                    self._park_numbers(id, number, turn)
+            elif id in queues:
+                self._enqueue(queues[id], number, turn)
+            elif id in parked:
+                continue
+            elif count < room:
+                idle[id] = array("q", (number,))
+                count += 1
+            else:
+                self._park_numbers(id, number, turn)
+        if count:
+            self._idle_numbers += count
+            self._count_unfinished(number, count)
+
+    def _enqueue(self, queue: Queue, number: int, turn: Turn) -> None:
+        if queue.behind:
+            return
+        if len(queue.outstanding) < self._settings.queue_memory_max:
+            queue.newest = number
+            self._add(queue, number)
+        else:
+            self._park(queue, turn)
+
+    def _park_numbers(self, id: str, number: int, turn: Turn) -> None:
+        """There is no room for one more bare number of a subscription: all of its numbers are forgotten."""
+        first = self._forget_numbers(id) or number
+        self._parked[id] = first - 1
+        turn.put(PARKED, id, ParkedRow())
+
+    def _forget_numbers(self, id: str) -> int:
+        """Drop the bare numbers of a subscription; returns the first of them, or 0."""
+        numbers = self._idle.pop(id, None)
+        if numbers is None:
+            return 0
+        self._idle_numbers -= len(numbers)
+        for number in numbers:
+            self._finish_document(number)
+        return numbers[0]
+
+    def _add(self, queue: Queue, number: int) -> None:
+        queue.add(number)
+        if not queue.parked:
+            self._count_unfinished(number)
+        self.touched[queue.id] = queue
+
+    def _count_unfinished(self, number: int, more: int = 1) -> None:
+        count = self._unfinished.get(number, 0)
+        if not count:
+            heapq.heappush(self._unfinished_order, number)
+        self._unfinished[number] = count + more
+
+    def _finish_document(self, number: int) -> None:
+        left = self._unfinished[number] - 1
+        if left:
+            self._unfinished[number] = left
+        else:
+            del self._unfinished[number]
+
+    def floor(self) -> int:
+        """Every delivery up to this document is done, except those of parked subscriptions."""
+        order = self._unfinished_order
+        while order and order[0] not in self._unfinished:
+            heapq.heappop(order)
+        return order[0] - 1 if order else self.last_document
+
+    def needed_from(self) -> int:
+        """The first document that somebody still waits for."""
+        floors = (self.queues[id].floor() if id in self.queues else floor for id, floor in self._parked.items())
+        return min([self.floor(), *floors]) + 1
+
+    # --- parking -----------------------------------------------------------------------------------------------------
+
+    def _park(self, queue: Queue, turn: Turn) -> None:
+        """There is more for this queue on disk than in memory."""
+        queue.behind = True
+        if not queue.parked:
+            queue.parked = True
+            for key in queue.outstanding:
+                if key > 0:
+                    self._finish_document(key)
+        self._parked[queue.id] = queue.floor()
+        turn.put(PARKED, queue.id, ParkedRow(queue.rematch_until))
+
+    def _unpark(self, queue: Queue, turn: Turn) -> None:
+        """It has caught up. The caller stores its cursor."""
+        queue.parked = False
+        for key in queue.outstanding:
+            if key > 0:
+                self._count_unfinished(key)
+        del self._parked[queue.id]
+        turn.delete(PARKED, queue.id)
+
+    def refill(self, turn: Turn) -> None:
+        """Read on in the stored documents, for some of the queues that have room again."""
+        for id in list(self._refilling)[: self._settings.refill_queues_max]:
+            queue = self._refilling.pop(id)
+            if self.queues.get(id) is queue and queue.behind:
+                self._refill(queue, turn)
+        self.wants_more = bool(self._refilling)
+
+    def _refill(self, queue: Queue, turn: Turn) -> None:
+        rows = self._archive.rows_after(queue.newest, self._settings.refill_rows_max)
+        for number, row in rows:
+            if len(queue.outstanding) >= self._settings.queue_memory_max:
+                break
+            queue.newest = number
+            if number in queue.outstanding or number in queue.done:
+                continue
+            try:
+                is_match = self._archive.matches(queue, number, row)
+            except StorageError:
+                continue  # dropped, or damaged: nobody can get it
+            if is_match:
+                if number <= queue.rematch_until:
+                    queue.rematched.add(number)
+                self._add(queue, number)
+        else:
+            if len(rows) < self._settings.refill_rows_max:
+                queue.behind = False
+                queue.newest = max(queue.newest, self.last_document)
+        self.store_cursor(queue, turn)
+        self.touched[queue.id] = queue
+
+    def want_refill(self, queue: Queue) -> None:
+        """If somebody receives from it, and there is room."""
+        if queue.sessions and len(queue.outstanding) <= self._settings.queue_memory_max // 2:
+            self._refilling[queue.id] = queue
+            self.wants_more = True
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    def queue_of(self, id: str, row: SubscriptionRow) -> Queue:
+        """The queue of a subscription, made of its bare numbers if need be."""
+        queue = self.queues.get(id)
+        if queue is not None:
+            return queue
+        numbers = self._idle.pop(id, ())
+        self._idle_numbers -= len(numbers)
+        cursor = self._cursor(id)
+        queue = self.queues[id] = Queue(id, row, numbers[-1] if numbers else cursor.floor, cursor.done)
+        for number in numbers:
+            queue.add(number)
+        if id in self._parked:
+            data = self._shadow.get(PARKED, id)
+            queue.behind = queue.parked = True
+            queue.newest = self._parked[id]
+            queue.rematch_until = decode(data, ParkedRow).rematch_until if data else 0
+        return queue
+
+    def change(self, id: str, row: SubscriptionRow) -> None:
+        """The subscription has other settings now. What it matched before stays to be delivered."""
+        if id in self.queues:
+            queue = self.queues[id]
+            queue.row = row
+            queue.matcher = None
+            self.touched[id] = queue
+
+    def remove(self, id: str, turn: Turn) -> None:
+        """The subscription is gone, and with it what it waits for."""
+        self._forget_numbers(id)
+        queue = self.queues.pop(id, None)
+        if queue:
+            for key in queue.outstanding:
+                if key < 0:
+                    turn.delete(REDELIVERIES, -key)
+                elif not queue.parked:
+                    self._finish_document(key)
+            queue.outstanding.clear()
+            for session in queue.sessions:
+                session.remove(queue)
+            for waiting in (self.retrying, self.touched, self._refilling):
+                waiting.pop(id, None)
+        self._parked.pop(id, None)
+        turn.delete(CURSORS, id)
+        turn.delete(PARKED, id)
+
+    def replay(self, id: str, row: SubscriptionRow, document: int, turn: Turn) -> None:
+        """Deliver again what the subscription matches, from this document on."""
+        queue = self.queue_of(id, row)
+        self._park(queue, turn)
+        queue.start_over(document, self.last_document)
+        self._parked[id] = document - 1
+        turn.put(PARKED, id, ParkedRow(queue.rematch_until))
+        turn.put(CURSORS, id, CursorRow(document - 1))
+        self.touched[id] = queue
+
+    def redeliver(self, number: int, letter: LetterRow, row: SubscriptionRow) -> None:
+        """Deliver a dead letter again."""
+        queue = self.queue_of(letter.subscription, row)
+        if -number not in queue.outstanding:
+            queue.add(-number)
+            self.touched[queue.id] = queue
+
+    # --- done, failed, given up --------------------------------------------------------------------------------------
+
+    def settle(self, queue: Queue, key: int, turn: Turn) -> None:
+        if not queue.settle(key):
+            return
+        if key < 0:
+            turn.delete(LETTERS, -key)
+            turn.delete(REDELIVERIES, -key)
+        elif not queue.parked:
+            self._finish_document(key)
+
+    def fail(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
+        """An attempt failed: try again later, or give up."""
+        queue.sent.pop(key, None)
+        attempts = queue.outstanding.get(key)
+        if attempts is None:
+            return
+        if attempts >= queue.row.options.attempts_max:
+            self.give_up(queue, key, reason, turn)
+            return
+        wait = min(self._settings.retry_ms << min(attempts - 1, 20), self._settings.retry_ms_max)
+        queue.retry_at(turn.now_ms + int(wait * self._random.uniform(0.5, 1.5)), key)
+        self.retrying[queue.id] = queue
+
+    def give_up(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
+        """Make a dead letter of a delivery."""
+        attempts = queue.outstanding.get(key, 0)
+        if key < 0:  # it stays the letter that it was
+            queue.settle(key)
+            turn.delete(REDELIVERIES, -key)
+            return
+        try:
+            payload = self._archive.payload(queue, key)
+            published, body = (payload.published_ms, payload.body) if payload else (0, None)
+        except StorageError as error:
+            published, body, reason = 0, b"", error.code
+        if body is not None:
+            self.add_letter(queue.id, key, published, reason, attempts, body, turn)
+        self.settle(queue, key, turn)
+        self.store_cursor(queue, turn)
+
+    def add_letter(
+        self, id: str, document: int, published_ms: int, reason: str, attempts: int, payload: bytes, turn: Turn
+    ) -> None:
+        self.last_letter += 1
+        row = LetterRow(id, document, published_ms, reason, attempts, payload, turn.now_ms)
+        turn.put(LETTERS, self.last_letter, row)
+
+    def expire_before(self, number: int, turn: Turn) -> None:
+        """Retention drops documents before this one: what is left of them becomes dead letters."""
+        late = [id for id, numbers in self._idle.items() if numbers[0] < number]
+        for id in [*late, *(id for id, floor in self._parked.items() if floor < number - 1)]:
+            data = self._shadow.get(SUBSCRIPTIONS, id)
+            if data is not None:
+                self.queue_of(id, decode(data, SubscriptionRow))
+        for queue in list(self.queues.values()):
+            for key in [key for key in queue.outstanding if 0 < key < number]:
+                self.give_up(queue, key, "expired", turn)
+            if queue.behind and queue.newest < number - 1:
+                self._expire_parked(queue, number, turn)
+            self.demote(queue, turn)
+
+    def _expire_parked(self, queue: Queue, number: int, turn: Turn) -> None:
+        while queue.newest < number - 1 and (rows := self._archive.rows_after(queue.newest, 1_000)):
+            for document, row in rows:
+                if document >= number:
+                    break
+                queue.newest = document
+                if queue.id in row.subscriptions and document not in queue.done:
+                    self._add(queue, document)
+                    self.give_up(queue, document, "expired", turn)
+            else:
+                continue
+            break
+        queue.newest = max(queue.newest, number - 1)
+        self.store_cursor(queue, turn)
+
+    def store_cursor(self, queue: Queue, turn: Turn) -> None:
+        """How far a queue got; a parked one that has caught up is parked no more."""
+        if self.queues.get(queue.id) is not queue:
+            return  # its subscription was removed: a cursor would be taken for that of its successor
+        cursor = queue.cursor()
+        turn.put(CURSORS, queue.id, cursor)
+        if queue.parked:
+            self._parked[queue.id] = cursor.floor
+            if queue.behind:
+                self.want_refill(queue)
+            elif cursor.floor >= queue.rematch_until:
+                self._unpark(queue, turn)
+
+    def demote(self, queue: Queue, turn: Turn) -> None:
+        """A queue that nobody receives from becomes bare numbers again if there is room, or nothing: it is parked."""
+        if not queue.is_idle():
+            return
+        del self.queues[queue.id]
+        for waiting in (self.retrying, self.touched, self._refilling):
+            waiting.pop(queue.id, None)
+        if not queue.parked and self._idle_numbers + len(queue.outstanding) > self._settings.waiting_memory_max:
+            self._park(queue, turn)
+        if queue.parked:
+            self._parked[queue.id] = queue.floor()
+        elif queue.outstanding:
+            self._idle[queue.id] = array("q", sorted(queue.outstanding))
+            self._idle_numbers += len(queue.outstanding)
+
+    def stats(self) -> dict[str, int]:
+        queued = [len(queue.outstanding) for queue in self.queues.values()]
+        return {
+            "queues": len(self.queues),
+            "queued": sum(queued),
+            "queued_most": max(queued, default=0),
+            "waiting": self._idle_numbers,
+            "parked": len(self._parked),
+            "unfinished_documents": len(self._unfinished),
+        }

@@ -1,0 +1,343 @@
+"""A broker: documents come in, deliveries go out, and nothing that was acknowledged is lost.
+
+ONYX, Figure 10, as far as one broker goes: `receive` is the packet listener, which sorts packets into flows; the
+catalog manager and the query plane are `subscriptions.py`; the message pre-processor and the data plane are
+`intake.py`, with one index for all; `backlog.py` and `dispatch.py` are the post-processor and the sender.
+
+Every call ends with one group of changes; answers and deliveries follow it, so they leave when it is durable.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from treecast.errors import TreecastError
+from treecast.index import Index
+from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.clients import Clients
+from treecast.overlay.broker.dispatch import Dispatch
+from treecast.overlay.broker.intake import Intake
+from treecast.overlay.broker.refused import RequestError, refusal
+from treecast.overlay.broker.retention import Retention
+from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, decode
+from treecast.overlay.broker.sessions import Session
+from treecast.overlay.broker.settings import SECOND_MS, BrokerSettings
+from treecast.overlay.broker.subscriptions import Subscriptions
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import (
+    WINDOW_MAX,
+    Acknowledge,
+    Answer,
+    Attach,
+    Attached,
+    Command,
+    Continue,
+    Detach,
+    Durable,
+    Flow,
+    Hello,
+    IndexSaved,
+    Pause,
+    Publish,
+    Redeliver,
+    RegisterSource,
+    RemoveSource,
+    Replay,
+    Request,
+    Subscribe,
+    SubscribeMany,
+    Unsubscribe,
+    Welcome,
+)
+from treecast.overlay.peer import Effect, SaveIndex, Send, Store
+from treecast.overlay.shadow import Shadow
+from treecast.overlay.storage import Put, Storage
+
+EXPIRY_STEP_MS = 10 * SECOND_MS
+
+
+class Broker:
+    """A `Peer`. It is made from what its storage holds; `index` may be one that was saved, with all changes up to
+    `index_version`."""
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        random: Random,
+        settings: BrokerSettings | None = None,
+        index: Index | None = None,
+        index_version: int = 0,
+    ) -> None:
+        self.name = name
+        self.settings = settings = settings or BrokerSettings()
+        self.index = Index() if index is None else index
+        self._shadow = Shadow(storage)
+        self._archive = Archive(self._shadow, self.index, settings.cached_rows_max)
+        self._backlog = Backlog(self._shadow, self._archive, settings, random)
+        self._dispatch = Dispatch(self._backlog, self._archive, settings)
+        self._subscriptions = Subscriptions(self._shadow, self.index, settings)
+        self._intake = Intake(self._shadow, self._archive, self._backlog, self.index, settings)
+        self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
+        self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
+        self._counters = Counters()
+        self._beginning = Turn(0)
+        """Changes that loading asked for: they are stored with those of the first call."""
+        self._saved_change = index_version
+        self._expire_ms = 0
+        self._is_continuing = False
+        self.requests = self.accepted = 0
+        self._load(random, index_version)
+
+    def _load(self, random: Random, index_version: int) -> None:
+        store = self._shadow.get(META, "store")
+        if store is None:
+            store = random.randbytes(16).hex().encode()
+            self._beginning.changes.append(Put(META, "store", store))
+        self.store_id = store.decode()
+        if (data := self._shadow.get(META, "counters")) is not None:
+            self._counters = decode(data, Counters)
+        counters = self._counters
+        self._backlog.last_document, self._backlog.last_letter = counters.document, counters.letter
+        self._intake.last_body, self._subscriptions.last_change = counters.body, counters.change
+        self._subscriptions.load(index_version)
+        self._intake.load()
+        self._backlog.load(counters.floor, self._beginning)
+
+    # --- the peer ----------------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+        """Handle a packet of any flow. What makes no sense is ignored: it may be old, or from a stranger."""
+        if isinstance(message, Durable):
+            if sender == self.name:
+                self._shadow.durable(message.group)
+            return []
+        turn = Turn(now_ms)
+        match message:
+            case Request():
+                self._request(sender, message, turn)
+            case Acknowledge():
+                if session := self._session(message.session, sender, turn):
+                    self._dispatch.acknowledge(session, message.messages, message.failed, turn)
+            case Flow():
+                if session := self._session(message.session, sender, turn):
+                    self._dispatch.receive_flow(session, message.received, message.credit, turn)
+            case Hello():
+                self._welcome(sender, message.nonce, turn)
+            case Attach():
+                self._attach(sender, message, turn)
+            case Detach():
+                session = self._dispatch.sessions.get(message.session)
+                if session and session.client == sender:
+                    self._end_session(session, "", turn, counts=False)
+            case Continue() if sender == self.name:
+                self._is_continuing = False
+                self._backlog.refill(turn)
+            case IndexSaved() if sender == self.name:
+                self._subscriptions.saved(message.version, turn)
+        return self._finish(turn)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        turn = Turn(now_ms)
+        for session in self._dispatch.silent_sessions(now_ms):
+            self._end_session(session, "nothing was heard from it", turn, counts=True)
+        self._dispatch.tick(turn)
+        self._retention.tick(turn)
+        if now_ms >= self._expire_ms:
+            self._expire_ms = now_ms + EXPIRY_STEP_MS
+            attached = {id for session in self._dispatch.sessions.values() for id in session.queues}
+            self._subscriptions.expire(attached, self._backlog, turn)
+        return self._finish(turn)
+
+    def _finish(self, turn: Turn) -> list[Effect]:
+        if self._beginning.changes:
+            turn.changes[:0] = self._beginning.changes
+            self._beginning = Turn(0)
+        done = len(turn.changes)
+        group = self._shadow.apply(turn.changes) if done else 0
+        self._dispatch.flush(turn)  # reads what this turn has changed
+        if self._backlog.wants_more and not self._is_continuing:
+            self._is_continuing = True
+            turn.send(self.name, Continue())
+        counters = self._count()
+        if counters != self._counters and (turn.changes or counters.floor < self._counters.floor):
+            self._counters = counters
+            turn.put(META, "counters", counters)
+        if len(turn.changes) > done:
+            group = self._shadow.apply(turn.changes[done:])
+        effects: list[Effect] = []
+        if turn.changes:
+            effects += (Store(tuple(turn.changes)), Send(self.name, Durable(group)))
+        effects += turn.sends
+        change = self._subscriptions.last_change
+        if change - self._saved_change >= self.settings.save_index_changes:
+            self._saved_change = change
+            effects.append(SaveIndex(change))
+        return effects
+
+    def _count(self) -> Counters:
+        return Counters(
+            self._backlog.last_document,
+            self._intake.last_body,
+            self._subscriptions.last_change,
+            self._backlog.last_letter,
+            self._backlog.floor(),
+        )
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _welcome(self, sender: str, nonce: int, turn: Turn) -> None:
+        """Begin a lease, unless this is the `Hello` of the one that the client has."""
+        try:
+            row = self._clients.row(sender, turn)
+        except RequestError:
+            return  # there is no room for another client: it will try again
+        if not row.lease or row.nonce != nonce:
+            row = ClientRow(row.answered, row.answers, row.lease + 1, nonce, turn.now_ms)
+            self._clients.store(sender, row, turn)
+        turn.send(sender, Welcome(self.name, self.store_id, row.answered, nonce=nonce, lease=row.lease))
+
+    def _request(self, sender: str, request: Request, turn: Turn) -> None:
+        """Each once, in order; a repeated one is answered as it was."""
+        try:
+            client = self._clients.row(sender, turn)
+        except RequestError as error:
+            turn.send(sender, Answer(request.number, [], [refusal(error, -1)], request.lease))
+            return
+        if request.lease != client.lease:
+            return  # of an earlier life of the client
+        if request.number <= client.answered:
+            for answer in client.answers:
+                if answer.number == request.number:
+                    turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
+            return
+        if request.number != client.answered + 1:
+            return  # one before it was lost: its client will send them again
+        done = len(turn.changes)
+        try:
+            answer = self._do(request, turn)
+        except TreecastError as error:
+            del turn.changes[done:]
+            answer = Answer(request.number, [], [refusal(error, -1)])
+        answers = [*client.answers, answer][-WINDOW_MAX:]
+        row = ClientRow(request.number, answers, client.lease, client.nonce, turn.now_ms)
+        self._clients.store(sender, row, turn)
+        turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
+        self.requests += 1
+
+    def _do(self, request: Request, turn: Turn) -> Answer:
+        command: Command = request.command
+        match command:
+            case Publish():
+                self._subscriptions.check_source(command.source)
+                documents, refusals = self._intake.publish(command, turn)
+                self.accepted += len(documents) - len(refusals)
+                return Answer(request.number, documents, refusals)
+            case Subscribe():
+                self._subscriptions.subscribe(command, self._backlog, turn)
+            case SubscribeMany():
+                self._subscriptions.subscribe_many(command.subscriptions, self._backlog, turn)
+            case Unsubscribe():
+                self._subscriptions.unsubscribe(command.id, self._backlog, turn)
+            case Pause():
+                self._subscriptions.pause(command, self._backlog, turn)
+            case RegisterSource():
+                self._subscriptions.register_source(command, turn)
+            case RemoveSource():
+                self._subscriptions.remove_source(command, turn)
+            case Redeliver():
+                self._subscriptions.redeliver(command.letters, self._backlog, turn)
+            case Replay():
+                return Answer(request.number, [self._replay(command, turn)])
+        return Answer(request.number)
+
+    def _replay(self, command: Replay, turn: Turn) -> int:
+        """From the first document that is kept, and not older than asked for."""
+        row = self._subscriptions.expect(command.id)
+        first = self._first_since(command.from_document, command.from_ms)
+        self._backlog.replay(command.id, row, first, turn)
+        return first
+
+    def _first_since(self, document: int, published_ms: int) -> int:
+        after = max(document - 1, 0)
+        while rows := self._archive.rows_after(after, 1_000):
+            for number, row in rows:
+                if row.published_ms >= published_ms:
+                    return number
+            after = rows[-1][0]
+        return self._backlog.last_document + 1
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def _session(self, name: str, sender: str, turn: Turn) -> Session | None:
+        session = self._dispatch.sessions.get(name)
+        if session is None or session.client != sender:
+            turn.send(sender, Detach(name, "there is no such session"))
+            return None
+        session.heard_ms = turn.now_ms
+        return session
+
+    def _attach(self, sender: str, message: Attach, turn: Turn) -> None:
+        sessions, settings = self._dispatch.sessions, self.settings
+        known = sessions.get(message.session)
+        if known is not None and known.client != sender:
+            turn.send(sender, Detach(message.session, "another client has a session of this name"))
+            return
+        if known is None:
+            if len(sessions) >= settings.sessions_max:
+                turn.send(sender, Detach(message.session, "TC417 there are too many sessions"))
+                return
+            if len(message.subscriptions) > settings.subscriptions_per_session_max:
+                turn.send(sender, Detach(message.session, "TC417 there are too many subscriptions in one session"))
+                return
+            credit = min(message.credit, settings.credit_max)
+            known = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms)
+        turn.send(sender, Attached(message.session, self._join(known, message.subscriptions, turn)))
+        self._dispatch.fill(known, turn)
+
+    def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
+        """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""
+        unknown = []
+        for id in dict.fromkeys(subscriptions):
+            row = self._subscriptions.row(id)
+            if row is None:
+                unknown.append(id)
+            elif id not in session.queues:
+                self._dispatch.attach(session, self._backlog.queue_of(id, row))
+                if row.options.expires_ms:
+                    self._subscriptions.see(id, turn)
+        return unknown
+
+    def _end_session(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
+        for id in session.queues:
+            if id in self._subscriptions.last_seen:
+                self._subscriptions.see(id, turn)
+        self._dispatch.detach(session, reason, turn, counts=counts)
+
+    # --- looking at it -----------------------------------------------------------------------------------------------
+
+    @property
+    def index_version(self) -> int:
+        """The last change of the subscriptions, which `index` contains."""
+        return self._subscriptions.last_change
+
+    def stats(self) -> dict[str, int]:
+        """Counts for metrics, and for whoever checks that limits hold."""
+        return {
+            "subscriptions": len(self.index),
+            "sources": len(self._subscriptions.sources),
+            "documents": self._backlog.last_document,
+            "requests": self.requests,
+            "accepted": self.accepted,
+            "refused": self._intake.refused,
+            "duplicates": self._intake.duplicates,
+            "sessions": len(self._dispatch.sessions),
+            "sent": self._dispatch.sent_items,
+            "letters": self._backlog.last_letter,
+            "groups_waiting": self._shadow.waiting(),
+            **self._backlog.stats(),
+        }

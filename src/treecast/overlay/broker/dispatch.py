@@ -1,0 +1,222 @@
+"""From queues to clients: what was sent to whom, what has to be sent again, and what is done.
+
+A session gets numbered messages with deliveries, as many as its client has room for, from its subscriptions in turn.
+The client says which messages it has (`Flow`), and which it has dealt with (`Acknowledge`). A message that it does not
+get is sent again; a delivery that it does not acknowledge in time is another attempt; what a session holds when it ends
+goes back to the queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.queue import Queue
+from treecast.overlay.broker.sessions import Sent, Session
+from treecast.overlay.broker.settings import BrokerSettings
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import Deliveries, Detach, Item
+from treecast.overlay.storage import StorageError
+
+TAKEN_IN_TURN = 16
+"""Deliveries of one subscription before it is another one's turn."""
+NOTHING = Item("", 0, 0, 0, -1)
+
+
+class Dispatch:
+    """All sessions of a broker."""
+
+    def __init__(self, backlog: Backlog, archive: Archive, settings: BrokerSettings) -> None:
+        self._backlog = backlog
+        self._archive = archive
+        self._settings = settings
+        self.sessions: dict[str, Session] = {}
+        self.sent_items = 0
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def attach(self, session: Session, queue: Queue) -> None:
+        session.queues[queue.id] = queue
+        queue.sessions.append(session)
+        session.activate(queue)
+
+    def acknowledge(
+        self, session: Session, messages: Iterable[int], failed: Iterable[tuple[int, int]], turn: Turn
+    ) -> None:
+        """The client has dealt with all items of these messages; `failed` ones are tried again."""
+        changed: dict[str, Queue] = {}
+        for message, place in failed:
+            if item := session.finish(message, place):
+                self._backlog.fail(*item, "refused by its subscriber", turn)
+        for message in messages:
+            sent = session.messages.get(message)
+            if sent is None:
+                continue
+            session.received = max(session.received, message)
+            for place in range(len(sent.items)):
+                if item := session.finish(message, place):
+                    queue, key = item
+                    self._backlog.settle(queue, key, turn)
+                    changed[queue.id] = queue
+        session.forget_finished()
+        for queue in changed.values():
+            self._backlog.store_cursor(queue, turn)
+        self.fill(session, turn)
+
+    def detach(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
+        """A session is over. What it holds is delivered again; if `counts`, what it has received was an attempt."""
+        del self.sessions[session.name]
+        back: dict[str, tuple[Queue, list[int]]] = {}
+        for number, sent in session.messages.items():
+            for item in sent.items:
+                if item is None:
+                    continue
+                queue, key = item
+                if queue.sent.pop(key, None) is None or key not in queue.outstanding:
+                    continue
+                if not (counts and number <= session.received):
+                    queue.outstanding[key] -= 1
+                elif queue.outstanding[key] >= queue.row.options.attempts_max:
+                    self._backlog.give_up(queue, key, "not acknowledged", turn)
+                    continue
+                back.setdefault(queue.id, (queue, []))[1].append(key)
+        for queue, keys in back.values():
+            queue.put_back(keys)
+            self._backlog.touched[queue.id] = queue
+        for queue in session.queues.values():
+            queue.sessions.remove(session)
+            self._backlog.demote(queue, turn)
+        if reason:
+            turn.send(session.client, Detach(session.name, reason))
+
+    def receive_flow(self, session: Session, received: int, credit: int, turn: Turn) -> None:
+        session.heard_ms = turn.now_ms
+        session.received = max(session.received, min(received, session.number))
+        session.credit = min(credit, self._settings.credit_max)
+        session.forget_finished()
+        self._resend(session, turn)
+        self.fill(session, turn)
+
+    def _resend(self, session: Session, turn: Turn) -> None:
+        """Messages that the client should have by now, and has not."""
+        for number, sent in session.messages.items():
+            if number <= session.received:
+                continue
+            if turn.now_ms - sent.sent_ms < self._settings.resend_ms:
+                break
+            sent.sent_ms = turn.now_ms
+            self._send(session, number, sent, turn)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def flush(self, turn: Turn) -> None:
+        """Send what this turn has made ready."""
+        while self._backlog.touched:
+            touched, self._backlog.touched = self._backlog.touched, {}
+            sessions: dict[str, Session] = {}
+            for queue in touched.values():
+                for session in queue.sessions:
+                    session.activate(queue)
+                    sessions[session.name] = session
+            for session in sessions.values():
+                self.fill(session, turn)
+
+    def fill(self, session: Session, turn: Turn) -> None:
+        """Send as much as the client has room for."""
+        while session.room() > 0 and session.active:
+            items: list[tuple[Queue, int] | None] = []
+            size = 0
+            while session.active and session.room() > 0 and len(items) < self._settings.items_per_message_max:
+                if size >= self._settings.message_bytes_max:
+                    break
+                size += self._take(session, items, turn)
+            if not items:
+                continue
+            session.number += 1
+            sent = session.messages[session.number] = Sent(items, turn.now_ms)
+            self._send(session, session.number, sent, turn)
+
+    def _take(self, session: Session, items: list[tuple[Queue, int] | None], turn: Turn) -> int:
+        """Some deliveries of the queue whose turn it is; returns about how many bytes they have."""
+        queue = session.active[0]
+        size = 0
+        if queue.behind:
+            self._backlog.want_refill(queue)
+        for _ in range(TAKEN_IN_TURN):
+            key = None if queue.row.paused else queue.next_ready()
+            if key is None:
+                session.deactivate(queue)
+                return size
+            queue.outstanding[key] += 1
+            queue.sent[key] = session
+            session.held += 1
+            items.append((queue, key))
+            row = self._archive.row(key) if key > 0 else None
+            size += row.bytes if row else 0
+            if not session.room() or size >= self._settings.message_bytes_max:
+                break
+            if len(items) >= self._settings.items_per_message_max:
+                break
+        session.active.rotate(-1)
+        return size
+
+    def _send(self, session: Session, number: int, sent: Sent, turn: Turn) -> None:
+        """A message with its payloads, each of them once."""
+        items: list[Item] = []
+        payloads: list[bytes] = []
+        places: dict[tuple[str, int], int] = {}
+        for place, item in enumerate(sent.items):
+            if item is None or item[1] not in item[0].outstanding:  # done meanwhile
+                session.finish(number, place)
+                items.append(NOTHING)
+                continue
+            queue, key = item
+            try:
+                payload = self._archive.payload(queue, key)
+            except StorageError as error:
+                session.finish(number, place)
+                self._backlog.give_up(queue, key, error.code, turn)
+                items.append(NOTHING)
+                continue
+            if payload is None:
+                session.finish(number, place)
+                self._backlog.settle(queue, key, turn)
+                self._backlog.store_cursor(queue, turn)
+                items.append(NOTHING)
+                continue
+            if payload.place not in places:
+                places[payload.place] = len(payloads)
+                payloads.append(payload.body)
+            attempt = queue.outstanding[key]
+            items.append(Item(queue.id, payload.document, payload.published_ms, attempt, places[payload.place]))
+            self.sent_items += 1
+        turn.send(session.client, Deliveries(session.name, number, items, payloads))
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def silent_sessions(self, now_ms: int) -> list[Session]:
+        return [s for s in self.sessions.values() if now_ms - s.heard_ms > self._settings.session_ms]
+
+    def tick(self, turn: Turn) -> None:
+        for session in self.sessions.values():
+            self._fail_overdue(session, turn)
+            self._resend(session, turn)
+        for queue in list(self._backlog.retrying.values()):
+            if queue.take_due(turn.now_ms):
+                self._backlog.touched[queue.id] = queue
+            if not queue.retries:
+                del self._backlog.retrying[queue.id]
+                self._backlog.demote(queue, turn)
+        self.flush(turn)
+
+    def _fail_overdue(self, session: Session, turn: Turn) -> None:
+        """Deliveries that were not acknowledged in time."""
+        for number, sent in list(session.messages.items()):
+            if number > session.received:
+                break
+            for place, item in enumerate(sent.items):
+                if item and turn.now_ms - sent.sent_ms > item[0].row.options.acknowledge_ms:
+                    session.finish(number, place)
+                    self._backlog.fail(*item, "not acknowledged in time", turn)
+        session.forget_finished()

@@ -1,0 +1,147 @@
+"""The deliveries of one subscription that are not done yet.
+
+A delivery is named by a *key*: the number of its document, or for a dead letter that is delivered again, minus the
+number of the letter. A key is `ready` to be sent, `sent` to a session that has not acknowledged it, or waits to be
+tried again. It is `outstanding` all the while.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from treecast.overlay.broker.rows import CursorRow, SubscriptionRow
+
+if TYPE_CHECKING:
+    from treecast.index import Index
+    from treecast.overlay.broker.sessions import Session
+
+DONE_STORED_MAX = 1_000
+
+
+class Queue:
+    """Created when somebody wants to receive; until then the dispatcher keeps bare numbers."""
+
+    __slots__ = (
+        "_order",
+        "behind",
+        "done",
+        "id",
+        "matcher",
+        "newest",
+        "outstanding",
+        "parked",
+        "ready",
+        "rematch_until",
+        "rematched",
+        "retries",
+        "row",
+        "sent",
+        "sessions",
+    )
+
+    def __init__(self, id: str, row: SubscriptionRow, newest: int, done: Iterable[int] = ()) -> None:
+        self.id = id
+        self.row = row
+        self.outstanding: dict[int, int] = {}
+        """Attempts by key."""
+        self.ready: deque[int] = deque()
+        self.retries: list[tuple[int, int]] = []
+        """A heap of (when, key)."""
+        self.sent: dict[int, Session] = {}
+        self.sessions: list[Session] = []
+        self.done = set(done)
+        """Documents above the floor whose deliveries are done."""
+        self.newest = newest
+        """Documents after this one are not in memory."""
+        self.behind = False
+        """Some of them are for this queue, and have to be read from disk."""
+        self.parked = False
+        """It is, or was, behind: what it waits for is found on disk after a restart. See `Dispatch`."""
+        self.rematch_until = 0
+        self.rematched: set[int] = set()
+        """Documents that were matched again for a replay: their payloads are built when they are sent."""
+        self.matcher: Index | None = None
+        self._order: list[int] = []
+
+    def add(self, key: int) -> None:
+        self.outstanding[key] = 0
+        self.ready.append(key)
+        if key > 0:
+            heapq.heappush(self._order, key)
+
+    def next_ready(self) -> int | None:
+        """The next key to send, which is `ready` no more."""
+        while self.ready:
+            key = self.ready.popleft()
+            if key in self.outstanding and key not in self.sent:
+                return key
+        return None
+
+    def has_ready(self) -> bool:
+        while self.ready and (self.ready[0] not in self.outstanding or self.ready[0] in self.sent):
+            self.ready.popleft()
+        return bool(self.ready)
+
+    def put_back(self, keys: Iterable[int]) -> None:
+        """Keys that were sent in vain are ready again, in order, before those that came later."""
+        self.ready = deque(sorted({*keys, *self.ready}))
+
+    def retry_at(self, when_ms: int, key: int) -> None:
+        heapq.heappush(self.retries, (when_ms, key))
+
+    def take_due(self, now_ms: int) -> bool:
+        """Retries whose time has come are ready; says if there were any."""
+        due = []
+        while self.retries and self.retries[0][0] <= now_ms:
+            key = heapq.heappop(self.retries)[1]
+            if key in self.outstanding and key not in self.sent:
+                due.append(key)
+        if due:
+            self.put_back(due)
+        return bool(due)
+
+    def settle(self, key: int) -> bool:
+        """A delivery is done, or given up. False if it was already."""
+        if self.outstanding.pop(key, None) is None:
+            return False
+        self.sent.pop(key, None)
+        self.rematched.discard(key)
+        if key > 0:
+            self.done.add(key)
+        return True
+
+    def floor(self) -> int:
+        """Every delivery up to this document is done."""
+        while self._order and self._order[0] not in self.outstanding:
+            heapq.heappop(self._order)
+        # After `start_over` what is in flight may lie behind documents that are still to be read.
+        return min(self._order[0] - 1, self.newest) if self._order else self.newest
+
+    def cursor(self) -> CursorRow:
+        """How far it got, to be stored."""
+        floor = self.floor()
+        if self.done:
+            self.done = {number for number in self.done if number > floor}
+        return CursorRow(floor, sorted(self.done)[:DONE_STORED_MAX])
+
+    def start_over(self, document: int, rematch_until: int) -> None:
+        """Deliver again from this document on. What is in flight stays there."""
+        for key in [key for key in self.outstanding if key > 0 and key not in self.sent]:
+            del self.outstanding[key]
+        self._order = [key for key in self.outstanding if key > 0]
+        heapq.heapify(self._order)
+        self.ready = deque(key for key in self.ready if key in self.outstanding)
+        self.done.clear()
+        self.newest = document - 1
+        self.behind = True
+        self.rematch_until = rematch_until
+        self.matcher = None
+
+    def is_idle(self) -> bool:
+        """Nobody receives, and nothing is known that bare numbers could not say."""
+        return not (self.sessions or self.sent or self.retries or any(self.outstanding.values())) and not any(
+            key < 0 for key in self.outstanding
+        )

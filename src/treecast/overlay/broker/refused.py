@@ -1,0 +1,38 @@
+"""Why a broker refuses a request. Codes of queries and documents are those of the index; these are the broker's own.
+
+TC410   no such source
+TC411   too many documents in one request
+TC412   no such subscription
+TC413   too many sources, clients or subscriptions
+TC414   a name that is empty, too long, or not text
+TC415   the store is full
+TC416   no such dead letter
+TC417   too many sessions, or too many subscriptions in one
+"""
+
+from __future__ import annotations
+
+from treecast.errors import PeerError, TreecastError
+from treecast.overlay.messages import Refusal
+
+NAME_BYTES_MAX = 1024
+
+
+class RequestError(PeerError):
+    """A request that cannot be done. Nothing has changed."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
+
+
+def refusal(error: TreecastError, item: int = 0) -> Refusal:
+    return Refusal(item, error.code, str(error))
+
+
+def check_name(name: str, what: str) -> None:
+    """Names come from strangers, and are kept."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= NAME_BYTES_MAX:
+        raise RequestError(f"the {what} must have 1-{NAME_BYTES_MAX} bytes, got {size}", code="TC414")
+    if "\0" in name or any("\ud800" <= char <= "\udfff" for char in name):
+        raise RequestError(f"the {what} contains a character that is not text", code="TC414")

@@ -1,0 +1,61 @@
+"""Documents that are not needed any more are dropped: by age, by size, and never before they were delivered.
+
+Only what nobody waits for is dropped for its age (`keep_ms`) or to make room (`keep_bytes`). What somebody has waited
+for longer than `undelivered_ms_max` becomes a dead letter, which holds its payload, and is dropped then.
+"""
+
+from __future__ import annotations
+
+from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.rows import DOCUMENTS
+from treecast.overlay.broker.settings import BrokerSettings
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.shadow import Shadow
+from treecast.overlay.storage import DeleteBefore, DropBefore
+
+
+class Retention:
+    """Drops documents from the beginning."""
+
+    def __init__(self, shadow: Shadow, archive: Archive, backlog: Backlog, settings: BrokerSettings) -> None:
+        self._shadow = shadow
+        self._archive = archive
+        self._backlog = backlog
+        self._settings = settings
+        self._next_ms = 0
+        self.dropped = 0
+
+    def tick(self, turn: Turn) -> None:
+        if turn.now_ms < self._next_ms:
+            return
+        self._next_ms = turn.now_ms + self._settings.retention_step_ms
+        rows = self._archive.rows_after(0, self._settings.retention_rows_max)
+        excess = self._shadow.body_bytes() - self._settings.keep_bytes
+        needed_from = self._backlog.needed_from()
+        overdue = drop = first_kept_body = 0
+        for number, row in rows:
+            age = turn.now_ms - row.published_ms
+            if number >= needed_from:
+                if age <= self._settings.undelivered_ms_max:
+                    first_kept_body = row.body
+                    break
+                overdue = number
+            elif age <= self._settings.keep_ms and excess <= 0:
+                first_kept_body = row.body
+                break
+            drop = number
+            excess -= row.bytes
+        if overdue:
+            self._backlog.expire_before(overdue + 1, turn)
+        if drop:
+            self._drop(drop, first_kept_body, turn)
+
+    def _drop(self, last: int, first_kept_body: int, turn: Turn) -> None:
+        following = self._archive.rows_after(last, 1)
+        body = first_kept_body or (following[0][1].body if following else 0)
+        turn.changes.append(DeleteBefore(DOCUMENTS, last + 1))
+        if body:
+            turn.changes.append(DropBefore(body))
+        self._archive.forget_before(last + 1)
+        self.dropped += 1

@@ -1,0 +1,232 @@
+"""Frames: how packets travel as bytes between peers. No I/O: bytes in, packets out.
+
+A frame holds a batch of packets. It begins with 16 bytes, all numbers big-endian:
+
+    magic "tc"    version    flags    length of the body    checksum of the body    checksum of these 12 bytes
+    2 bytes       1          1        4                     4                       4
+
+The body is a MessagePack array of packets. The header has a checksum of its own, so a damaged length is found at once,
+and not after waiting for bytes that never come. Both are CRC-32, against accidents; TLS is against attackers.
+
+    >>> from treecast.overlay.messages import Hello, packet_of
+    >>> (frame,) = encode([packet_of(Hello("alice"))])
+    >>> decoder = FrameDecoder()
+    >>> decoder.feed(frame[:20])
+    []
+    >>> decoder.feed(frame[20:])
+    [Packet(flow='control', root='', format='text', message=Hello(client='alice', version=1, nonce=0))]
+
+Any bytes give packets or a `FrameError`, and it does not matter in which pieces they arrive. Work is linear in the
+number of bytes. After an error nothing that follows can be trusted: close the connection. Codes:
+
+    TC401  not this protocol, or another version of it
+    TC402  a frame or a message is too large
+    TC403  a checksum is wrong
+    TC404  a message cannot be decoded, or cannot be encoded
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+import msgspec
+
+from treecast.errors import PeerError
+from treecast.overlay.messages import PROTOCOL_VERSION, Packet
+
+FRAME_BYTES_MAX = 64 << 20
+"""The largest body that a decoder accepts, and so the largest message."""
+FRAME_BYTES_AIM = 1 << 20
+"""A frame is closed when its body has grown to this size, so that few are large."""
+PACKETS_MAX = 1024
+"""Packets in one frame."""
+
+MAGIC = b"tc"
+HEADER_BYTES = 16
+_START = struct.Struct(">2sBBII")  # the header without its own checksum
+_CHECKSUM = struct.Struct(">I")
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Packet])
+
+
+class FrameError(PeerError):
+    """Bytes that are no frame of ours, or a message that does not fit into one."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
+
+
+def encode(packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
+    """The packets in as few frames as the limits allow, in order. Raises `FrameError` if one is too large by itself."""
+    return list(encode_each(packets, bytes_max))
+
+
+def encode_each(
+    packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX, refused: list[FrameError] | None = None
+) -> Iterator[bytes]:
+    """Likewise, one frame at a time. With a list `refused`, packets that are too large are left out and noted there."""
+    parts: list[bytes] = []
+    size = 0
+    for packet in packets:
+        try:
+            part = _encode_packet(packet, bytes_max)
+        except FrameError as error:
+            if refused is None:
+                raise
+            refused.append(error)
+            continue
+        is_full = size + len(part) > min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES_MAX) or len(parts) == PACKETS_MAX
+        if parts and is_full:
+            yield _frame_of(parts)
+            parts, size = [], 0
+        parts.append(part)
+        size += len(part)
+    if parts:
+        yield _frame_of(parts)
+
+
+def _encode_packet(packet: Packet, bytes_max: int) -> bytes:
+    try:
+        part = _ENCODER.encode(packet)
+    except (ValueError, OverflowError, TypeError) as error:  # half a surrogate pair, or an integer beyond 64 bits
+        raise FrameError(f"a message cannot be encoded: {error}", code="TC404") from None
+    if len(part) + _ARRAY_BYTES_MAX > bytes_max:
+        raise FrameError(
+            f"a message of {len(part)} bytes is too large",
+            code="TC402",
+            hint=f"at most {bytes_max} bytes travel in a message: send fewer documents at once",
+        )
+    return part
+
+
+_ARRAY_BYTES_MAX = 3  # the start of an array of up to PACKETS_MAX parts
+
+
+def _frame_of(parts: list[bytes]) -> bytes:
+    # The start of a MessagePack array: its length is in four bits, or in the two bytes that follow.
+    count = len(parts)
+    body = b"".join([bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2, "big"), *parts])
+    start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, len(body), crc32(body))
+    return b"".join([start, _CHECKSUM.pack(crc32(start)), body])
+
+
+class FrameDecoder:
+    """Turns a stream of bytes into packets. One for each connection."""
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        """The largest body that is accepted; it may change between calls of `feed`."""
+        self._buffer = bytearray()  # less than a frame
+        self._wanted = HEADER_BYTES  # bytes that must be there before looking is worth it
+        self.error: FrameError | None = None
+        """Why decoding ended. Packets that came before it were returned."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of a frame that is not complete. A stream that ends here was cut off, unless there are none."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
+        """The packets that are complete with these bytes.
+
+        If they are followed by something wrong, the packets are returned, `error` is set, and the next call raises it.
+        """
+        if self.error is not None:
+            raise self.error
+        packets: list[Packet] = []
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return packets
+            source: bytes | bytearray | memoryview = self._buffer
+        else:
+            source = data
+        with memoryview(source) as view:
+            try:
+                end = self._take_frames(view, packets)
+            except FrameError as error:
+                self.error = error
+                end = len(view)
+            rest = b"" if source is self._buffer else bytes(view[end:])
+        # Linear: what is behind a complete frame arrived with this call, and is moved once.
+        if source is self._buffer:
+            del self._buffer[:end]
+        else:
+            self._buffer += rest
+        if self.error is not None and not packets:
+            raise self.error
+        return packets
+
+    def _take_frames(self, view: memoryview, packets: list[Packet]) -> int:
+        """Decode all complete frames; returns where the incomplete one begins."""
+        begin = 0
+        while True:
+            self._wanted = HEADER_BYTES
+            there = len(view) - begin
+            if there < HEADER_BYTES:
+                _check_magic(bytes(view[begin : begin + 3]))
+                self._wanted = HEADER_BYTES if there >= 3 else there + 1
+                return begin
+            length, checksum = self._read_header(bytes(view[begin : begin + HEADER_BYTES]))
+            self._wanted = HEADER_BYTES + length
+            if there < self._wanted:
+                return begin
+            with view[begin + HEADER_BYTES : begin + self._wanted] as body:
+                packets += _decode_body(body, checksum)
+            begin += self._wanted
+
+    def _read_header(self, header: bytes) -> tuple[int, int]:
+        _check_magic(header[:3])
+        _, _, flags, length, checksum = _START.unpack_from(header)
+        if crc32(header[:12]) != _CHECKSUM.unpack_from(header, 12)[0]:
+            raise FrameError("the header of a frame is damaged", code="TC403")
+        if flags:
+            raise FrameError(
+                f"unknown flags {flags:#04x} in a frame", code="TC401", hint="use the same version on both sides"
+            )
+        if length > self.bytes_max:
+            raise FrameError(
+                f"a frame of {length} bytes is too large",
+                code="TC402",
+                hint=f"this side accepts up to {self.bytes_max} bytes: send fewer documents at once",
+            )
+        return length, checksum
+
+
+def _check_magic(start: bytes) -> None:
+    """Looks at what is there of the first three bytes, so that a stranger is told at once."""
+    if start[:2] != MAGIC[: len(start)]:
+        raise FrameError(
+            "the other side does not speak the protocol of treecast",
+            code="TC401",
+            hint="check address and port, and whether both sides use TLS",
+        )
+    if len(start) == 3 and start[2] != PROTOCOL_VERSION:
+        raise FrameError(
+            f"the other side uses version {start[2]} of the protocol, this one version {PROTOCOL_VERSION}",
+            code="TC401",
+            hint="use the same version on both sides",
+        )
+
+
+def _decode_body(body: memoryview, checksum: int) -> list[Packet]:
+    if crc32(body) != checksum:
+        raise FrameError("the body of a frame is damaged", code="TC403")
+    if _packet_count(body) > PACKETS_MAX:
+        raise FrameError(f"a frame has more than {PACKETS_MAX} packets", code="TC402")
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        raise FrameError(f"a message cannot be decoded: {error}", code="TC404") from None
+
+
+def _packet_count(body: memoryview) -> int:
+    """How many packets a body claims to have, without decoding them. What is no array has 0, and is refused later."""
+    kind = body[0] if len(body) else 0
+    if kind == 0xDC:
+        return int.from_bytes(body[1:3], "big")
+    if kind == 0xDD:
+        return int.from_bytes(body[1:5], "big")
+    return kind & 0x0F if kind >> 4 == 9 else 0

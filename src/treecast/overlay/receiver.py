@@ -1,0 +1,282 @@
+"""A client's side of a session: it takes deliveries in order, asks for what is missing, and acknowledges.
+
+`Client` has one `Receiver` for each `attach`. When the broker ends a session, or has forgotten it after a restart, the
+receiver opens another one under a new name. What was not acknowledged then comes again, with the same `Delivery.id`.
+
+Acknowledgements may be lost as everything else. The broker would then deliver again after a while; to make that rare,
+each one is repeated once, a little later, together with its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import msgspec
+
+from treecast.catalog.delivery_ids import delivery_id
+from treecast.overlay.messages import (
+    FLOW_MS,
+    Acknowledge,
+    Attach,
+    Attached,
+    Deliveries,
+    Detach,
+    Flow,
+)
+from treecast.overlay.peer import Deliver, Effect, Send
+from treecast.overlay.retry import Retry
+
+CREDIT_MAX = 10_000
+"""Deliveries that an application may hold without acknowledging them."""
+
+
+class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times and limits of sessions."""
+
+    attach_ms: int = 1_000
+    """An `Attach` without an answer is repeated after so long, then after twice as long, and so on."""
+    attach_ms_max: int = 10_000
+    flow_ms: int = FLOW_MS
+    repeat_ms: int = 2_000
+    """Acknowledgements are repeated once, after so long."""
+    repeats_max: int = 10_000
+    """At most so many messages and failed items are."""
+    early_max: int = 64
+    """Messages that arrived before one that is missing are kept, at most so many."""
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One document for one subscription. `session`, `message` and `place` say what to acknowledge."""
+
+    subscription: str
+    document: int
+    published_ms: int
+    attempt: int
+    payload: bytes
+    store: str
+    session: str
+    message: int
+    place: int
+
+    @property
+    def id(self) -> str:
+        """The same for each attempt, in any session: to recognise what was delivered before."""
+        return delivery_id(self.store, self.document, self.subscription)
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """An event: deliveries have arrived. `receiver` is what `attach` returned."""
+
+    receiver: int
+    deliveries: list[Delivery]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """An event: deliveries may come. `unknown` has the subscriptions that do not exist."""
+
+    receiver: int
+    unknown: list[str]
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """An event: the broker has ended the session. Another one is being opened."""
+
+    receiver: int
+    reason: str
+
+
+class Receiver:
+    """Receives from some subscriptions, through one session after the other."""
+
+    def __init__(
+        self,
+        number: int,
+        prefix: str,
+        broker: str,
+        subscriptions: Sequence[str],
+        credit: int,
+        random: Random,
+        settings: ReceiverSettings,
+    ) -> None:
+        self.number = number
+        self._prefix = prefix
+        self._broker = broker
+        self._subscriptions = list(subscriptions)
+        self._credit = credit
+        self._settings = settings
+        self._retry = Retry(random, settings.attach_ms, settings.attach_ms_max)
+        self._sessions = 0
+        self.session = ""
+        """The name of the session that is open, or is being opened."""
+        self._new_session()
+
+    def _new_session(self) -> None:
+        self._sessions += 1
+        self.session = f"{self._prefix}.{self.number}.{self._sessions}"
+        self.is_open = False
+        self._received = 0
+        self._early: dict[int, Deliveries] = {}
+        self._open_places: dict[int, set[int]] = {}  # by message: what the application has not dealt with
+        self._failed: dict[int, list[tuple[int, int]]] = {}
+        self._held = 0
+        self._opened_ms = 0
+        self._flow_sent_ms = 0
+        self._has_news = False  # for a Flow
+        self._has_asked = False  # for what is missing
+        self._repeats: list[int] = []
+        self._repeats_failed: list[tuple[int, int]] = []
+        self._repeat_since_ms = 0
+
+    @property
+    def held(self) -> int:
+        """Deliveries that the application has and did not acknowledge."""
+        return self._held
+
+    # --- what the broker sends ----------------------------------------------------------------------------------------
+
+    def take_attached(self, message: Attached, now_ms: int) -> list[Effect]:
+        if self.is_open:
+            return []
+        self._open(now_ms)
+        return [Deliver(Opened(self.number, list(message.unknown)))]
+
+    def _open(self, now_ms: int) -> None:
+        self.is_open = True
+        self._opened_ms = self._flow_sent_ms = now_ms
+
+    def take_detach(self, message: Detach, now_ms: int) -> list[Effect]:
+        """Open another session: at once if this one had worked, else after the usual wait."""
+        has_lived = _has_passed(self._opened_ms, self._settings.attach_ms, now_ms)
+        if self.is_open and (self._received or has_lived):
+            self._retry.reset()
+        self._new_session()
+        return [Deliver(Interrupted(self.number, message.reason)), *self.tick(now_ms)]
+
+    def take_deliveries(self, message: Deliveries, store: str, now_ms: int) -> list[Effect]:
+        if any(item.payload >= len(message.payloads) for item in message.items):
+            end = Detach(self.session, "an item has no payload")
+            return [Send(self._broker, end), *self.take_detach(end, now_ms)]
+        if not self.is_open:  # it overtook the answer to our Attach
+            self._open(now_ms)
+        self._has_news = True
+        if message.number > self._received + 1:
+            return self._keep_early(message, now_ms)
+        if message.number <= self._received or self._held > 2 * self._credit + len(message.items):
+            return []
+        deliveries: list[Delivery] = []
+        empty: list[int] = []  # everything in them was settled before
+        accepted: Deliveries | None = message
+        while accepted is not None:
+            some = self._accept(accepted, store)
+            if not some:
+                empty.append(accepted.number)
+            deliveries += some
+            accepted = self._early.pop(self._received + 1, None)
+        self._has_asked = self._has_asked and bool(self._early)
+        effects: list[Effect] = [Deliver(Delivered(self.number, deliveries))] if deliveries else []
+        return [*effects, Send(self._broker, Acknowledge(self.session, empty))] if empty else effects
+
+    def _keep_early(self, message: Deliveries, now_ms: int) -> list[Effect]:
+        if len(self._early) < self._settings.early_max:
+            self._early[message.number] = message
+        if self._has_asked:
+            return []
+        self._has_asked = True
+        return self._flow(now_ms)
+
+    def _accept(self, message: Deliveries, store: str) -> list[Delivery]:
+        self._received = message.number
+        places = {place for place, item in enumerate(message.items) if item.payload >= 0}
+        if places:
+            self._open_places[message.number] = places
+        self._held += len(places)
+        return [
+            Delivery(
+                item.subscription,
+                item.document,
+                item.published_ms,
+                item.attempt,
+                message.payloads[item.payload],
+                store,
+                self.session,
+                message.number,
+                place,
+            )
+            for place, item in enumerate(message.items)
+            if item.payload >= 0
+        ]
+
+    # --- what the application says ------------------------------------------------------------------------------------
+
+    def settle(self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int) -> list[Effect]:
+        """The application has dealt with these, or has failed to. A message is acknowledged once all its items are."""
+        messages: list[int] = []
+        failed: list[tuple[int, int]] = []
+        for delivery in deliveries:
+            places = self._open_places.get(delivery.message)
+            if delivery.session != self.session or places is None or delivery.place not in places:
+                continue  # of an earlier session, or settled before
+            places.remove(delivery.place)
+            self._held -= 1
+            if is_failed:
+                self._failed.setdefault(delivery.message, []).append((delivery.message, delivery.place))
+            if not places:
+                del self._open_places[delivery.message]
+                messages.append(delivery.message)
+                failed += self._failed.pop(delivery.message, [])
+        if not messages:
+            return []
+        self._remember(messages, failed, now_ms)
+        return [Send(self._broker, Acknowledge(self.session, messages, failed))]
+
+    def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
+        if not self._repeats:
+            self._repeat_since_ms = now_ms
+        repeats = len(self._repeats) + len(messages) + len(self._repeats_failed) + len(failed)
+        if repeats <= self._settings.repeats_max:
+            self._repeats += messages
+            self._repeats_failed += failed
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        if not self.is_open:
+            return self._attach(now_ms)
+        effects: list[Effect] = []
+        if self._has_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
+            effects += self._flow(now_ms)
+        if self._repeats and _has_passed(self._repeat_since_ms, self._settings.repeat_ms, now_ms):
+            effects += self._repeat()
+        return effects
+
+    def connected(self, now_ms: int) -> list[Effect]:
+        """A connection is new: what was sent through the old one may be lost."""
+        if not self.is_open:
+            self._retry.reset()
+            return self._attach(now_ms)
+        return [*self._flow(now_ms), *(self._repeat() if self._repeats else [])]
+
+    def detach(self) -> list[Effect]:
+        return [Send(self._broker, Detach(self.session, "done"))]
+
+    def _attach(self, now_ms: int) -> list[Effect]:
+        if not self._retry.is_due(now_ms):
+            return []
+        self._retry.start(now_ms)
+        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit))]
+
+    def _flow(self, now_ms: int) -> list[Effect]:
+        self._flow_sent_ms = now_ms
+        self._has_news = False
+        return [Send(self._broker, Flow(self.session, self._received, self._credit))]
+
+    def _repeat(self) -> list[Effect]:
+        again = Acknowledge(self.session, self._repeats, self._repeats_failed)
+        self._repeats, self._repeats_failed = [], []
+        return [Send(self._broker, again)]
+
+
+def _has_passed(since_ms: int, wait_ms: int, now_ms: int) -> bool:
+    """A clock that was set back makes everything due."""
+    return not since_ms <= now_ms < since_ms + wait_ms

@@ -1,0 +1,336 @@
+"""The applications behind the clients of a run: they publish, subscribe, receive and fail, as their plans say.
+
+An application outlives crashes of its client, as the user of a program does. It remembers what it asked for; after a
+crash it publishes documents again that have an id and no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from treecast.overlay.client import Answered, Client, ClientSettings
+from treecast.overlay.messages import (
+    Answer,
+    Command,
+    Document,
+    Pause,
+    Publish,
+    Redeliver,
+    RegisterSource,
+    Replay,
+    Subscribe,
+    SubscriptionOptions,
+    Unsubscribe,
+)
+from treecast.overlay.peer import Effect
+from treecast.overlay.receiver import Delivered, Delivery, Opened
+from treecast.sim.broker.history import History, Operation, Receipt
+from treecast.sim.broker.workload import (
+    QUERIES,
+    REFUSED_DOCUMENTS,
+    REFUSED_QUERIES,
+    ClientPlan,
+    Workload,
+    draw_document,
+    probe_document,
+)
+from treecast.sim.storage import SimulatedStorage
+from treecast.sim.world import World
+
+BROKER = "broker"
+OPERATIONS_MAX = 60
+"""Of one client in a run, so that no run gets long."""
+AGAIN_MAX = 8
+"""Publications without an answer that are repeated after a crash."""
+REATTACH_MS = 200
+EXPIRES_MS = 1_000
+
+Letters = Callable[[], list[tuple[int, str, int]]]
+"""The dead letters that the broker has now: number, subscription, document."""
+
+
+class Application:
+    """The user of one client."""
+
+    def __init__(
+        self,
+        world: World,
+        plan: ClientPlan,
+        workload: Workload,
+        history: History,
+        settings: ClientSettings,
+        letters: Letters,
+        next_number: Callable[[], int],
+        *,
+        is_reliable: bool,
+    ) -> None:
+        self.plan = plan
+        self.is_calm = False
+        """It does nothing new, and deals with all that it receives."""
+        self._world = world
+        self._workload = workload
+        self._history = history
+        self._settings = settings
+        self._letters = letters
+        self._next_number = next_number
+        self._is_reliable = is_reliable
+        """No message is lost or overtaken in this run."""
+        self._random = world.random_of("application", plan.name)
+        self._tickets: dict[int, Operation] = {}
+        self._receiver: int | None = None
+        self._attached_us = 0
+        self._misses: set[str] = set()
+        self._again: list[Publish] = []
+        self._named: list[Document] = []
+        self._paused: set[str] = set()
+        self._operations = 0
+        self.host = world.add_host(plan.name, self._make_client, self._on_event)
+        self.host.on_start = self._on_start
+
+    def _make_client(self, storage: SimulatedStorage, random: Random) -> Client:
+        return Client(self.plan.name, BROKER, random, self._settings)
+
+    def begin(self) -> None:
+        for source in self.plan.sources:
+            self.request(RegisterSource(source))
+        for id in self.plan.owned:
+            if self._random.random() < 0.7:
+                self._subscribe(id)
+        if self._random.random() < 0.8:
+            self._world.after(self._random.randrange(300_000), self._attach_first)
+        self._schedule()
+
+    def _attach_first(self) -> None:
+        if self._receiver is None:
+            self.attach()
+
+    def _on_start(self, client: Client) -> None:
+        """The client has started again, and knows nothing."""
+        doubtful = [operation.command for operation in self._tickets.values()]
+        self._tickets.clear()
+        self._receiver = None
+        for command in doubtful:
+            if isinstance(command, Publish) and any(document.id for document in command.documents):
+                again = Publish(command.source, [document for document in command.documents if document.id])
+                self._again = [*self._again, again][-AGAIN_MAX:]
+        self._world.after(self._random.randrange(50_000), self._go_on, self.host.incarnation)
+
+    def _go_on(self, incarnation: int) -> None:
+        if incarnation != self.host.incarnation:
+            return
+        again, self._again = self._again, []
+        for command in again:
+            if self._random.random() < 0.8:
+                self.request(command)
+        self.attach()
+
+    # -- requests
+
+    def request(self, command: Command) -> bool:
+        """Ask the broker for something; False if the client is down, or has too much to do."""
+
+        def action(client: Client, now_ms: int) -> list[Effect]:
+            if not client.has_room():
+                return []
+            ticket, effects = client.request(command, now_ms)
+            self._tickets[ticket] = self._history.send(self.plan.name, command, self._world.now_us)
+            return effects
+
+        self._operations += 1
+        return self.host.call(action)
+
+    def waiting(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._tickets)
+
+    def _schedule(self) -> None:
+        delay_us = int(self._random.expovariate(1 / self.plan.action_ms) * 1000) + 1
+        self._world.after(delay_us, self._act)
+
+    def _act(self) -> None:
+        if self.is_calm or self._operations >= OPERATIONS_MAX:
+            return
+        weights = self._workload.weights
+        action = self._random.choices(list(weights), list(weights.values()))[0]
+        getattr(self, f"_do_{action}")()
+        self._schedule()
+
+    def _do_publish(self) -> None:
+        if not self.plan.sources:
+            return
+        source = self._random.choice(self.plan.sources)
+        documents = [self._draw_document(source) for _ in range(self._random.randint(1, self._workload.batch_max))]
+        self.request(Publish(source, documents))
+
+    def _draw_document(self, source: str) -> Document:
+        if self._named and self._random.random() < 0.1:
+            old = self._random.choice(self._named)
+            if old.id.startswith(source):
+                return old
+        if "refused" in self._workload.weights and self._random.random() < 0.1:
+            return Document(self._random.choice(REFUSED_DOCUMENTS))
+        number = self._next_number()
+        is_named = self._random.random() < self._workload.named_rate
+        document = Document(draw_document(self._random, number), f"{source}/{number}" if is_named else "")
+        if is_named:
+            self._named.append(document)
+        return document
+
+    def publish_probe(self) -> None:
+        """A document that everyone gets."""
+        if self.plan.sources:
+            self.request(Publish(self.plan.sources[0], [Document(probe_document(self._next_number()))]))
+
+    def _do_subscribe(self) -> None:
+        if self.plan.owned:
+            self._subscribe(self._random.choice(self.plan.owned))
+
+    _do_replace = _do_subscribe
+
+    def _subscribe(self, id: str) -> None:
+        query = self._random.choice(QUERIES)
+        deliver = "document" if query.startswith("for") else self._random.choice(["document", "elements"])
+        usual = self._workload.options
+        expires_ms = EXPIRES_MS if id in self._workload.expiring else 0
+        options = SubscriptionOptions(usual.attempts_max, usual.acknowledge_ms, expires_ms)
+        self.request(Subscribe(id, query, {}, False, deliver, options))
+
+    def _do_unsubscribe(self) -> None:
+        if self.plan.owned:
+            self.request(Unsubscribe(self._random.choice(self.plan.owned)))
+
+    def _do_pause(self) -> None:
+        if self.plan.owned:
+            id = self._random.choice(self.plan.owned)
+            self._paused.add(id)
+            self.request(Pause(id, self._random.random() < 0.5))
+
+    def _do_replay(self) -> None:
+        if self.plan.owned:
+            from_document = self._random.choice([0, 1, self._random.randint(0, 60)])
+            self.request(Replay(self._random.choice(self.plan.owned), from_document))
+
+    def _do_redeliver(self) -> None:
+        letters = self._letters()
+        if letters:
+            some = self._random.sample(letters, self._random.randint(1, len(letters)))
+            self._history.redelivered |= {(id, document) for _, id, document in some}
+            self.request(Redeliver([number for number, _, _ in some]))
+
+    def _do_refused(self) -> None:
+        id = self._random.choice(self.plan.owned) if self.plan.owned else "nobody"
+        commands: list[Command] = [
+            Subscribe(id, self._random.choice(REFUSED_QUERIES)),
+            Publish("nowhere", [Document(draw_document(self._random, self._next_number()))]),
+            Unsubscribe("nobody"),
+            Redeliver([1 << 40]),
+            Replay("nobody"),
+        ]
+        self.request(self._random.choice(commands))
+
+    # -- receiving
+
+    def _do_attach(self) -> None:
+        if self._random.random() < 0.3:
+            self.detach()
+        else:
+            self.attach()
+
+    def attach(self) -> None:
+        """Receive, in a new session."""
+        if not self.plan.received:
+            return
+        # If the end of its last session can get lost, that and the new one share the subscriptions for a while.
+        is_second = self._receiver is not None and not self._is_reliable
+        self._history.attach(f"{self.plan.name} again" if is_second else self.plan.name, self.plan.received)
+        self._attached_us = self._world.now_us
+        self._misses.clear()
+        self.detach()
+
+        def action(client: Client, now_ms: int) -> list[Effect]:
+            self._receiver, effects = client.attach(self.plan.received, now_ms, credit=self.plan.credit)
+            return effects
+
+        self.host.call(action)
+
+    def detach(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self.host.call(lambda client, now_ms: client.detach(receiver, now_ms))
+
+    def needs_attach(self) -> bool:
+        """Some of its subscriptions may have come, or gone and come again, since it attached."""
+        if self._receiver is None or self._misses:
+            return True
+        return any(
+            isinstance(operation.command, Unsubscribe) and operation.command.id in self.plan.received
+            for operation in self._history.operations
+            if operation.effect_until_us >= self._attached_us  # it may have been sent long before
+        )
+
+    def resume(self) -> None:
+        """Pause nothing any more."""
+        for id in sorted(self._paused):
+            self.request(Pause(id, False))
+
+    # -- events
+
+    def _on_event(self, event: Any) -> None:
+        if isinstance(event, Answered):
+            operation = self._tickets.pop(event.ticket)
+            answer = Answer(0, event.documents, event.refusals)
+            self._history.answer(operation, answer, self._world.now_us)
+        elif isinstance(event, Delivered):
+            self._receive(event.deliveries)
+        elif isinstance(event, Opened) and event.unknown and event.receiver == self._receiver:
+            self._misses.update(event.unknown)
+            if not self.is_calm:
+                self._world.after(REATTACH_MS * 1000, self._attach_again, event.receiver)
+
+    def _attach_again(self, receiver: int) -> None:
+        if receiver == self._receiver and self._misses:
+            self.attach()
+
+    def _receive(self, deliveries: list[Delivery]) -> None:
+        failed, done = [], []
+        for delivery in deliveries:
+            self._history.receive(
+                Receipt(
+                    self._world.now_us,
+                    self.plan.name,
+                    self.host.incarnation,
+                    delivery.subscription,
+                    delivery.document,
+                    delivery.attempt,
+                    delivery.payload,
+                )
+            )
+            chance = self._random.random()
+            if not self.is_calm and chance < self.plan.fail_rate:
+                failed.append(delivery)
+            elif self.is_calm or chance >= self.plan.fail_rate + self.plan.forget_rate:
+                done.append(delivery)
+        delay_us = 0 if self.is_calm else self._random.randint(0, self.plan.acknowledge_ms * 1000)
+        if delay_us:
+            self._world.after(delay_us, self._settle, self.host.incarnation, done, failed)
+        else:
+            self._settle(self.host.incarnation, done, failed)
+
+    def _settle(self, incarnation: int, done: list[Delivery], failed: list[Delivery]) -> None:
+        if incarnation != self.host.incarnation:
+            return
+        if failed:
+            self.host.call(partial(_fail, failed))
+        if done:
+            self.host.call(partial(_acknowledge, done))
+
+
+def _fail(deliveries: list[Delivery], client: Client, now_ms: int) -> list[Effect]:
+    return client.fail(deliveries, now_ms)
+
+
+def _acknowledge(deliveries: list[Delivery], client: Client, now_ms: int) -> list[Effect]:
+    return client.acknowledge(deliveries, now_ms)

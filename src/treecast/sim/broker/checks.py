@@ -1,0 +1,331 @@
+"""What must hold of a broker's deliveries, decided from the history of its clients alone.
+
+The oracle is `treecast.Index`, an index for each query by itself; no code of the broker takes part. For a document that
+a client published and a subscription, the history says which *states* of the subscription the broker may have seen: a
+version of it (its query at that time) or none. If an operation was under way at the same time, there is more than one.
+
+- A delivery is **allowed** if its payload is what one of these versions gives for this document, or if a replay
+  explains it.
+- It is **required** if there is just one such version, it matches, the document was acknowledged, and the subscription
+  was not removed later. A required delivery was received by someone, or is a dead letter.
+- The first receipts of a subscription have the documents of a publisher in the order in which they were published.
+  Not so if several clients share the subscription, or after a replay.
+- What was refused is never delivered. A document that was published twice under one id is delivered as one.
+
+Each check returns texts that say what is wrong; none is good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import msgspec
+
+from treecast.errors import DocumentError, QueryError
+from treecast.index import Index
+from treecast.overlay.messages import Document, Publish, Replay, Subscribe, Unsubscribe
+from treecast.sim.broker.history import NEVER_US, History, Operation, Receipt
+
+TEXTS_MAX = 5
+"""Of one kind that a report has."""
+
+
+@lru_cache(maxsize=512)
+def _index_of(query: str, deliver: str) -> Index:
+    index = Index(seed=1)
+    index.add("q", query, deliver=deliver)  # type: ignore[arg-type]
+    return index
+
+
+@lru_cache(maxsize=8_192)
+def _payload_of(query: str, deliver: str, body: bytes) -> bytes | None:
+    try:
+        deliveries = _index_of(query, deliver).render(body)
+    except DocumentError:
+        return None
+    return deliveries[0].payload if deliveries else None
+
+
+def payload_of(version: Subscribe, body: bytes) -> bytes | None:
+    """What an index of this subscription alone gives for a document; None if it does not match."""
+    assert not version.namespaces and not version.ordered, "the scenario draws none"
+    return _payload_of(version.query, version.deliver, body)
+
+
+@lru_cache(maxsize=512)
+def _is_valid(query: str) -> bool:
+    try:
+        _index_of(query, "document")
+    except QueryError:
+        return False
+    return True
+
+
+class State(msgspec.Struct, frozen=True):
+    """What a subscription may have been from one time to another."""
+
+    version: Subscribe | None
+    begin_us: int
+    end_us: int
+    operation: int
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A document of a client. `number` is None if its answer never came."""
+
+    document: Document
+    operation: Operation
+    item: int
+    number: int | None
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter that the broker keeps."""
+
+    subscription: str
+    document: int
+    payload: bytes
+
+
+class Checks:
+    """The checks of one history. `has_removals` is about subscriptions that expire by themselves."""
+
+    def __init__(self, history: History, letters: Iterable[Letter], *, expiring: frozenset[str] = frozenset()) -> None:
+        self._history = history
+        self._letters = list(letters)
+        self._expiring = expiring
+        self._published: dict[int, list[Published]] = {}
+        self._in_doubt: list[Published] = []
+        self._operations_of: dict[str, list[Operation]] = {}
+        self._replays: dict[str, list[Operation]] = {}
+        for operation in history.operations:
+            self._sort_in(operation)
+        self._states = {id: list(self._states_of(id)) for id in self._operations_of}
+
+    def _sort_in(self, operation: Operation) -> None:
+        command = operation.command
+        if operation.is_refused:
+            return
+        if isinstance(command, Publish):
+            numbers = operation.answer.documents if operation.answer else [None] * len(command.documents)
+            for item, (document, number) in enumerate(zip(command.documents, numbers, strict=True)):
+                if number is None:
+                    self._in_doubt.append(Published(document, operation, item, None))
+                elif number:
+                    self._published.setdefault(number, []).append(Published(document, operation, item, number))
+        elif isinstance(command, Unsubscribe) or (isinstance(command, Subscribe) and _is_valid(command.query)):
+            self._operations_of.setdefault(command.id, []).append(operation)
+        elif isinstance(command, Replay):
+            self._replays.setdefault(command.id, []).append(operation)
+
+    def _states_of(self, id: str) -> Iterator[State]:
+        """Each state ends for sure when a later operation was done for sure."""
+        operations = self._operations_of[id]
+        ends = [NEVER_US] * (len(operations) + 1)
+        for place in range(len(operations) - 1, -1, -1):
+            done_us = operations[place].answered_us if operations[place].is_done else NEVER_US
+            ends[place] = min(ends[place + 1], done_us or NEVER_US)
+        yield State(None, -1, ends[0], -1)
+        for place, operation in enumerate(operations):
+            version = operation.command if isinstance(operation.command, Subscribe) else None
+            yield State(version, operation.sent_us, ends[place + 1], operation.place)
+
+    def states(self, id: str, published: Published) -> list[State]:
+        """What the subscription may have been when this document was published."""
+        begin_us, end_us = published.operation.sent_us, published.operation.effect_until_us
+        return [state for state in self._states.get(id, ()) if state.begin_us <= end_us and state.end_us >= begin_us]
+
+    # -- the checks
+
+    def all(self) -> list[str]:
+        """Everything that is wrong in the end, the most telling first."""
+        wrong: list[str] = []
+        for check in (self.numbers, self.wrong, self.duplicates, self.disorder, self.missing):
+            wrong += list(check())[:TEXTS_MAX]
+        return wrong
+
+    def numbers(self) -> Iterator[str]:
+        """Numbers of documents ascend for each publisher, and name one document."""
+        last: dict[str, tuple[int, Published]] = {}
+        seen: set[int] = set()
+        for number, all_published in sorted(self._published.items()):
+            bodies = {published.document.body for published in all_published}
+            if len(bodies) > 1:
+                yield f"document {number} is the number of {len(bodies)} different documents"
+        in_order = sorted(
+            (published for several in self._published.values() for published in several),
+            key=lambda published: (published.operation.place, published.item),
+        )
+        for published in in_order:
+            number = published.number or 0
+            client = published.operation.client
+            if number in seen:
+                continue  # the second copy of a document has the number of the first
+            seen.add(number)
+            if client in last and last[client][0] > number and not self._may_be_copy(published):
+                yield f"{client} published {last[client][0]} before {number}"
+            last[client] = (number, published)
+
+    def _may_be_copy(self, published: Published) -> bool:
+        """An earlier copy of it may have been accepted without an answer, and then gave it its number."""
+        id = published.document.id
+        return bool(id) and any(doubtful.document.id == id for doubtful in self._in_doubt)
+
+    def candidates(self, number: int) -> list[Published]:
+        """The documents that this number may stand for."""
+        if number not in self._published:
+            return self._in_doubt
+        # Copies count: one that has no answer may have been the first that was accepted. Those that were sent when
+        # another one had its answer were not.
+        ids = {(_source(one), one.document.id) for one in self._published[number] if one.document.id}
+        copies = [doubtful for doubtful in self._in_doubt if (_source(doubtful), doubtful.document.id) in ids]
+        first_us = min(one.operation.effect_until_us for one in self._published[number])
+        return [one for one in self._published[number] + copies if one.operation.sent_us <= first_us]
+
+    def wrong(self) -> Iterator[str]:
+        """Deliveries and dead letters that no subscription explains."""
+        for receipt in self._history.receipts:
+            if not self._is_allowed(receipt.subscription, receipt.document, receipt.payload):
+                yield f"{receipt.client} received what is not its own: {_text(receipt)}"
+        for letter in self._letters:
+            if not self._is_allowed(letter.subscription, letter.document, letter.payload):
+                yield f"a dead letter that no one subscribed to: {letter}"
+
+    def _is_allowed(self, id: str, number: int, payload: bytes) -> bool:
+        for published in self.candidates(number):
+            for state in self.states(id, published):
+                if state.version is not None and payload_of(state.version, published.document.body) == payload:
+                    return True
+            for replay in self._replays.get(id, ()):
+                if self._is_replayed(id, number, payload, published, replay):
+                    return True
+        return False
+
+    def _is_replayed(self, id: str, number: int, payload: bytes, published: Published, replay: Operation) -> bool:
+        if number < (_first_of(replay) or 0) or published.operation.sent_us > replay.effect_until_us:
+            return False
+        return any(
+            state.version is not None and payload_of(state.version, published.document.body) == payload
+            for state in self._states.get(id, ())
+            if state.end_us >= replay.sent_us
+        )
+
+    def duplicates(self) -> Iterator[str]:
+        """One document that was delivered under two numbers, although it has an id."""
+        numbers: dict[tuple[str, str, str], set[int]] = {}
+        bodies: dict[bytes, tuple[str, str]] = {}
+        for one in [*self._in_doubt, *(one for several in self._published.values() for one in several)]:
+            if one.document.id:
+                bodies[one.document.body] = (_source(one), one.document.id)
+        for number, several in self._published.items():
+            for one in several:
+                if one.document.id:
+                    numbers.setdefault(("", _source(one), one.document.id), set()).add(number)
+        for receipt in self._history.receipts:
+            if receipt.payload in bodies:  # whole documents, which tell themselves apart
+                key = (receipt.subscription, *bodies[receipt.payload])
+                numbers.setdefault(key, set()).add(receipt.document)
+        for (id, source, name), several_numbers in numbers.items():
+            if len(several_numbers) > 1:
+                where = f"subscription {id}" if id else "answers"
+                yield f"document {name!r} of source {source} has numbers {sorted(several_numbers)} in {where}"
+
+    def disorder(self) -> Iterator[str]:
+        """First receipts that are not in the order of publishing."""
+        last: dict[tuple[str, str], int] = {}
+        seen: set[tuple[str, int]] = set()
+        for receipt in self._history.receipts:
+            pair = (receipt.subscription, receipt.document)
+            if pair in seen:
+                continue
+            seen.add(pair)
+            if not self._is_ordered(receipt.subscription) or pair in self._history.redelivered:
+                continue
+            publishers = {published.operation.client for published in self._published.get(receipt.document, ())}
+            if len(publishers) != 1:
+                continue
+            key = (receipt.subscription, publishers.pop())
+            if last.get(key, 0) > receipt.document:
+                yield f"{receipt.client} received {last[key]} of {key[1]} before {_text(receipt)}"
+            last[key] = max(last.get(key, 0), receipt.document)
+
+    def _is_ordered(self, id: str) -> bool:
+        return id not in self._replays and len(self._history.attached.get(id, ())) <= 1
+
+    def missing(self) -> Iterator[str]:
+        """Required deliveries that nobody received."""
+        letters = {(letter.subscription, letter.document) for letter in self._letters}
+        for pair in self.required():
+            if pair not in self._history.received and pair not in letters:
+                yield f"document {pair[1]} was acknowledged and never reached subscription {pair[0]}"
+        last_us = {(receipt.subscription, receipt.document): receipt.time_us for receipt in self._history.receipts}
+        for id, number, since_us in self.replayed():
+            if last_us.get((id, number), -1) < since_us and (id, number) not in letters:
+                yield f"document {number} was not replayed to subscription {id}"
+
+    def required(self) -> Iterator[tuple[str, int]]:
+        """Pairs of subscription and document that must be delivered in the end."""
+        for number in self._published:
+            # Of several copies one counts, and it is not known which: all must agree.
+            copies = self.candidates(number)
+            for id in self._states:
+                if id not in self._expiring and all(self._is_required(id, published) for published in copies):
+                    yield id, number
+
+    def _is_required(self, id: str, published: Published) -> bool:
+        states = self.states(id, published)
+        if len(states) != 1 or states[0].version is None:
+            return False
+        if payload_of(states[0].version, published.document.body) is None:
+            return False
+        removals = (o for o in self._operations_of[id] if isinstance(o.command, Unsubscribe))
+        return all(removal.place < states[0].operation for removal in removals) and not any(
+            self._is_overridden(id, published, replay) for replay in self._replays.get(id, ())
+        )
+
+    def _is_overridden(self, id: str, published: Published, replay: Operation) -> bool:
+        """A replay begins anew at a document: what the subscription still waited for is replaced by what it matches."""
+        if replay.effect_until_us < published.operation.sent_us:
+            return False
+        first = _first_of(replay)
+        if first is None or published.number is None or published.number < first:
+            return True
+        return any(
+            state.version is None or payload_of(state.version, published.document.body) is None
+            for state in self._states[id]
+            if state.end_us >= replay.sent_us
+        )
+
+    def replayed(self) -> Iterator[tuple[str, int, int]]:
+        """What the last replay of a subscription must deliver again, and after which time: (id, document, time)."""
+        for id, replays in self._replays.items():
+            replay = replays[-1]
+            first = _first_of(replay)
+            changes = [state for state in self._states.get(id, ()) if state.end_us >= replay.sent_us]
+            if first is None or len(changes) != 1 or changes[0].version is None or id in self._expiring:
+                continue
+            for number, several in self._published.items():
+                published = several[0]
+                if published.operation.effect_until_us > replay.sent_us or number < first:
+                    continue
+                if payload_of(changes[0].version, published.document.body) is not None:
+                    yield id, number, replay.sent_us
+
+
+def _first_of(replay: Operation) -> int | None:
+    """The document that a replay begins with; None if its answer never came."""
+    return replay.answer.documents[0] if replay.answer and replay.answer.documents else None
+
+
+def _source(published: Published) -> str:
+    command = published.operation.command
+    assert isinstance(command, Publish)
+    return command.source
+
+
+def _text(receipt: Receipt) -> str:
+    return (
+        f"document {receipt.document} for {receipt.subscription}, attempt {receipt.attempt}, "
+        f"at {receipt.time_us / 1e6:.3f} s: {receipt.payload.decode(errors='replace')[:100]}"
+    )

@@ -1,0 +1,262 @@
+"""One broker, some clients, faults; then all faults end, and everything that must arrive has to arrive.
+
+>>> outcome = BrokerScenario().run(seed=1)
+>>> outcome.failure is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from random import Random
+from typing import Any
+
+from treecast.index import Index
+from treecast.overlay.broker import Broker, BrokerSettings
+from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
+from treecast.overlay.client import ClientSettings
+from treecast.overlay.peer import Peer
+from treecast.overlay.receiver import ReceiverSettings
+from treecast.sim.broker.application import BROKER, Application
+from treecast.sim.broker.checks import Checks, Letter
+from treecast.sim.broker.history import History
+from treecast.sim.broker.workload import Workload, draw_workload
+from treecast.sim.faults import Fault, FaultRates, HostFault, draw_faults
+from treecast.sim.frames import PacketCodec
+from treecast.sim.host import Host
+from treecast.sim.scenario import Outcome, outcome_of
+from treecast.sim.storage import SimulatedStorage
+from treecast.sim.world import World
+
+HEALING_MS_MAX = 120_000
+"""Time after the last fault within which everything must be delivered."""
+STEP_MS = 250
+HARMLESS = ("stall", "slow", "slow-disk", "clock-jump", "clock-drift")
+"""Faults of hosts that lose no message, and let none overtake another."""
+QUIET_MS = 1_500
+"""Time after that in which nothing may be delivered any more."""
+
+
+def draw_settings(random: Random) -> BrokerSettings:
+    """Limits as small as they may be in some runs, so that what they lead to happens."""
+
+    def draw(usual: int, *extreme: int) -> int:
+        return random.choice(extreme) if random.random() < 0.4 else usual
+
+    return BrokerSettings(
+        session_ms=draw(3_000, 600, 1_500),
+        credit_max=draw(10_000, 1, 3),
+        items_per_message_max=draw(256, 1, 2),
+        message_bytes_max=draw(1 << 20, 1, 200),
+        resend_ms=draw(200, 20, 1_000),
+        retry_ms=draw(100, 10, 1_000),
+        retry_ms_max=draw(2_000, 50),
+        queue_memory_max=draw(1_000, 1, 2, 5),
+        waiting_memory_max=draw(4_000_000, 0, 1, 10),
+        cached_rows_max=draw(4_096, 1, 3),
+        refill_rows_max=draw(512, 1, 3),
+        refill_queues_max=draw(8, 1),
+        keep_ms=draw(86_400_000, 0, 500),
+        keep_bytes=draw(10 << 30, 0, 500),
+        retention_step_ms=draw(10_000, 50, 500),
+        retention_rows_max=draw(2_000, 1, 5),
+        save_index_changes=draw(50_000, 1, 3),
+    )
+
+
+def draw_client_settings(random: Random) -> ClientSettings:
+    return ClientSettings(
+        queue_max=random.choice([5, 1_000]),
+        window_max=random.choice([1, 3, 16]),
+        request_ms=random.choice([50, 300, 1_000]),
+        request_ms_max=random.choice([500, 2_000]),
+        receiver=ReceiverSettings(
+            attach_ms=random.choice([50, 300]),
+            attach_ms_max=1_000,
+            flow_ms=random.choice([100, 300]),
+            repeat_ms=random.choice([200, 1_000]),
+            early_max=random.choice([1, 64]),
+        ),
+    )
+
+
+class BrokerScenario:
+    """A seed draws workload, settings and faults."""
+
+    name = "broker"
+
+    def __init__(self, make_broker: Callable[..., Peer] = Broker, make_host: Callable[..., Host] | None = None) -> None:
+        """Tests that plant a bug make broker or host themselves."""
+        self._make_broker = make_broker
+        self._make_host = make_host or Host
+
+    def workload(self, seed: int) -> Workload:
+        return draw_workload(Random(f"{seed}/workload"))
+
+    def faults(self, seed: int) -> list[Fault]:
+        workload = self.workload(seed)
+        hosts = [BROKER, *(client.name for client in workload.clients)]
+        rates = FaultRates(crashing=(BROKER, *hosts), storing=(BROKER,))  # the broker twice as often as another
+        return draw_faults(Random(f"{seed}/faults"), hosts, workload.duration_ms, rates)
+
+    def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
+        faults = self.faults(seed) if faults is None else faults
+        run = BrokerRun(seed, self.workload(seed), faults, self._make_broker, self._make_host)
+        run.play()
+        return outcome_of(self.name, run.world, faults, with_trace, run.counts())
+
+
+class BrokerRun:
+    """A run of the scenario, from its beginning to the checks."""
+
+    def __init__(
+        self,
+        seed: int,
+        workload: Workload,
+        faults: Sequence[Fault],
+        make_broker: Callable[..., Peer] = Broker,
+        make_host: Callable[..., Host] = Host,
+    ) -> None:
+        self.world = world = World(seed, PacketCodec())
+        self.workload = workload
+        self.faults = faults
+        self.history = History()
+        random = world.random_of("settings")
+        self.settings = draw_settings(random)
+        world.network.delay_us = random.choice([50, 500, 20_000])
+        world.network.jitter_us = random.choice([1, 500, 20_000])
+        self._make_broker = make_broker
+        self._saved_index: tuple[list[tuple[Any, ...]], int] | None = None
+        self.broker = make_host(
+            world,
+            BROKER,
+            self._start_broker,
+            sync_us=random.choice([(1, 1), (50, 2_000), (5_000, 30_000)]),
+            batches=random.random() < 0.7,
+        )
+        world.hosts[BROKER] = self.broker
+        self.broker.start()
+        numbers = count(1)
+        client_settings = draw_client_settings(random)
+        self.applications = [
+            Application(
+                world,
+                plan,
+                workload,
+                self.history,
+                client_settings,
+                self._waiting_letters,
+                lambda: next(numbers),
+                is_reliable=all(isinstance(f, HostFault) and f.effect in HARMLESS for f in faults),
+            )
+            for plan in workload.clients
+        ]
+
+    def _start_broker(self, storage: SimulatedStorage, random: Random) -> Peer:
+        return self._make_broker(BROKER, storage, random, self.settings, Index(seed=random.getrandbits(32)))
+
+    # -- the course of a run
+
+    def play(self) -> None:
+        world = self.world
+        world.schedule(self.faults)
+        for application in self.applications:
+            application.begin()
+        for time_ms in range(STEP_MS, self.workload.duration_ms + STEP_MS, STEP_MS):
+            world.run(time_ms)
+            self._check_limits()
+        world.heal()
+        for application in self.applications:
+            application.is_calm = True
+        self._wait("answers", lambda: all(a.host.is_up and not a.waiting() for a in self.applications))
+        for application in self.applications:
+            application.resume()
+        for application in self.applications:
+            if application.needs_attach():
+                application.attach()
+            application.publish_probe()
+        self._wait("the last answers", lambda: not any(a.waiting() for a in self.applications))
+        self._finish()
+
+    def _wait(self, what: str, is_reached: Callable[[], bool]) -> None:
+        """Let time pass until something is so; it has to be within a bound."""
+        end_ms = self.world.now_us // 1000 + HEALING_MS_MAX
+        while self.world.failure is None and not is_reached():
+            if self.world.now_us // 1000 >= end_ms:
+                self.world.fail(f"{what}: not there {HEALING_MS_MAX} ms after all faults have ended")
+            self.world.run(self.world.now_us // 1000 + STEP_MS)
+            self._check_limits()
+
+    def _finish(self) -> None:
+        world = self.world
+        if world.failure is not None:
+            return
+        required = list(self._checks().required())
+        end_ms = world.now_us // 1000 + HEALING_MS_MAX
+        while world.failure is None and world.now_us // 1000 < end_ms and not self._is_quiet(required):
+            world.run(world.now_us // 1000 + STEP_MS)
+            self._check_limits()
+        if world.failure is None:
+            receipts = len(self.history.receipts)
+            world.run(world.now_us // 1000 + QUIET_MS)
+            wrong = self._checks().all()
+            if not wrong and not self._is_quiet(required):
+                wrong = [f"the broker still has something to deliver: {self._stats()}"]
+            if not wrong and len(self.history.receipts) > receipts:
+                wrong = [f"delivered after everything was: {self.history.receipts[receipts]}"]
+            if wrong:
+                world.fail("\n  ".join(wrong))
+
+    def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
+        stats = self._stats()
+        if not stats or stats["queued"] or stats["waiting"] or stats["parked"]:
+            return False
+        letters = {(letter.subscription, letter.document) for letter in self._letters()}
+        return all(pair in self.history.received or pair in letters for pair in required)
+
+    # -- looking at the broker
+
+    def _stats(self) -> dict[str, int]:
+        peer: Any = self.broker.peer
+        return peer.stats() if peer is not None else {}
+
+    def _letter_rows(self) -> Iterator[tuple[int, LetterRow]]:
+        for number, data in self.broker.storage.scan(LETTERS, 0, 10_000):
+            yield number, decode(data, LetterRow)
+
+    def _letters(self) -> list[Letter]:
+        return [Letter(row.subscription, row.document, row.payload) for _, row in self._letter_rows()]
+
+    def _waiting_letters(self) -> list[tuple[int, str, int]]:
+        return [(number, row.subscription, row.document) for number, row in self._letter_rows()]
+
+    def _checks(self) -> Checks:
+        return Checks(self.history, self._letters(), expiring=frozenset(self.workload.expiring))
+
+    def _check_limits(self) -> None:
+        """Memory stays within what the settings say."""
+        stats = self._stats()
+        if not stats:
+            return
+        limits = {
+            "queued_most": self.settings.queue_memory_max,
+            "waiting": self.settings.waiting_memory_max,
+            "sessions": self.settings.sessions_max,
+        }
+        for name, limit in limits.items():
+            if stats[name] > limit:
+                self.world.fail(f"the broker has {name} = {stats[name]}, more than {limit}")
+
+    def counts(self) -> dict[str, int]:
+        """How much happened: a scenario in which nothing happens finds nothing."""
+        history = self.history
+        return {
+            "operations": len(history.operations),
+            "in_doubt": sum(operation.is_in_doubt for operation in history.operations),
+            "refused": sum(operation.is_refused for operation in history.operations),
+            "receipts": len(history.receipts),
+            "received": len(history.received),
+            "letters": len(self._letters()),
+            "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
+        }

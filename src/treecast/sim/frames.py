@@ -1,0 +1,25 @@
+"""The frames of `treecast.overlay.frames`, for the simulated network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treecast.overlay.frames import FrameDecoder, encode
+from treecast.overlay.messages import packet_of
+
+
+class PacketCodec:
+    """Messages of brokers and their clients as frames of packets.
+
+    >>> from treecast.overlay.messages import Hello
+    >>> codec = PacketCodec()
+    >>> [codec.decode(frame) for frame in codec.encode([Hello("a"), Hello("b")])]
+    [[Hello(client='a', version=1), Hello(client='b', version=1)]]
+    """
+
+    def encode(self, messages: Sequence[Any]) -> list[bytes]:
+        return encode([packet_of(message) for message in messages])
+
+    def decode(self, frame: bytes) -> list[Any]:
+        return [packet.message for packet in FrameDecoder().feed(frame)]

@@ -1,0 +1,2 @@
+["source", "news"]
+["publish", "news", [["PGEvPg==", ""], ["PGEvPg==", ""]]]

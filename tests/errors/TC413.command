@@ -1,0 +1,2 @@
+["source", "news"]
+["source", "sport"]

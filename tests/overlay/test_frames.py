@@ -1,0 +1,196 @@
+"""Frames: pieces do not matter, a flipped bit anywhere is found, and any bytes give packets or an error."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+from zlib import crc32
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.overlay import frames
+from treecast.overlay.frames import HEADER_BYTES, PACKETS_MAX, FrameDecoder, FrameError, encode
+from treecast.overlay.messages import (
+    NAME_CHARS_MAX,
+    PROTOCOL_VERSION,
+    Acknowledge,
+    Answer,
+    Attach,
+    Deliveries,
+    Document,
+    Flow,
+    Hello,
+    Item,
+    Packet,
+    Publish,
+    Refusal,
+    Request,
+    Subscribe,
+    packet_of,
+)
+
+pytestmark = pytest.mark.house
+
+PACKETS = [
+    packet_of(message, root="b")
+    for message in (
+        Hello("alice"),
+        Request(1, Publish("s", [Document(b"<a/>", "1"), Document(b"<b/>")])),
+        Request(2, Subscribe("q", "/a", {"p": "urn:p"})),
+        Answer(1, [7, 0], [Refusal(1, "TC201", "not well-formed")]),
+        Attach("alice.1", ["q"]),
+        Flow("alice.1", 0, 100),
+        Deliveries("alice.1", 1, [Item("q", 7, 1000, 1, 0)], [b"<a/>"]),
+        Acknowledge("alice.1", [1], [(1, 0)]),
+    )
+]
+
+
+def frame(body: bytes, version: int = PROTOCOL_VERSION, flags: int = 0, magic: bytes = b"tc") -> bytes:
+    """A frame with correct checksums around any body."""
+    start = struct.pack(">2sBBII", magic, version, flags, len(body), crc32(body))
+    return start + struct.pack(">I", crc32(start)) + body
+
+
+def decode_all(pieces: list[bytes]) -> tuple[list[Packet], str]:
+    """The packets, and the error or nothing."""
+    decoder = FrameDecoder()
+    packets: list[Packet] = []
+    for piece in pieces:
+        try:
+            packets += decoder.feed(piece)
+        except FrameError:
+            break
+    return packets, str(decoder.error or "")
+
+
+def test_packets_come_back() -> None:
+    (data,) = encode(PACKETS)
+    assert decode_all([data]) == (PACKETS, "")
+    assert encode([]) == []
+
+
+def test_whole_and_byte_by_byte_agree() -> None:
+    data = b"".join(encode([packet])[0] for packet in PACKETS)
+    assert decode_all([data[at : at + 1] for at in range(len(data))]) == (PACKETS, "")
+    random = Random(1)
+    for _ in range(50):
+        cuts = sorted(random.randrange(len(data)) for _ in range(random.randrange(6)))
+        assert decode_all([data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]) == (PACKETS, "")
+
+
+def test_every_flipped_bit_is_found() -> None:
+    """None of them gives a packet, and none lets the decoder wait for more."""
+    (data,) = encode(PACKETS)
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FrameError) as caught:
+            FrameDecoder().feed(bytes(flipped))
+        assert caught.value.code in ("TC401", "TC403")
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_any_bytes_give_packets_or_an_error(noise: bytes, is_framed: bool) -> None:
+    (good,) = encode(PACKETS[:1])
+    data = good + (frame(noise) if is_framed else noise)
+    whole = decode_all([data, b""])
+    assert whole[0][:1] == PACKETS[:1]
+    assert decode_all([*(data[at : at + 1] for at in range(len(data))), b""]) == whole
+
+
+@given(st.data())
+def test_changed_bodies_with_right_checksums_are_packets_or_an_error(drawn: st.DataObject) -> None:
+    """What a hostile peer sends: it can compute checksums."""
+    body = bytearray(encode(PACKETS)[0][HEADER_BYTES:])
+    for _ in range(drawn.draw(st.integers(1, 4))):
+        body[drawn.draw(st.integers(0, len(body) - 1))] = drawn.draw(st.integers(0, 255))
+    packets, error = decode_all([frame(bytes(body))])
+    assert packets == [] if error else all(isinstance(packet, Packet) for packet in packets)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "TC401"),
+        (b"G", "TC401"),
+        (b"\x16\x03\x01", "TC401"),  # TLS
+        (frame(b"\x90", version=PROTOCOL_VERSION + 1), "TC401"),
+        (frame(b"\x90", flags=1), "TC401"),
+        (frame(b"\x91" + b"\x91" * 100_000), "TC404"),  # deep
+        (frame(b""), "TC404"),
+        (frame(b"\xc0"), "TC404"),
+        (frame(b"\xdd\xff\xff\xff\xff"), "TC402"),
+        (frame(b"\xdc\xff\xff"), "TC402"),
+        (frame(b"\x90 and more"), "TC404"),
+        (frame(msgspec.msgpack.encode([packet_of(Hello("x" * (NAME_CHARS_MAX + 1)))])), "TC404"),
+        (frame(msgspec.msgpack.encode([packet_of(Flow("s", -1, 0))])), "TC404"),
+        (frame(msgspec.msgpack.encode([packet_of(Flow("s", 2**63, 0))])), "TC404"),
+        (frame(msgspec.msgpack.encode([packet_of(Acknowledge("s", [0] * 100_001))])), "TC404"),
+        (frame(msgspec.msgpack.encode([packet_of(Hello("name"))]).replace(b"name", b"\xff\xff\xff\xff")), "TC404"),
+    ],
+)
+def test_refused(data: bytes, code: str) -> None:
+    with pytest.raises(FrameError) as caught:
+        FrameDecoder().feed(data)
+    assert caught.value.code == code
+    assert decode_all([data[at : at + 1] for at in range(len(data))])[1] == str(caught.value)
+
+
+def test_packets_before_an_error_are_returned() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(encode(PACKETS)[0] + b"noise") == PACKETS
+    assert decoder.error is not None
+    for _ in range(2):
+        with pytest.raises(FrameError, match="TC401"):
+            decoder.feed(b"")
+
+
+def test_many_packets_are_divided_into_frames() -> None:
+    many = [packet_of(Flow("s", number, 0)) for number in range(2 * PACKETS_MAX + 1)]
+    divided = encode(many)
+    assert len(divided) == 3
+    assert decode_all(divided) == (many, "")
+
+
+def test_large_packets_are_divided_into_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "FRAME_BYTES_AIM", 1000)
+    large = [packet_of(Request(n, Publish("s", [Document(b"x" * 400)]))) for n in range(10)]
+    divided = encode(large)
+    assert len(divided) == 5
+    assert decode_all(divided) == (large, "")
+
+
+def test_limits_of_both_sides() -> None:
+    packet = packet_of(Request(1, Publish("s", [Document(b"x" * 1000)])))
+    with pytest.raises(FrameError, match="TC402 a message of"):
+        encode([packet], bytes_max=1000)
+    (data,) = encode([packet], bytes_max=2000)
+    with pytest.raises(FrameError, match="TC402 a frame of"):
+        FrameDecoder(bytes_max=1000).feed(data[:HEADER_BYTES])
+
+
+def test_what_cannot_be_encoded_is_refused() -> None:
+    for message in (Hello("\ud800"), Flow("s", 2**64, 0)):
+        with pytest.raises(FrameError, match="TC404"):
+            encode([packet_of(message)])
+
+
+def test_a_frame_in_many_pieces_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is linear in the bytes: pieces are collected until the frame is complete."""
+    looks = 0
+    look = FrameDecoder._take_frames
+
+    def counted(self: FrameDecoder, view: memoryview, packets: list[Packet]) -> int:
+        nonlocal looks
+        looks += 1
+        return look(self, view, packets)
+
+    monkeypatch.setattr(FrameDecoder, "_take_frames", counted)
+    (data,) = encode([packet_of(Request(1, Publish("s", [Document(b"x" * 10_000)])))])
+    decoder = FrameDecoder()
+    assert sum(len(decoder.feed(data[at : at + 1])) for at in range(len(data))) == 1
+    assert looks <= 5
