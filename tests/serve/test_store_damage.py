@@ -137,7 +137,7 @@ def test_flipped_bits_are_found_or_do_no_harm(tmp_path: Path, part: str) -> None
     """One bit at a time, anywhere in a file. Whoever reads is told, or `verify` tells, or nothing has changed."""
     random, model = Random(9), filled(tmp_path / "store", 7, 25)
     counts = {"intact": 0, "found": 0}
-    for _ in range({"tables": 150, "log": 80}.get(part, 40)):
+    for _ in range({"tables": 100, "log": 60}.get(part, 40)):
         file = random.choice(files_of(tmp_path / "store")[part])
         place = flip(random, tmp_path / "store", file, tmp_path / "copy")
         came = outcome(tmp_path / "copy", model)
