@@ -120,23 +120,25 @@ def measure_checksums(report: Report, rounds: int) -> None:
 
 def measure_reading(report: Report, documents: int) -> None:
     workload = Workload(max(1, documents // 100), 100)
-    with tempfile.TemporaryDirectory() as directory, Store.open(directory) as store:
-        for group in workload.changes():
-            store.write(group)
-        numbers = list(range(1, workload.documents + 1))
-        Random(2).shuffle(numbers)
-        reads: dict[str, Callable[[], object]] = {
-            "read a body": lambda: [store.body(number) for number in numbers],
-            "read a row": lambda: [store.get("documents", number) for number in numbers],
-            "scan rows, 1,000 at a time": lambda: [
-                store.scan("documents", begin, 1000) for begin in range(0, len(numbers), 1000)
-            ],
-        }
-        for name, read in reads.items():
-            spent = median([clock(read) for _ in range(3)])
-            report.figure(name, spent.cpu / len(numbers) * 1e6, "µs")
-    spent = clock(lambda: Store.open(directory).close())
-    report.figure(f"open a store of {len(numbers):,} documents", spent.cpu * 1e3, f"ms (wall {spent.wall * 1e3:.3g})")
+    with tempfile.TemporaryDirectory() as directory:
+        with Store.open(directory) as store:
+            for group in workload.changes():
+                store.write(group)
+            numbers = list(range(1, workload.documents + 1))
+            Random(2).shuffle(numbers)
+            reads: dict[str, Callable[[], object]] = {
+                "read a body": lambda: [store.body(number) for number in numbers],
+                "read a row": lambda: [store.get("documents", number) for number in numbers],
+                "scan rows, 1,000 at a time": lambda: [
+                    store.scan("documents", begin, 1000) for begin in range(0, len(numbers), 1000)
+                ],
+            }
+            for name, read in reads.items():
+                spent = median([clock(read) for _ in range(3)])
+                report.figure(name, spent.cpu / len(numbers) * 1e6, "µs")
+        spent = clock(lambda: Store.open(directory).close())
+        figure = f"open a store of {len(numbers):,} documents"
+        report.figure(figure, spent.cpu * 1e3, f"ms (wall {spent.wall * 1e3:.3g})")
 
 
 def measure(report: Report, groups: int, passes: int, *, barred: bool = False) -> None:

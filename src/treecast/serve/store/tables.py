@@ -14,6 +14,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from struct import Struct
 from threading import Lock
 from zlib import crc32
 
@@ -24,7 +25,8 @@ from treecast.serve.store.log import SegmentRow
 from treecast.serve.store.settings import StoreSettings
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_CHECKSUM_BYTES = 4
+_CHECKSUM = Struct("<I")
+_CHECKSUM_BYTES = _CHECKSUM.size
 _BUSY_SECONDS = 10.0
 
 
@@ -60,7 +62,7 @@ class Table:
 
     def checksum(self, key: int | str, value: bytes) -> bytes:
         data = key.to_bytes(8, "little", signed=True) if isinstance(key, int) else key.encode()
-        return crc32(value, crc32(data, self._seed)).to_bytes(_CHECKSUM_BYTES, "little")
+        return _CHECKSUM.pack(crc32(value, crc32(data, self._seed)))
 
     def is_intact(self, key: object, stored: object) -> bool:
         if not isinstance(key, self.key_type) or not isinstance(stored, bytes):
