@@ -141,17 +141,16 @@ def measure_reading(report: Report, documents: int) -> None:
         report.figure(figure, spent.cpu * 1e3, f"ms (wall {spent.wall * 1e3:.3g})")
 
 
-def measure(report: Report, groups: int, passes: int, *, barred: bool = False) -> None:
-    def figure(name: str, spent: Seconds, workload: Workload, bar: float | None = None) -> None:
+def measure(report: Report, groups: int, passes: int) -> None:
+    def figure(name: str, spent: Seconds, workload: Workload) -> None:
         each = spent.wall / workload.groups * 1e3
-        unit = f"µs/doc (wall {each:.3g} ms a group)"
-        report.figure(name, spent.cpu / workload.documents * 1e6, unit, bar=bar if barred else None)
+        report.figure(name, spent.cpu / workload.documents * 1e6, f"µs/doc (wall {each:.3g} ms a group)")
 
     many, alone = Workload(groups, 100), Workload(groups, 1)
     for page_bytes in (4096, 8192, 16384):
         settings = StoreSettings(page_bytes=page_bytes)
         label = f"pages of {page_bytes // 1024} KiB"
-        figure(f"store, groups of 100, {label}", time_store(many, settings, passes), many, bar=12)
+        figure(f"store, groups of 100, {label}", time_store(many, settings, passes), many)
         figure(f"store, groups of 100, 10 deliveries each, {label}", time_store(many, settings, passes, 10), many)
         figure(f"store, groups of 1, {label}", time_store(alone, settings, passes), alone)
         figure(f"SQLite alone, groups of 100, {label}", time_sqlite(many, page_bytes, passes), many)
@@ -161,7 +160,7 @@ def measure(report: Report, groups: int, passes: int, *, barred: bool = False) -
 def main(arguments: list[str]) -> int:
     options, report = options_of("store", __doc__.partition("\n")[0], arguments)
     groups, passes = (20, 3) if options.quick else (100, 7)
-    measure(report, groups, passes, barred=not options.quick)
+    measure(report, groups, passes)
     measure_reading(report, groups * 100)
     measure_checksums(report, groups * 20)
     return finish(options, report)

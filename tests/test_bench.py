@@ -74,7 +74,7 @@ def test_store_runs_at_tiny_size() -> None:
     store.measure_reading(report, 200)
     store.measure_checksums(report, 10)
     assert len(report.rows) == 22
-    assert all(row[-1] == "" for row in report.rows), "bars are for the full size"
+    assert all(re.search(r"\d", row[1]) for row in report.rows)
 
 
 @pytest.mark.house
