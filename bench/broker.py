@@ -88,8 +88,12 @@ async def publish(address: str, documents: list[bytes], pid: int) -> Load:
 def measure(report: Report, count: int, subscriptions: int, passes: int) -> None:
     documents = make_documents(count, subscriptions)
     size = sum(map(len, documents)) / len(documents)
-    report.note(f"{subscriptions:,} subscriptions; {count:,} documents of {size:,.0f} bytes a pass, in batches of {BATCH}")
-    report.note(f"{WINDOW} batches under way; medians of {passes} passes; all on one machine, load {os.getloadavg()[0]:.1f}")
+    report.note(
+        f"{subscriptions:,} subscriptions; {count:,} documents of {size:,.0f} bytes a pass, in batches of {BATCH}"
+    )
+    report.note(
+        f"{WINDOW} batches under way; medians of {passes} passes; all on one machine, load {os.getloadavg()[0]:.1f}"
+    )
     loads: list[Load] = []
     with tempfile.TemporaryDirectory() as directory, broker(Path(directory)) as (address, pid):
         begin = time.perf_counter()
