@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
+from support.memory_storage import MemoryStorage
 
 import treecast
-from tests.support.memory_storage import MemoryStorage
 from treecast import _native, durable
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
