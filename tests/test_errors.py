@@ -12,16 +12,17 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from support.memory_storage import MemoryStorage
 
 import treecast
-from tests.support.memory_storage import MemoryStorage
-from treecast import _native
+from treecast import _native, durable
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
@@ -33,7 +34,10 @@ from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
 from treecast.overlay.messages import Command, Request
 from treecast.overlay.peer import Send
+from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
+from treecast.serve.store import Store
+from treecast.serve.store import directory as store_directory
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
@@ -141,6 +145,33 @@ def refuse_command(data: bytes) -> None:
             raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
+def refuse_store(data: bytes) -> None:
+    """Write to a store, and read from it, where something goes wrong: an error of the disk, a byte, a directory."""
+    given = tomllib.loads(data.decode())
+    with tempfile.TemporaryDirectory() as directory, chdir(directory), ExitStack() as patches:
+        for name, error in given.get("errors", {}).items():
+            module, function = name.split(".")
+            failing = OSError(error, os.strerror(error))
+            patches.enter_context(patch.object({"os": os, "durable": durable}[module], function, side_effect=failing))
+        for name in given.get("files", ()):
+            Path("store").mkdir()
+            Path("store", name).touch()
+        with Store.open("store") as store:
+            store.write([Append(1, b"<a/>")])
+            if "flipped" in given:
+                (file,) = Path("store", "bodies").iterdir()
+                content = bytearray(file.read_bytes())
+                content[given["flipped"]] ^= 1
+                file.write_bytes(content)
+            if given.get("twice"):
+                Store.open("store")
+            store.body(given.get("body", 1))
+            if "version" in given:
+                with patch.object(store_directory, "VERSION", given["version"]):
+                    Store.open("other").close()
+                Store.open("other")
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -169,6 +200,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".frame": refuse_frame,
     ".request": refuse_request,
     ".command": refuse_command,
+    ".store": refuse_store,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
