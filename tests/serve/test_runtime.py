@@ -124,9 +124,11 @@ def test_a_bug_in_the_peer_does_not_end_the_process(tmp_path: Path) -> None:
             def broken(*_: Any) -> Any:
                 raise ZeroDivisionError
 
-            box.peers[0].receive = broken  # type: ignore[method-assign]
+            first: Any = box.peers[0]
+            first.receive = broken
             assert await alice.publish("s", [b"<a/>"]) == [1]
-            box.peers[1].tick = broken  # type: ignore[method-assign]
+            second: Any = box.peers[1]
+            second.tick = broken
             await eventually(lambda: len(box.peers) == 3)
             assert await alice.publish("s", [b"<a/>"]) == [2]
 

@@ -190,8 +190,8 @@ class Connection:
         address = format_address(self._host, self._port)
         error = self._error
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error or "it does not answer")
-        if isinstance(error, ssl.SSLError):
-            hint = "check the certificates of both sides"
+        if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+            hint = "check the certificates of both sides, and whether the broker uses TLS"
         else:
             hint = "is the broker running there, and do both sides use TLS or neither?"
         return TransportError(f"no connection to {address}: {reason}", code="TC407", hint=hint)
@@ -248,6 +248,8 @@ class Connection:
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         if error is not None:
             self._note(error)
+        elif self._error is None and not self._welcome.is_set():
+            self._error = PeerError("it closes the connection", code="TC407")
         if self._connection is connection:
             self._connection = None
         self._lost.set()
