@@ -23,6 +23,7 @@ from treecast.overlay.messages import (
     Document,
     Flow,
     Hello,
+    Inspect,
     Item,
     Pause,
     Publish,
@@ -32,6 +33,7 @@ from treecast.overlay.messages import (
     Replay,
     Request,
     Subscribe,
+    SubscribeMany,
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
@@ -230,6 +232,15 @@ def test_a_refused_request_changes_nothing(world: World, command: Command, code:
     assert before == after
 
 
+def test_many_subscriptions_are_added_or_none(world: World) -> None:
+    assert world.ask("sub", SubscribeMany([Subscribe("x", "/a"), Subscribe("y", "/b")])).refusals == []
+    world.restart()
+    assert world.broker.index.match(b"<b/>") == ["all", "b", "y"] and world.broker.stats()["subscriptions"] == 4
+    for bad in (Subscribe("z", "b["), Subscribe("x", "/c")):
+        assert len(world.ask("sub", SubscribeMany([Subscribe("w", "/a"), bad])).refusals) == 1
+        assert world.broker.stats()["subscriptions"] == 4 and world.storage.count("subscriptions") == 4
+
+
 def test_counts_are_limited() -> None:
     world = World(sources_max=1, subscriptions_max=1)
     world.ask("c", RegisterSource("s"))
@@ -242,11 +253,11 @@ def test_counts_are_limited() -> None:
 def test_silent_clients_make_room_for_others() -> None:
     world = World(clients_max=1, client_ms=60_000)
     world.ask("a", RegisterSource("s"))
-    assert world.ask("b", RegisterSource("t")).refusals[0].code == "TC413"
+    assert world.ask("c", RegisterSource("t")).refusals[0].code == "TC413"
     assert world.storage.count("clients") == 1
     world.now_ms += 120_000
     world.restart()
-    assert world.send("b", Request(1, RegisterSource("t")))[0].refusals == []
+    assert world.send("c", Request(1, RegisterSource("t")))[0].refusals == []
     assert world.storage.count("clients") == 1
 
 
@@ -306,6 +317,29 @@ def test_a_lost_message_is_sent_again(world: World) -> None:
     world.send("sub", Flow("s1", 1, 100))
     world.wait(1_000)
     assert items(world.take("sub")) == []
+
+
+def test_a_broker_can_be_looked_at() -> None:
+    world = prepare(World(queue_memory_max=2, retry_ms=100))
+    world.ask("sub", Subscribe("weak", "/a", options=SubscriptionOptions(attempts_max=1)))
+    world.publish(b"<a/>", b"<c/>", b"<c/>")
+    (message,) = [m for m in world.send("sub", Attach("s1", ["weak"])) if isinstance(m, Deliveries)]
+    world.send("sub", Acknowledge("s1", [], [(message.number, 0)]))
+
+    def look(kind: Any, after: str = "", count_max: int = 100) -> list[dict[str, str | int]]:
+        (answer,) = world.send("admin", Inspect(7, kind, after, count_max))
+        assert answer.question == 7
+        rows: list[dict[str, str | int]] = answer.rows
+        return rows
+
+    (letter,) = look("letters")
+    assert (letter["key"], letter["subscription"], letter["reason"]) == ("1", "weak", "refused by its subscriber")
+    assert look("letters", "1") == []
+    assert [row["key"] for row in look("subscriptions")] == ["all", "b", "weak"]
+    assert [row["key"] for row in look("subscriptions", "all", 1)] == ["b"]
+    assert look("queues") == [{"key": "all", "waiting": 0, "sent": 0, "receivers": 0, "parked": 1}]
+    assert [row["key"] for row in look("sources")] == ["s"]
+    assert {"key": "subscriptions", "value": 3} in look("stats")
 
 
 def test_a_session_holds_no_more_than_its_credit(world: World) -> None:

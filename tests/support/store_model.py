@@ -83,7 +83,7 @@ class Model:
             while page := store.scan(name, stored[-1][0] if stored else lowest, 7):  # type: ignore[type-var]
                 stored += page
             if stored != expected:
-                return f"{name}: {stored} instead of {expected}"
+                return f"{name} differs: {sorted({key for key, _ in set(stored) ^ set(expected)}, key=repr)}"
             if store.count(name) != len(rows):
                 return f"{name} has {store.count(name)} rows instead of {len(rows)}"
             for key, value in expected[:3]:

@@ -97,6 +97,12 @@ class Subscribe(_Message, frozen=True, tag="subscribe"):
     options: SubscriptionOptions = SubscriptionOptions()
 
 
+class SubscribeMany(_Message, frozen=True, tag="subscribe-many"):
+    """Add new subscriptions: all of them, or none if one is refused or exists already."""
+
+    subscriptions: Annotated[list[Subscribe], _FEW]
+
+
 class Unsubscribe(_Message, frozen=True, tag="unsubscribe"):
     id: Name
 
@@ -126,7 +132,7 @@ class Redeliver(_Message, frozen=True, tag="redeliver"):
     letters: Annotated[list[Number], _MANY]
 
 
-Command = RegisterSource | RemoveSource | Publish | Subscribe | Unsubscribe | Pause | Replay | Redeliver
+Command = RegisterSource | RemoveSource | Publish | Subscribe | SubscribeMany | Unsubscribe | Pause | Replay | Redeliver
 
 
 class Request(_Message, frozen=True, tag="request"):
@@ -252,6 +258,33 @@ class Detach(_Message, frozen=True, tag="detach"):
     reason: Text = ""
 
 
+# --- looking at a broker ----------------------------------------------------------------------------------------------
+
+Kind = Literal["letters", "queues", "sources", "subscriptions", "stats"]
+
+
+class Inspect(_Message, frozen=True, tag="inspect"):
+    """Look at a broker. Changes nothing, so it has no place among the requests; if no answer comes, ask again.
+
+    `after` is the `key` of the last row that is known, or empty: answers have a limited size.
+    """
+
+    question: Number
+    kind: Kind
+    after: Name = ""
+    count_max: Number = 100
+
+
+class Inspected(_Message, frozen=True, tag="inspected"):
+    """Rows by their keys. Of `queues` only those that are not empty have rows."""
+
+    question: Number
+    rows: Annotated[list[dict[str, str | int]], _FEW]
+
+
+# --- from a peer to itself --------------------------------------------------------------------------------------------
+
+
 class Durable(_Message, frozen=True, tag="durable"):
     """From a peer to itself: the changes of this group are durable. See `Shadow`."""
 
@@ -265,7 +298,7 @@ class Continue(_Message, frozen=True, tag="continue"):
 class IndexSaved(_Message, frozen=True, tag="saved"):
     """From whoever runs a peer: an index with all changes up to `version` is saved. See `SaveIndex`."""
 
-    version: int
+    version: Number
 
 
 Message = (
@@ -279,6 +312,8 @@ Message = (
     | Deliveries
     | Acknowledge
     | Detach
+    | Inspect
+    | Inspected
     | Durable
     | Continue
     | IndexSaved
@@ -292,6 +327,7 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
     RemoveSource: "catalog",
     Publish: "message",
     Subscribe: "query",
+    SubscribeMany: "query",
     Unsubscribe: "query",
     Pause: "query",
     Replay: "query",

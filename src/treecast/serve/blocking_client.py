@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from treecast.overlay.messages import Document
+from treecast.overlay.messages import Document, Kind, Subscribe
 from treecast.serve.client import Connection, ReceivedDelivery
 
 Result = TypeVar("Result")
@@ -89,6 +89,12 @@ class BlockingConnection:
 
     def subscribe(self, id: str, query: str, **arguments: Any) -> None:
         self.wait_for(self._connection.subscribe(id, query, **arguments))
+
+    def subscribe_many(self, subscriptions: Sequence[Subscribe]) -> None:
+        self.wait_for(self._connection.subscribe_many(subscriptions))
+
+    def inspect(self, kind: Kind, **arguments: Any) -> list[dict[str, str | int]]:
+        return self.wait_for(self._connection.inspect(kind, **arguments))
 
     def unsubscribe(self, id: str) -> None:
         self.wait_for(self._connection.unsubscribe(id))

@@ -31,6 +31,8 @@ from treecast.overlay.messages import (
     Command,
     Detach,
     Document,
+    Inspected,
+    Kind,
     Packet,
     Pause,
     Publish,
@@ -40,6 +42,7 @@ from treecast.overlay.messages import (
     RemoveSource,
     Replay,
     Subscribe,
+    SubscribeMany,
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
@@ -57,6 +60,7 @@ from treecast.serve.transport_error import TransportError
 BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
 """TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
+INSPECT_SECONDS = 5
 SEND_BYTES_MAX = 256 << 20
 """What waits to be sent is limited by the requests that may be under way."""
 
@@ -142,6 +146,7 @@ class Connection:
         self._has_room = asyncio.Event()
         self._error: Exception | None = None  # why there is no connection
         self._is_hopeless = False
+        self._inspections: dict[int, asyncio.Future[Inspected]] = {}
         self._answers: dict[int, asyncio.Future[Answered]] = {}
         self._queues: dict[int, asyncio.Queue[list[Delivery] | TreecastError]] = {}
         self._outgoing: list[Packet] = []
@@ -278,6 +283,9 @@ class Connection:
                 if future is not None and not future.done():
                     future.set_result(event)
                 self._has_room.set()
+            case Inspected() if event.question in self._inspections:
+                if not self._inspections[event.question].done():
+                    self._inspections[event.question].set_result(event)
             case Delivered() if event.receiver in self._queues:
                 self._queues[event.receiver].put_nowait(event.deliveries)
             case Opened() if event.unknown and event.receiver in self._queues:
@@ -315,6 +323,10 @@ class Connection:
         options = options or SubscriptionOptions()
         await self.request(Subscribe(id, query, dict(namespaces or {}), ordered, deliver, options))
 
+    async def subscribe_many(self, subscriptions: Sequence[Subscribe]) -> None:
+        """Add new subscriptions: all of them, or none if one is refused or exists already."""
+        await self.request(SubscribeMany(list(subscriptions)))
+
     async def unsubscribe(self, id: str) -> None:
         await self.request(Unsubscribe(id))
 
@@ -346,6 +358,20 @@ class Connection:
         if answered.refusals:
             raise RefusedError(answered.documents, answered.refusals)
         return answered
+
+    async def inspect(self, kind: Kind, *, after: str = "", count_max: int = 100) -> list[dict[str, str | int]]:
+        """Rows of what the broker has: letters, queues, sources, subscriptions or stats. See `Inspect`."""
+        while True:
+            question, effects = self._client.inspect(kind, after=after, count_max=count_max)
+            future: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
+            self._inspections[question] = future
+            self._do(effects)
+            try:
+                return (await asyncio.wait_for(future, INSPECT_SECONDS)).rows
+            except TimeoutError:
+                continue  # it was lost: ask again
+            finally:
+                del self._inspections[question]
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 

@@ -65,20 +65,24 @@ class Archive:
         for key in [key for key in self._rows if key < number]:
             del self._rows[key]
 
-    def payload(self, queue: Queue, key: int) -> Payload:
-        """Raises `BodyGoneError` if it is not kept any more, and `StorageError` if it is damaged."""
+    def payload(self, queue: Queue, key: int) -> Payload | None:
+        """None if the subscription has changed since a replay found this document, and does not match it any more.
+
+        Raises `BodyGoneError` if it is not kept any more, and `StorageError` if it is damaged.
+        """
         if key < 0:
             return self._letter(-key)
         row = self.row(key)
         if row is None:
             raise BodyGoneError(key)
         if key in queue.rematched:
-            return Payload(key, row.published_ms, (queue.id, key), self._render(queue, row))
+            body = self._render(queue, row)
+            return None if body is None else Payload(key, row.published_ms, (queue.id, key), body)
         try:
-            body = row.payloads[row.subscriptions.index(queue.id)]
+            number = row.payloads[row.subscriptions.index(queue.id)]
         except ValueError:  # cannot be: only matches are queued
             raise BodyGoneError(key) from None
-        return Payload(key, row.published_ms, ("", body), self._shadow.body(body))
+        return Payload(key, row.published_ms, ("", number), self._shadow.body(number))
 
     def matches(self, queue: Queue, number: int, row: DocumentRow) -> bool:
         """Whether a document is for this queue. For a replay it is matched again."""
@@ -91,11 +95,9 @@ class Archive:
             queue.matcher = subscription_index(queue.id, queue.row, self._index)
         return queue.matcher
 
-    def _render(self, queue: Queue, row: DocumentRow) -> bytes:
+    def _render(self, queue: Queue, row: DocumentRow) -> bytes | None:
         deliveries = self._matcher(queue).render(self._shadow.body(row.body))
-        if not deliveries or deliveries[0].refused:
-            return b""
-        return deliveries[0].payload
+        return None if not deliveries or deliveries[0].refused else deliveries[0].payload
 
     def _letter(self, number: int) -> Payload:
         data = self._shadow.get(LETTERS, number)

@@ -350,10 +350,11 @@ class Backlog:
             return
         try:
             payload = self._archive.payload(queue, key)
-            published, body = payload.published_ms, payload.body
+            published, body = (payload.published_ms, payload.body) if payload else (0, None)
         except StorageError as error:
             published, body, reason = 0, b"", error.code
-        self.add_letter(queue.id, key, published, reason, attempts, body, turn)
+        if body is not None:
+            self.add_letter(queue.id, key, published, reason, attempts, body, turn)
         self.settle(queue, key, turn)
         self.store_cursor(queue, turn)
 
@@ -376,7 +377,7 @@ class Backlog:
                 self.give_up(queue, key, "expired", turn)
             if queue.behind and queue.newest < number - 1:
                 self._expire_parked(queue, number, turn)
-            self.demote(queue)
+            self.demote(queue, turn)
 
     def _expire_parked(self, queue: Queue, number: int, turn: Turn) -> None:
         while queue.newest < number - 1 and (rows := self._archive.rows_after(queue.newest, 1_000)):
@@ -395,6 +396,8 @@ class Backlog:
 
     def store_cursor(self, queue: Queue, turn: Turn) -> None:
         """How far a queue got; a parked one that has caught up is parked no more."""
+        if self.queues.get(queue.id) is not queue:
+            return  # its subscription was removed: a cursor would be taken for that of its successor
         cursor = queue.cursor()
         turn.put(CURSORS, queue.id, cursor)
         if queue.parked:
@@ -404,18 +407,33 @@ class Backlog:
             elif cursor.floor >= queue.rematch_until:
                 self._unpark(queue, turn)
 
-    def demote(self, queue: Queue) -> None:
-        """A queue that nobody receives from becomes bare numbers again, or if it is parked, nothing."""
+    def demote(self, queue: Queue, turn: Turn) -> None:
+        """A queue that nobody receives from becomes bare numbers again if there is room, or nothing: it is parked."""
         if not queue.is_idle():
             return
         del self.queues[queue.id]
         for waiting in (self.retrying, self.touched, self._refilling):
             waiting.pop(queue.id, None)
+        if not queue.parked and self._idle_numbers + len(queue.outstanding) > self._settings.waiting_memory_max:
+            self._park(queue, turn)
         if queue.parked:
             self._parked[queue.id] = queue.floor()
         elif queue.outstanding:
             self._idle[queue.id] = array("q", sorted(queue.outstanding))
             self._idle_numbers += len(queue.outstanding)
+
+    def depths(self) -> Iterator[tuple[str, dict[str, int]]]:
+        """By subscription that waits for something: how much of it is in memory, and whether there is more on disk."""
+        for id, numbers in self._idle.items():
+            yield id, {"waiting": len(numbers), "sent": 0, "receivers": 0, "parked": 0}
+        for id, queue in self.queues.items():
+            if queue.outstanding or queue.behind:
+                waiting = len(queue.outstanding) - len(queue.sent)
+                counts = {"waiting": waiting, "sent": len(queue.sent), "receivers": len(queue.sessions)}
+                yield id, {**counts, "parked": int(queue.behind)}
+        for id in self._parked:
+            if id not in self.queues:
+                yield id, {"waiting": 0, "sent": 0, "receivers": 0, "parked": 1}
 
     def stats(self) -> dict[str, int]:
         queued = [len(queue.outstanding) for queue in self.queues.values()]

@@ -20,6 +20,7 @@ from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
+from treecast.overlay.broker.inspection import inspect
 from treecast.overlay.broker.intake import Intake
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
@@ -41,6 +42,8 @@ from treecast.overlay.messages import (
     Flow,
     Hello,
     IndexSaved,
+    Inspect,
+    Inspected,
     Pause,
     Publish,
     Redeliver,
@@ -49,6 +52,7 @@ from treecast.overlay.messages import (
     Replay,
     Request,
     Subscribe,
+    SubscribeMany,
     Unsubscribe,
     Welcome,
 )
@@ -133,6 +137,9 @@ class Broker:
                 session = self._dispatch.sessions.get(message.session)
                 if session and session.client == sender:
                     self._end_session(session, "", turn, counts=False)
+            case Inspect():
+                rows = inspect(message, self._shadow, self._backlog, self._subscriptions, self.stats())
+                turn.send(sender, Inspected(message.question, rows))
             case Continue() if sender == self.name:
                 self._is_continuing = False
                 self._backlog.refill(turn)
@@ -238,6 +245,8 @@ class Broker:
                 return Answer(request.number, documents, refusals)
             case Subscribe():
                 self._subscriptions.subscribe(command, self._backlog, turn)
+            case SubscribeMany():
+                self._subscriptions.subscribe_many(command.subscriptions, self._backlog, turn)
             case Unsubscribe():
                 self._subscriptions.unsubscribe(command.id, self._backlog, turn)
             case Pause():
@@ -284,7 +293,6 @@ class Broker:
         if known is not None and known.client != sender:
             turn.send(sender, Detach(message.session, "another client has a session of this name"))
             return
-        unknown = [id for id in message.subscriptions if self._subscriptions.row(id) is None]
         if known is None:
             if len(sessions) >= settings.sessions_max:
                 turn.send(sender, Detach(message.session, "TC417 there are too many sessions"))
@@ -293,15 +301,22 @@ class Broker:
                 turn.send(sender, Detach(message.session, "TC417 there are too many subscriptions in one session"))
                 return
             credit = min(message.credit, settings.credit_max)
-            session = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms)
-            for id in dict.fromkeys(message.subscriptions):
-                row = self._subscriptions.row(id)
-                if row is not None:
-                    self._dispatch.attach(session, self._backlog.queue_of(id, row))
-                    if row.options.expires_ms:
-                        self._subscriptions.see(id, turn)
-        turn.send(sender, Attached(message.session, unknown))
-        self._dispatch.fill(sessions[message.session], turn)
+            known = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms)
+        turn.send(sender, Attached(message.session, self._join(known, message.subscriptions, turn)))
+        self._dispatch.fill(known, turn)
+
+    def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
+        """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""
+        unknown = []
+        for id in dict.fromkeys(subscriptions):
+            row = self._subscriptions.row(id)
+            if row is None:
+                unknown.append(id)
+            elif id not in session.queues:
+                self._dispatch.attach(session, self._backlog.queue_of(id, row))
+                if row.options.expires_ms:
+                    self._subscriptions.see(id, turn)
+        return unknown
 
     def _end_session(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
         for id in session.queues:

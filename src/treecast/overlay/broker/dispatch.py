@@ -86,7 +86,7 @@ class Dispatch:
             self._backlog.touched[queue.id] = queue
         for queue in session.queues.values():
             queue.sessions.remove(session)
-            self._backlog.demote(queue)
+            self._backlog.demote(queue, turn)
         if reason:
             turn.send(session.client, Detach(session.name, reason))
 
@@ -179,6 +179,12 @@ class Dispatch:
                 self._backlog.give_up(queue, key, error.code, turn)
                 items.append(NOTHING)
                 continue
+            if payload is None:
+                session.finish(number, place)
+                self._backlog.settle(queue, key, turn)
+                self._backlog.store_cursor(queue, turn)
+                items.append(NOTHING)
+                continue
             if payload.place not in places:
                 places[payload.place] = len(payloads)
                 payloads.append(payload.body)
@@ -201,7 +207,7 @@ class Dispatch:
                 self._backlog.touched[queue.id] = queue
             if not queue.retries:
                 del self._backlog.retrying[queue.id]
-                self._backlog.demote(queue)
+                self._backlog.demote(queue, turn)
         self.flush(turn)
 
     def _fail_overdue(self, session: Session, turn: Turn) -> None:

@@ -117,7 +117,8 @@ class Queue:
         """Every delivery up to this document is done."""
         while self._order and self._order[0] not in self.outstanding:
             heapq.heappop(self._order)
-        return self._order[0] - 1 if self._order else self.newest
+        # After `start_over` what is in flight may lie behind documents that are still to be read.
+        return min(self._order[0] - 1, self.newest) if self._order else self.newest
 
     def cursor(self) -> CursorRow:
         """How far it got, to be stored."""

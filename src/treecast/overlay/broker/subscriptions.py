@@ -6,7 +6,9 @@ up to date: only what changed since is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from treecast.index import Index
 from treecast.model import Subscription
@@ -76,7 +78,7 @@ class Subscriptions:
         stored = ((id, self._shadow.get(SUBSCRIPTIONS, id)) for id in changed)
         self._add_all((id, decode(data, SubscriptionRow)) for id, data in stored if data is not None)
 
-    def _add_all(self, rows: Iterator[tuple[str, SubscriptionRow]]) -> None:
+    def _add_all(self, rows: Iterable[tuple[str, SubscriptionRow]]) -> None:
         batch: list[Subscription] = []
         for id, row in rows:
             batch.append(Subscription(id, row.query, row.namespaces, row.ordered, row.deliver))  # type: ignore[arg-type]
@@ -139,6 +141,20 @@ class Subscriptions:
         self._store(command.id, row, turn)
         backlog.change(command.id, row)
 
+    def subscribe_many(self, commands: list[Subscribe], backlog: Backlog, turn: Turn) -> None:
+        """Add new subscriptions, all or none."""
+        if len(self.index) + len(commands) > self._settings.subscriptions_max:
+            raise RequestError(f"at most {self._settings.subscriptions_max} subscriptions", code="TC413")
+        for command in commands:
+            check_name(command.id, "id")
+        rows = [
+            SubscriptionRow(c.query, c.namespaces, c.ordered, c.deliver, c.options, 0, backlog.last_document)
+            for c in commands
+        ]
+        self._add_all((command.id, row) for command, row in zip(commands, rows, strict=True))
+        for command, row in zip(commands, rows, strict=True):
+            self._store(command.id, msgspec.structs.replace(row, change=self.last_change + 1), turn)
+
     def _replace(self, id: str, row: SubscriptionRow) -> None:
         self.index.replace(id, row.query, namespaces=row.namespaces, ordered=row.ordered, deliver=row.deliver)  # type: ignore[arg-type]
 
@@ -164,16 +180,7 @@ class Subscriptions:
     def pause(self, command: Pause, backlog: Backlog, turn: Turn) -> None:
         before = self.expect(command.id)
         if before.paused != command.paused:
-            row = SubscriptionRow(
-                before.query,
-                before.namespaces,
-                before.ordered,
-                before.deliver,
-                before.options,
-                before.change,
-                before.since,
-                command.paused,
-            )
+            row = msgspec.structs.replace(before, paused=command.paused)
             turn.put(SUBSCRIPTIONS, command.id, row)
             backlog.change(command.id, row)
 

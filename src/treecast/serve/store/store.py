@@ -176,8 +176,11 @@ class Store:
 
     def first_body(self) -> int | None:
         """The lowest number that is kept. Bodies are dropped by whole segments, so it may be lower than asked for."""
-        segments = self._log.segments
-        return segments[0].first if segments else None
+        prepared, segments = self._log.prepared(), self._log.segments  # in this order, as in `body`
+        if segments:
+            return segments[0].first
+        firsts = [run.numbers[0] for run in prepared[:1]]
+        return firsts[0] if firsts and firsts[0] <= self._tables.last_body() else None
 
     # --- saved indexes, backups, checks -------------------------------------------------------------------------------
 

@@ -14,10 +14,11 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 from zlib import crc32
 
 from treecast.overlay.storage import Key
-from treecast.serve.store import failures
+from treecast.serve.store import failures, wal
 from treecast.serve.store.group import Group, TableChanges
 from treecast.serve.store.log import SegmentRow
 from treecast.serve.store.settings import StoreSettings
@@ -81,21 +82,33 @@ class Tables:
     def __init__(self, path: Path, settings: StoreSettings) -> None:
         self._path = path
         self._settings = settings
+        committing = wal.committing_frames(path.with_name(f"{path.name}-wal"))
         self._writer = connect(path, read_only=False)
+        self._reader = self._writer
+        self._reading = Lock()  # threads that share a connection would get each other's errors
         try:
-            self._prepare()
+            # From now on there are two, so that closing one of them leaves SQLite's log alone, damaged or not.
+            self._writer.execute(f"PRAGMA page_size = {settings.page_bytes}")
+            self._writer.execute("PRAGMA auto_vacuum = NONE")
+            self._writer.execute("PRAGMA journal_mode = WAL")
             self._reader = connect(path)
+            self._reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # only now it opens the files
+            self._check_log(committing)
+            self._prepare()
             self._reader.execute(f"PRAGMA cache_size = {-settings.cache_bytes_max // 1024}")
             self._tables = dict(read_schema(self._writer))
         except BaseException:
             self._writer.close()
+            self._reader.close()  # a connection that only reads leaves SQLite's log where it is
             raise
+
+    def _check_log(self, committing: Sequence[int]) -> None:
+        _, frames, _ = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if sum(frame > frames for frame in committing) > 1:
+            raise failures.damaged("the log of the tables is damaged: groups that were stored are lost")
 
     def _prepare(self) -> None:
         settings, run = self._settings, self._writer.execute
-        run(f"PRAGMA page_size = {settings.page_bytes}")
-        run("PRAGMA auto_vacuum = NONE")
-        run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         run("PRAGMA secure_delete = OFF")
         run(f"PRAGMA cache_size = {-settings.cache_bytes_max // 1024}")
@@ -147,7 +160,8 @@ class Tables:
 
     def _rows(self, statement: str, values: tuple[int | str, ...] = ()) -> list[tuple[object, ...]]:
         try:
-            return self._reader.execute(statement, values).fetchall()
+            with self._reading:
+                return self._reader.execute(statement, values).fetchall()
         except sqlite3.OperationalError as error:
             if str(error).startswith("no such table"):  # it is being made
                 return []

@@ -43,6 +43,8 @@ from treecast.sim.world import World
 BROKER = "broker"
 OPERATIONS_MAX = 60
 """Of one client in a run, so that no run gets long."""
+AGAIN_MAX = 8
+"""Publications without an answer that are repeated after a crash."""
 REATTACH_MS = 200
 EXPIRES_MS = 1_000
 
@@ -62,6 +64,8 @@ class Application:
         settings: ClientSettings,
         letters: Letters,
         next_number: Callable[[], int],
+        *,
+        is_reliable: bool,
     ) -> None:
         self.plan = plan
         self.is_calm = False
@@ -72,13 +76,14 @@ class Application:
         self._settings = settings
         self._letters = letters
         self._next_number = next_number
+        self._is_reliable = is_reliable
+        """No message is lost or overtaken in this run."""
         self._random = world.random_of("application", plan.name)
         self._tickets: dict[int, Operation] = {}
         self._receiver: int | None = None
-        self._attached_at = 0  # the length of the history then
+        self._attached_us = 0
         self._misses: set[str] = set()
-        self._again: list[Document] = []
-        self._again_source = ""
+        self._again: list[Publish] = []
         self._named: list[Document] = []
         self._paused: set[str] = set()
         self._operations = 0
@@ -95,8 +100,12 @@ class Application:
             if self._random.random() < 0.7:
                 self._subscribe(id)
         if self._random.random() < 0.8:
-            self.attach()
+            self._world.after(self._random.randrange(300_000), self._attach_first)
         self._schedule()
+
+    def _attach_first(self) -> None:
+        if self._receiver is None:
+            self.attach()
 
     def _on_start(self, client: Client) -> None:
         """The client has started again, and knows nothing."""
@@ -104,17 +113,18 @@ class Application:
         self._tickets.clear()
         self._receiver = None
         for command in doubtful:
-            if isinstance(command, Publish):
-                self._again += [document for document in command.documents if document.id]
-                self._again_source = command.source
+            if isinstance(command, Publish) and any(document.id for document in command.documents):
+                again = Publish(command.source, [document for document in command.documents if document.id])
+                self._again = [*self._again, again][-AGAIN_MAX:]
         self._world.after(self._random.randrange(50_000), self._go_on, self.host.incarnation)
 
     def _go_on(self, incarnation: int) -> None:
         if incarnation != self.host.incarnation:
             return
-        if self._again and self._again_source and self._random.random() < 0.8:
-            again, self._again = self._again, []
-            self.request(Publish(self._again_source, again[:8]))
+        again, self._again = self._again, []
+        for command in again:
+            if self._random.random() < 0.8:
+                self.request(command)
         self.attach()
 
     # -- requests
@@ -212,16 +222,14 @@ class Application:
 
     def _do_refused(self) -> None:
         id = self._random.choice(self.plan.owned) if self.plan.owned else "nobody"
-        command: Command = self._random.choice(
-            [
-                Subscribe(id, self._random.choice(REFUSED_QUERIES)),
-                Publish("nowhere", [Document(draw_document(self._random, self._next_number()))]),
-                Unsubscribe("nobody"),
-                Redeliver([1 << 40]),
-                Replay("nobody"),
-            ]
-        )
-        self.request(command)
+        commands: list[Command] = [
+            Subscribe(id, self._random.choice(REFUSED_QUERIES)),
+            Publish("nowhere", [Document(draw_document(self._random, self._next_number()))]),
+            Unsubscribe("nobody"),
+            Redeliver([1 << 40]),
+            Replay("nobody"),
+        ]
+        self.request(self._random.choice(commands))
 
     # -- receiving
 
@@ -235,10 +243,12 @@ class Application:
         """Receive, in a new session."""
         if not self.plan.received:
             return
-        self.detach()
-        self._history.attach(self.plan.name, self.plan.received)
-        self._attached_at = len(self._history.operations)
+        # If the end of its last session can get lost, that and the new one share the subscriptions for a while.
+        is_second = self._receiver is not None and not self._is_reliable
+        self._history.attach(f"{self.plan.name} again" if is_second else self.plan.name, self.plan.received)
+        self._attached_us = self._world.now_us
         self._misses.clear()
+        self.detach()
 
         def action(client: Client, now_ms: int) -> list[Effect]:
             self._receiver, effects = client.attach(self.plan.received, now_ms, credit=self.plan.credit)
@@ -258,8 +268,7 @@ class Application:
         return any(
             isinstance(operation.command, Unsubscribe) and operation.command.id in self.plan.received
             for operation in self._history.operations
-            # One that was sent before may have been done after.
-            if operation.place >= self._attached_at or operation.effect_until_us > self._world.now_us
+            if operation.effect_until_us >= self._attached_us  # it may have been sent long before
         )
 
     def resume(self) -> None:

@@ -203,8 +203,7 @@ class Checks:
         return False
 
     def _is_replayed(self, id: str, number: int, payload: bytes, published: Published, replay: Operation) -> bool:
-        first = replay.answer.documents[0] if replay.answer and replay.answer.documents else 0
-        if number < first or published.operation.sent_us > replay.effect_until_us:
+        if number < (_first_of(replay) or 0) or published.operation.sent_us > replay.effect_until_us:
             return False
         return any(
             state.version is not None and payload_of(state.version, published.document.body) == payload
@@ -260,10 +259,14 @@ class Checks:
         for pair in self.required():
             if pair not in self._history.received and pair not in letters:
                 yield f"document {pair[1]} was acknowledged and never reached subscription {pair[0]}"
+        last_us = {(receipt.subscription, receipt.document): receipt.time_us for receipt in self._history.receipts}
+        for id, number, since_us in self.replayed():
+            if last_us.get((id, number), -1) < since_us and (id, number) not in letters:
+                yield f"document {number} was not replayed to subscription {id}"
 
     def required(self) -> Iterator[tuple[str, int]]:
         """Pairs of subscription and document that must be delivered in the end."""
-        for number, several in self._published.items():
+        for number in self._published:
             # Of several copies one counts, and it is not known which: all must agree.
             copies = self.candidates(number)
             for id in self._states:
@@ -277,7 +280,42 @@ class Checks:
         if payload_of(states[0].version, published.document.body) is None:
             return False
         removals = (o for o in self._operations_of[id] if isinstance(o.command, Unsubscribe))
-        return all(removal.place < states[0].operation for removal in removals)
+        return all(removal.place < states[0].operation for removal in removals) and not any(
+            self._is_overridden(id, published, replay) for replay in self._replays.get(id, ())
+        )
+
+    def _is_overridden(self, id: str, published: Published, replay: Operation) -> bool:
+        """A replay begins anew at a document: what the subscription still waited for is replaced by what it matches."""
+        if replay.effect_until_us < published.operation.sent_us:
+            return False
+        first = _first_of(replay)
+        if first is None or published.number is None or published.number < first:
+            return True
+        return any(
+            state.version is None or payload_of(state.version, published.document.body) is None
+            for state in self._states[id]
+            if state.end_us >= replay.sent_us
+        )
+
+    def replayed(self) -> Iterator[tuple[str, int, int]]:
+        """What the last replay of a subscription must deliver again, and after which time: (id, document, time)."""
+        for id, replays in self._replays.items():
+            replay = replays[-1]
+            first = _first_of(replay)
+            changes = [state for state in self._states.get(id, ()) if state.end_us >= replay.sent_us]
+            if first is None or len(changes) != 1 or changes[0].version is None or id in self._expiring:
+                continue
+            for number, several in self._published.items():
+                published = several[0]
+                if published.operation.effect_until_us > replay.sent_us or number < first:
+                    continue
+                if payload_of(changes[0].version, published.document.body) is not None:
+                    yield id, number, replay.sent_us
+
+
+def _first_of(replay: Operation) -> int | None:
+    """The document that a replay begins with; None if its answer never came."""
+    return replay.answer.documents[0] if replay.answer and replay.answer.documents else None
 
 
 def _source(published: Published) -> str:

@@ -75,7 +75,8 @@ class History:
     def answer(self, operation: Operation, answer: Answer, time_us: int) -> None:
         assert operation.answer is None
         operation.answer = answer
-        operation.answered_us = operation.effect_until_us = time_us
+        operation.answered_us = time_us
+        operation.effect_until_us = min(operation.effect_until_us, time_us)
         # A client's requests are done in order: earlier ones without an answer were done before this one, or never.
         for other in self.operations[: operation.place]:
             if other.client == operation.client and other.is_in_doubt:

@@ -12,7 +12,6 @@ from itertools import count
 from random import Random
 from typing import Any
 
-
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
@@ -23,7 +22,7 @@ from treecast.sim.broker.application import BROKER, Application
 from treecast.sim.broker.checks import Checks, Letter
 from treecast.sim.broker.history import History
 from treecast.sim.broker.workload import Workload, draw_workload
-from treecast.sim.faults import Fault, FaultRates, draw_faults
+from treecast.sim.faults import Fault, FaultRates, HostFault, draw_faults
 from treecast.sim.frames import PacketCodec
 from treecast.sim.host import Host
 from treecast.sim.scenario import Outcome, outcome_of
@@ -33,6 +32,8 @@ from treecast.sim.world import World
 HEALING_MS_MAX = 120_000
 """Time after the last fault within which everything must be delivered."""
 STEP_MS = 250
+HARMLESS = ("stall", "slow", "slow-disk", "clock-jump", "clock-drift")
+"""Faults of hosts that lose no message, and let none overtake another."""
 QUIET_MS = 1_500
 """Time after that in which nothing may be delivered any more."""
 
@@ -101,8 +102,8 @@ class BrokerScenario:
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
         faults = self.faults(seed) if faults is None else faults
-        run = BrokerRun(seed, self.workload(seed), self._make_broker, self._make_host)
-        run.play(faults)
+        run = BrokerRun(seed, self.workload(seed), faults, self._make_broker, self._make_host)
+        run.play()
         return outcome_of(self.name, run.world, faults, with_trace, run.counts())
 
 
@@ -110,10 +111,16 @@ class BrokerRun:
     """A run of the scenario, from its beginning to the checks."""
 
     def __init__(
-        self, seed: int, workload: Workload, make_broker: Callable[..., Peer], make_host: Callable[..., Host]
+        self,
+        seed: int,
+        workload: Workload,
+        faults: Sequence[Fault],
+        make_broker: Callable[..., Peer] = Broker,
+        make_host: Callable[..., Host] = Host,
     ) -> None:
         self.world = world = World(seed, PacketCodec())
         self.workload = workload
+        self.faults = faults
         self.history = History()
         random = world.random_of("settings")
         self.settings = draw_settings(random)
@@ -134,7 +141,14 @@ class BrokerRun:
         client_settings = draw_client_settings(random)
         self.applications = [
             Application(
-                world, plan, workload, self.history, client_settings, self._waiting_letters, lambda: next(numbers)
+                world,
+                plan,
+                workload,
+                self.history,
+                client_settings,
+                self._waiting_letters,
+                lambda: next(numbers),
+                is_reliable=all(isinstance(f, HostFault) and f.effect in HARMLESS for f in faults),
             )
             for plan in workload.clients
         ]
@@ -144,9 +158,9 @@ class BrokerRun:
 
     # -- the course of a run
 
-    def play(self, faults: Sequence[Fault]) -> None:
+    def play(self) -> None:
         world = self.world
-        world.schedule(faults)
+        world.schedule(self.faults)
         for application in self.applications:
             application.begin()
         for time_ms in range(STEP_MS, self.workload.duration_ms + STEP_MS, STEP_MS):

@@ -1,4 +1,4 @@
-"""What the clients of a run are like: how many, what they publish and subscribe to, and how they receive. Drawn by seed.
+"""What the clients of a run are like: how many, what they publish and subscribe to, how they receive. Drawn by seed.
 
 Documents are tiny. Each has a number of its own in every element, so that no two have the same payload.
 """
