@@ -52,7 +52,7 @@ def test_refusals_are_errors_with_their_codes(tmp_path: Path) -> None:
             assert caught.value.code == "TC209" and caught.value.documents == [1, 0, 2]
             with pytest.raises(RefusedError, match="TC104"):
                 await alice.subscribe("bad", "a/b")
-            with pytest.raises(RefusedError, match="TC143 there is no subscription 'unknown'"):
+            with pytest.raises(RefusedError, match="TC412 there is no subscription 'unknown'"):
                 await take(alice, ["q", "unknown"], 1)
 
     asyncio.run(run())

@@ -18,6 +18,7 @@ What was asked for is done even if its caller does not wait for the answer: canc
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -194,7 +195,9 @@ class Connection:
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
         error = self._error
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error or "it does not answer")
+        reason = str(error or "it does not answer")
+        if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+            reason = os.strerror(error.errno)
         if self._tls is not None and not isinstance(error, ConnectionRefusedError):
             hint = "check the certificates of both sides, and whether the broker uses TLS"
         else:
@@ -289,7 +292,7 @@ class Connection:
             case Delivered() if event.receiver in self._queues:
                 self._queues[event.receiver].put_nowait(event.deliveries)
             case Opened() if event.unknown and event.receiver in self._queues:
-                refusals = [Refusal(0, "TC143", f"TC143 there is no subscription {id!r}") for id in event.unknown]
+                refusals = [Refusal(0, "TC412", f"TC412 there is no subscription {id!r}") for id in event.unknown]
                 self._queues[event.receiver].put_nowait(RefusedError([], refusals))
 
     # --- requests -----------------------------------------------------------------------------------------------------

@@ -26,28 +26,20 @@ import structlog
 
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.overlay.messages import (
-    PROTOCOL_VERSION,
-    Continue,
-    Durable,
-    Hello,
-    IndexSaved,
-    Packet,
-    packet_of,
-)
+from treecast.overlay.messages import Hello, IndexSaved, Packet, packet_of
 from treecast.overlay.peer import Deliver, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
+from treecast.serve.admission import OWN_MESSAGES, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.listener import Listener
 from treecast.serve.metrics import Metrics
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
-from treecast.serve.transport_error import TransportError, wrong_name
+from treecast.serve.transport_error import TransportError
 
 CHECK_MS = 500
 """How often connections are looked at for their deadlines."""
-_OWN = (Durable, Continue, IndexSaved)  # what only the peer itself, or this module, may say to it
 
 
 class PeerStore(Storage, Protocol):
@@ -423,30 +415,23 @@ class Runtime:
         self.metrics.received_bytes.inc(size)
         for packet in packets:
             message = packet.message
-            if isinstance(message, (Hello, *_OWN)) or not connection.name:
-                refusal = self._look_at(connection, message, life)
-                if refusal is not None:
-                    self._close(connection, "refused", refusal)
-                    return
+            is_special = isinstance(message, (Hello, *OWN_MESSAGES)) or not connection.name
+            if is_special and not self._admit(connection, message, life):
+                return
             self.metrics.count_received(message)
             self._tell(life, connection.name, message)
         self._hold(life)
 
-    def _look_at(self, connection: FrameConnection, message: Any, life: _Life) -> TreecastError | None:
-        """Learn who the other side is; returns why it is refused, or None."""
-        if not isinstance(message, Hello):
-            kind = type(message).__name__
-            return TransportError(f"{kind} does not belong here", code="TC406", hint="begin with Hello")
-        name = message.client
-        if message.version != PROTOCOL_VERSION:
-            return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")
-        if not name or name == life.peer.name or (connection.name and name != connection.name):
-            return TransportError(f"{name!r} cannot be a client's name here", code="TC406", hint="choose another")
+    def _admit(self, connection: FrameConnection, message: Any, life: _Life) -> bool:
+        """Learn who the other side is, or close it."""
+        certified = certificate_names(connection.info("peercert")) if self._has_names else None
+        refused = refusal(message, connection.name, life.peer.name, certified)
+        if refused is not None:
+            self._close(connection, "refused", refused)
+            return False
         if connection.name:
-            return None
-        allowed = certificate_names(connection.info("peercert")) if self._has_names else [name]
-        if name not in allowed:
-            return wrong_name(name, allowed)
+            return True
+        name = message.client
         before = self._by_name.get(name)
         if before is not None:
             # A client that comes back before its old connection is known to be dead.
@@ -455,7 +440,7 @@ class Runtime:
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[name] = connection
         self._log.info("connection opened", name=name, address=str(connection.info("peername")))
-        return None
+        return True
 
     def _close(self, connection: FrameConnection, kind: str, reason: TreecastError | str) -> None:
         self.metrics.connections_closed.labels(kind).inc()
