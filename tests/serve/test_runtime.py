@@ -156,6 +156,28 @@ def test_nothing_more_is_read_when_too_much_waits_for_the_disk(tmp_path: Path) -
     asyncio.run(run())
 
 
+def test_deliveries_that_wait_for_the_disk_count_too(tmp_path: Path) -> None:
+    """A few large documents for many receivers are small when they come, and large when they leave."""
+
+    async def run() -> None:
+        settings = RuntimeSettings(waiting_bytes_max=2 << 20)
+        async with served(tmp_path, settings) as box, box.connect("alice") as alice, box.connect("bob") as bob:
+            await alice.register_source("s")
+            tasks = []
+            for number in range(20):
+                await alice.subscribe(f"q{number}", "/a")
+                tasks.append(asyncio.create_task(take(bob, [f"q{number}"], 1)))
+            await eventually(lambda: box.metric("peer_sessions") == 20)
+            box.gate.clear()
+            publishing = asyncio.create_task(alice.publish("s", [b"<a>%s</a>" % (b"x" * 200_000)]))
+            await eventually(lambda: box.metric("holds_total") > 0)
+            box.gate.set()
+            assert await publishing == [1]
+            assert {len(payloads) for payloads in await asyncio.gather(*tasks)} == {1}
+
+    asyncio.run(run())
+
+
 def test_at_the_end_what_arrived_is_stored_and_answered_and_the_index_is_saved(tmp_path: Path) -> None:
     async def run() -> None:
         async with served(tmp_path) as box, box.connect("alice") as alice:
@@ -223,6 +245,6 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
             await again.acknowledge()
             await bob.publish("s", [b"<a>2</a>"])
             assert (await anext(stream)).payload == b"<a>2</a>"
-            await stream.aclose()  # type: ignore[attr-defined]
+            await stream.aclose()
 
     asyncio.run(run())

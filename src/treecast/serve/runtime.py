@@ -26,8 +26,8 @@ import structlog
 
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.overlay.messages import Hello, IndexSaved, Packet, packet_of
-from treecast.overlay.peer import Deliver, Outbox, Peer, SaveIndex, Send
+from treecast.overlay.messages import Deliveries, Hello, IndexSaved, Packet, packet_of
+from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
 from treecast.serve.admission import OWN_MESSAGES, refusal
@@ -59,12 +59,19 @@ class _Life:
         self.outbox = Outbox()
         self.wake = asyncio.Event()
         self.error: Exception | None = None
-        self.waiting_bytes = 0  # of messages that arrived since the last group was taken
+        self.waiting_bytes = 0  # of messages that came, or are to leave, since the last group was taken
         self.writing_bytes = 0
         self.saving: asyncio.Task[None] | None = None
         self.save_version = 0  # that is to be saved next
         self.is_over = False
         self.marks: set[Future[None]] = set()  # waiting for changes to be durable
+
+    def add(self, effects: list[Effect]) -> None:
+        """Effects of the peer, which wait for their turn."""
+        self.outbox.add(effects)
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Deliveries):
+                self.waiting_bytes += sum(map(len, effect.message.payloads))
 
 
 class Runtime:
@@ -274,7 +281,7 @@ class Runtime:
         if life.error is not None:
             return
         try:
-            life.outbox.add(life.peer.receive(sender, message, now_ms()))
+            life.add(life.peer.receive(sender, message, now_ms()))
         except Exception as error:
             life.error = error
         life.wake.set()
@@ -340,7 +347,7 @@ class Runtime:
             if self._is_full(life) or life.error is not None:
                 continue  # there is enough to do; a peer that waits for its disk needs no reminders
             try:
-                life.outbox.add(life.peer.tick(now_ms()))
+                life.add(life.peer.tick(now_ms()))
             except Exception as error:
                 life.error = error
             life.wake.set()
