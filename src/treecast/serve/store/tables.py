@@ -82,7 +82,9 @@ class Tables:
     def __init__(self, path: Path, settings: StoreSettings) -> None:
         self._path = path
         self._settings = settings
-        committing = wal.committing_frames(path.with_name(f"{path.name}-wal"))
+        log = path.with_name(f"{path.name}-wal")
+        committing = wal.committing_frames(log)
+        wal.rewrite(log)
         self._writer = connect(path, read_only=False)
         self._reader = self._writer
         self._reading = Lock()  # threads that share a connection would get each other's errors
@@ -119,8 +121,7 @@ class Tables:
             "CREATE TABLE IF NOT EXISTS segment"
             " (first INTEGER PRIMARY KEY, last INTEGER, size INTEGER, bodies INTEGER, checksum INTEGER)"
         )
-        # After a failed sync the system may believe that SQLite's log is on disk when it is not. What is in it is
-        # copied to the tables, which are synced; so nothing that is read from now on depends on that log.
+        # What a crash left is copied into the tables now: a log that is empty is read fast, and cannot be damaged.
         run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def close(self) -> None:
