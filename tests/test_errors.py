@@ -36,8 +36,8 @@ from treecast.overlay.messages import Command, Hello, Request
 from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
+from treecast.serve import admission
 from treecast.serve.address import parse_address
-from treecast.serve.admission import refusal
 from treecast.serve.blocking_client import BlockingConnection
 from treecast.serve.broker_process import BrokerOptions, run_broker
 from treecast.serve.logs import make_log
@@ -161,7 +161,7 @@ def refuse_connection(data: bytes) -> None:
         BlockingConnection(given["connect"], "golden", connect_s=0.1).__enter__()
     if "certificate" in given:
         server_context(TlsFiles(certificate=given["certificate"]))
-    error = refusal(Hello(given["client"]), "", "broker", given.get("certified"))
+    error = admission.refusal(Hello(given["client"]), "", "broker", given.get("certified"))
     assert error is not None
     raise error
 

@@ -50,7 +50,7 @@ def test_a_program_without_asyncio(tmp_path: Path) -> None:
             delivery = next(deliveries)
             assert (delivery.payload, delivery.document, delivery.attempt) == (b"<a/>", 1, 1)
             delivery.acknowledge()
-            deliveries.close()  # type: ignore[attr-defined]
+            deliveries.close()
         assert broker.end(signal.SIGINT) == (0, "")
         with pytest.raises(TransportError, match="TC407 no connection to"):
             BlockingConnection(broker.address, "alice", connect_s=0.1).__enter__()

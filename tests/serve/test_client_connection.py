@@ -69,7 +69,7 @@ def test_a_failed_delivery_comes_again_with_the_same_id(tmp_path: Path) -> None:
             await alice.register_source("s")
             await alice.subscribe("q", "/a", options=SubscriptionOptions(attempts_max=3))
             await alice.publish("s", [b"<a/>"])
-            stream = aiter(alice.deliveries(["q"]))
+            stream = alice.deliveries(["q"])
             async with asyncio.timeout(20):
                 first = await anext(stream)
                 await first.fail()

@@ -236,7 +236,7 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
         async with served(tmp_path) as box, box.connect("alice") as alice, box.connect("bob") as bob:
             await prepared(alice)
             await bob.publish("s", [b"<a>1</a>"])
-            stream = aiter(alice.deliveries(["q"]))
+            stream = alice.deliveries(["q"])
             first = await anext(stream)  # and not acknowledged
             box.peers[0].tick = lambda now_ms: 1 / 0  # type: ignore[assignment,return-value]
             await eventually(lambda: len(box.peers) == 2)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import TracebackType
@@ -378,7 +378,9 @@ class Connection:
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
-    async def deliveries(self, subscriptions: Sequence[str], *, credit: int = 1_000) -> AsyncIterator[ReceivedDelivery]:
+    async def deliveries(
+        self, subscriptions: Sequence[str], *, credit: int = 1_000
+    ) -> AsyncGenerator[ReceivedDelivery, None]:
         """What these subscriptions match, as it comes, for ever. At most `credit` are held without acknowledgement."""
         receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit)
         queue: asyncio.Queue[list[Delivery] | TreecastError] = asyncio.Queue()  # at most `credit` deliveries
