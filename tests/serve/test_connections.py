@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from support.served_broker import Stranger, eventually, served, stranger, take
 
 from treecast.overlay.frames import encode
@@ -25,6 +27,7 @@ from treecast.overlay.messages import (
     packet_of,
 )
 from treecast.serve.settings import RuntimeSettings
+from treecast.serve.tls import TlsFiles
 from treecast.serve.transport_error import TransportError
 
 pytestmark = pytest.mark.house
@@ -110,6 +113,37 @@ def test_connections_are_limited(tmp_path: Path) -> None:
             async with box.connect("four"):
                 pass
             two.close()
+
+    asyncio.run(run())
+
+
+def test_connections_that_fail_in_their_handshake_leave_room_for_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with served(tmp_path, RuntimeSettings(connections_max=1)) as box:
+            for number in range(5):
+                async with box.connect(f"x{number}", connect_s=20):
+                    pass
+            authority = trustme.CA()
+            authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "tls.pem")
+        files = TlsFiles(certificate=str(tmp_path / "tls.pem"))
+        async with served(tmp_path / "other", RuntimeSettings(connections_max=1), tls=files) as box:
+            for _ in range(5):
+                other = await stranger(box.address)
+                other.writer.write(b"no TLS at all, and so on")
+                assert await other.is_closed()
+            context = ssl.create_default_context()
+            authority.configure_trust(context)
+            async with box.connect("alice", tls=context, connect_s=20):
+                pass
+
+    asyncio.run(run())
+
+
+def test_two_clients_of_one_name_do_not_fight_without_a_pause(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with served(tmp_path) as box, box.connect("alice"), box.connect("alice"):
+            await asyncio.sleep(1)
+            assert box.metric("connections_closed_total", reason="replaced") < 12
 
     asyncio.run(run())
 

@@ -53,7 +53,7 @@ from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
 from treecast.overlay.receiver import Delivered, Delivery, Opened
 from treecast.overlay.retry import Retry
 from treecast.serve.address import format_address, parse_address
-from treecast.serve.connection import FrameConnection, now_ms
+from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles, client_context
 from treecast.serve.transport_error import TransportError
@@ -62,6 +62,8 @@ BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
 """TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
 INSPECT_SECONDS = 5
+LIVED_MS = 2_000
+"""After a connection that lived so long, another one is tried soon."""
 SEND_BYTES_MAX = 256 << 20
 """What waits to be sent is limited by the requests that may be under way."""
 
@@ -250,7 +252,6 @@ class Connection:
                 continue
             self._do(self._client.receive(BROKER, message, now_ms()))
             if isinstance(message, Welcome):
-                self._retry.reset()
                 self._welcome.set()
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
@@ -258,6 +259,8 @@ class Connection:
             self._note(error)
         elif self._error is None and not self._welcome.is_set():
             self._error = PeerError("it closes the connection", code="TC407")
+        if steady_ms() - connection.opened_ms > LIVED_MS:
+            self._retry.reset()  # else the broker closes it at once, again and again
         if self._connection is connection:
             self._connection = None
         self._lost.set()

@@ -92,9 +92,7 @@ class Runtime:
         self._has_names = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
         self.metrics = metrics or Metrics()
         self.metrics.stats = self._stats
-        self._listener = Listener(
-            self._make_connection, lambda: len(self._connections), self._count_refused, self._settings, tls, log
-        )
+        self._listener = Listener(self._make_connection, self._count_refused, self._settings, tls, log)
         self._retry = Retry(random, self._settings.reopen_ms, self._settings.reopen_ms_max)
         self._writer = ThreadPoolExecutor(1, "group commit")
         self._saver = ThreadPoolExecutor(1, "saved index")
@@ -408,6 +406,7 @@ class Runtime:
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         self._connections.pop(connection, None)
+        self._listener.release()
         if self._by_name.get(connection.name) is connection:
             del self._by_name[connection.name]
         self.metrics.connections.set(len(self._connections))
