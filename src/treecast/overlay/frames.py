@@ -36,8 +36,8 @@ import msgspec
 from treecast.errors import PeerError
 from treecast.overlay.messages import PROTOCOL_VERSION, Packet
 
-FRAME_BYTES_MAX = 64 << 20
-"""The largest body that a decoder accepts, and so the largest message."""
+FRAME_BYTES_MAX = 80 << 20
+"""The largest body that a decoder accepts: a document of 64 MiB, and what travels with it."""
 FRAME_BYTES_AIM = 1 << 20
 """A frame is closed when its body has grown to this size, so that few are large."""
 PACKETS_MAX = 1024
