@@ -108,8 +108,8 @@ class KilledBroker:
     async def _receive(self, connection: Connection, subscription: str) -> None:
         async for delivery in connection.deliveries([subscription]):
             known = (delivery.subscription, delivery.document, delivery.payload)
+            self.repeated += delivery.id in self._received
             assert self._received.setdefault(delivery.id, known) == known
-            self.repeated += delivery.attempt > 1
             await delivery.acknowledge()
 
     def _pairs(self) -> set[tuple[str, bytes]]:
