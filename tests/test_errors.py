@@ -32,12 +32,18 @@ from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
-from treecast.overlay.messages import Command, Request
+from treecast.overlay.messages import Command, Hello, Request
 from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
+from treecast.serve import admission
+from treecast.serve.address import parse_address
+from treecast.serve.blocking_client import BlockingConnection
+from treecast.serve.broker_process import BrokerOptions, run_broker
+from treecast.serve.logs import make_log
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
+from treecast.serve.tls import TlsFiles, server_context
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
@@ -145,6 +151,21 @@ def refuse_command(data: bytes) -> None:
             raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
+def refuse_connection(data: bytes) -> None:
+    """Listen, connect, load a certificate, or be told a name."""
+    given = tomllib.loads(data.decode())
+    if "listen" in given:
+        with tempfile.TemporaryDirectory() as directory:
+            run_broker(BrokerOptions(directory=directory, listen=parse_address(given["listen"])), make_log(), print)
+    if "connect" in given:
+        BlockingConnection(given["connect"], "golden", connect_s=0.1).__enter__()
+    if "certificate" in given:
+        server_context(TlsFiles(certificate=given["certificate"]))
+    error = admission.refusal(Hello(given["client"]), "", "broker", given.get("certified"))
+    assert error is not None
+    raise error
+
+
 def refuse_store(data: bytes) -> None:
     """Write to a store, and read from it, where something goes wrong: an error of the disk, a byte, a directory."""
     given = tomllib.loads(data.decode())
@@ -199,6 +220,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".file": refuse_file,
     ".frame": refuse_frame,
     ".request": refuse_request,
+    ".connection": refuse_connection,
     ".command": refuse_command,
     ".store": refuse_store,
 }

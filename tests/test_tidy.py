@@ -40,6 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
     "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
+    "sim": CORE | {"index", "overlay"},
     "serve": {"errors", "index", "overlay", "durable"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
@@ -92,6 +93,7 @@ WORLD: dict[str, dict[str, str]] = {
         "measure": "seeded",
         "overlay": "the type of what a peer is made with",
         "serve": "what a peer is made with, seeded by the system",
+        "sim": "everything is drawn, by seed",
         "workload": "seeded",
     },
     "uuid": {},
