@@ -115,6 +115,7 @@ class Receiver:
         self._sessions += 1
         self.session = f"{self._prefix}.{self.number}.{self._sessions}"
         self.is_open = False
+        self._is_attached = False  # deliveries may overtake the answer to our Attach, which says what is unknown
         self._received = 0
         self._early: dict[int, Deliveries] = {}
         self._open_places: dict[int, set[int]] = {}  # by message: what the application has not dealt with
@@ -136,9 +137,11 @@ class Receiver:
     # --- what the broker sends ----------------------------------------------------------------------------------------
 
     def take_attached(self, message: Attached, now_ms: int) -> list[Effect]:
-        if self.is_open:
+        if self._is_attached:
             return []
-        self._open(now_ms)
+        self._is_attached = True
+        if not self.is_open:
+            self._open(now_ms)
         return [Deliver(Opened(self.number, list(message.unknown)))]
 
     def _open(self, now_ms: int) -> None:
@@ -243,7 +246,7 @@ class Receiver:
     def tick(self, now_ms: int) -> list[Effect]:
         if not self.is_open:
             return self._attach(now_ms)
-        effects: list[Effect] = []
+        effects: list[Effect] = [] if self._is_attached else self._attach(now_ms)
         if self._has_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
             effects += self._flow(now_ms)
         if self._repeats and _has_passed(self._repeat_since_ms, self._settings.repeat_ms, now_ms):
