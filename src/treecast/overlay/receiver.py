@@ -93,6 +93,7 @@ class Receiver:
         self,
         number: int,
         prefix: str,
+        life: int,
         broker: str,
         subscriptions: Sequence[str],
         credit: int,
@@ -101,6 +102,7 @@ class Receiver:
     ) -> None:
         self.number = number
         self._prefix = prefix
+        self._life = life
         self._broker = broker
         self._subscriptions = list(subscriptions)
         self._credit = credit
@@ -267,7 +269,7 @@ class Receiver:
         if not self._retry.is_due(now_ms):
             return []
         self._retry.start(now_ms)
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit))]
+        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
 
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms

@@ -27,6 +27,7 @@ class Session:
         "credit",
         "heard_ms",
         "held",
+        "life",
         "messages",
         "name",
         "number",
@@ -34,9 +35,10 @@ class Session:
         "received",
     )
 
-    def __init__(self, name: str, client: str, credit: int, now_ms: int) -> None:
+    def __init__(self, name: str, client: str, credit: int, now_ms: int, life: int = 0) -> None:
         self.name = name
         self.client = client
+        self.life = life
         self.credit = credit
         """How many deliveries the client wants to hold."""
         self.held = 0
