@@ -23,6 +23,7 @@ from treecast.overlay.messages import (
     Document,
     Flow,
     Hello,
+    Inspect,
     Item,
     Pause,
     Publish,
@@ -316,6 +317,29 @@ def test_a_lost_message_is_sent_again(world: World) -> None:
     world.send("sub", Flow("s1", 1, 100))
     world.wait(1_000)
     assert items(world.take("sub")) == []
+
+
+def test_a_broker_can_be_looked_at() -> None:
+    world = prepare(World(queue_memory_max=2, retry_ms=100))
+    world.ask("sub", Subscribe("weak", "/a", options=SubscriptionOptions(attempts_max=1)))
+    world.publish(b"<a/>", b"<c/>", b"<c/>")
+    (message,) = [m for m in world.send("sub", Attach("s1", ["weak"])) if isinstance(m, Deliveries)]
+    world.send("sub", Acknowledge("s1", [], [(message.number, 0)]))
+
+    def look(kind: Any, after: str = "", count_max: int = 100) -> list[dict[str, str | int]]:
+        (answer,) = world.send("admin", Inspect(7, kind, after, count_max))
+        assert answer.question == 7
+        rows: list[dict[str, str | int]] = answer.rows
+        return rows
+
+    (letter,) = look("letters")
+    assert (letter["key"], letter["subscription"], letter["reason"]) == ("1", "weak", "refused by its subscriber")
+    assert look("letters", "1") == []
+    assert [row["key"] for row in look("subscriptions")] == ["all", "b", "weak"]
+    assert [row["key"] for row in look("subscriptions", "all", 1)] == ["b"]
+    assert look("queues") == [{"key": "all", "waiting": 0, "sent": 0, "receivers": 0, "parked": 1}]
+    assert [row["key"] for row in look("sources")] == ["s"]
+    assert {"key": "subscriptions", "value": 3} in look("stats")
 
 
 def test_a_session_holds_no_more_than_its_credit(world: World) -> None:

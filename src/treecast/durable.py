@@ -102,6 +102,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_data(descriptor: int) -> None:
+    """Let what is written to an open file survive a loss of power. If it fails, what was written since may be lost.
+
+    After a failure a second attempt says nothing: the system may have dropped what it could not write, and report
+    success. Whoever called has to write again what was not synced, or to give up.
+    """
+    os.fdatasync(descriptor)
+
+
 def _flush(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, experiment, explain, generate, match, run
+from treecast.cli import bench, broker, experiment, explain, generate, match, run
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -106,5 +106,6 @@ def build_parser() -> Parser:
     generate.add_to(verbs)
     bench.add_to(verbs)
     run.add_to(verbs)
+    broker.add_to(verbs)
     experiment.add_to(verbs)
     return parser

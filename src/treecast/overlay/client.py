@@ -43,6 +43,9 @@ from treecast.overlay.messages import (
     Detach,
     Document,
     Hello,
+    Inspect,
+    Inspected,
+    Kind,
     Pause,
     Publish,
     Redeliver,
@@ -52,6 +55,7 @@ from treecast.overlay.messages import (
     Replay,
     Request,
     Subscribe,
+    SubscribeMany,
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
@@ -123,6 +127,7 @@ class Client:
         self._settings = settings or ClientSettings()
         self._life = random.getrandbits(62) + 1  # names of sessions are never used twice
         self._tickets = 0
+        self._questions = 0
         self._queue: deque[tuple[int, Command]] = deque()
         self._pending: deque[_Pending] = deque()
         self._first = 1  # the number of the first pending request
@@ -163,6 +168,9 @@ class Client:
         command = Subscribe(id, query, dict(namespaces or {}), ordered, deliver, options or SubscriptionOptions())
         return self.request(command, now_ms)
 
+    def subscribe_many(self, subscriptions: Sequence[Subscribe], now_ms: int) -> tuple[int, list[Effect]]:
+        return self.request(SubscribeMany(list(subscriptions)), now_ms)
+
     def unsubscribe(self, id: str, now_ms: int) -> tuple[int, list[Effect]]:
         return self.request(Unsubscribe(id), now_ms)
 
@@ -185,6 +193,12 @@ class Client:
         self._tickets += 1
         self._queue.append((self._tickets, command))
         return self._tickets, self._send_more(now_ms)
+
+    def inspect(self, kind: Kind, *, after: str = "", count_max: int = 100) -> tuple[int, list[Effect]]:
+        """Look at the broker; returns the number of the question. The answer comes as an `Inspected` event, or not at all:
+        then ask again."""
+        self._questions += 1
+        return self._questions, [Send(self._broker, Inspect(self._questions, kind, after, count_max))]
 
     def has_room(self) -> bool:
         """A request would be accepted."""
@@ -251,6 +265,8 @@ class Client:
                 return self._take_answer(message, now_ms)
             case Welcome():
                 return self._take_welcome(message, now_ms)
+            case Inspected():
+                return [Deliver(message)]
             case Deliveries() | Attached() | Detach():
                 return self._take_for_receiver(message, now_ms)
         return []

@@ -28,7 +28,7 @@ number of bytes. After an error nothing that follows can be trusted: close the c
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 import msgspec
@@ -60,34 +60,45 @@ class FrameError(PeerError):
 
 def encode(packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
     """The packets in as few frames as the limits allow, in order. Raises `FrameError` if one is too large by itself."""
-    frames: list[bytes] = []
+    return list(encode_each(packets, bytes_max))
+
+
+def encode_each(
+    packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX, refused: list[FrameError] | None = None
+) -> Iterator[bytes]:
+    """Likewise, one frame at a time. With a list `refused`, packets that are too large are left out and noted there."""
     parts: list[bytes] = []
     size = 0
     for packet in packets:
-        part = _encode_packet(packet)
-        if len(part) + _ARRAY_BYTES_MAX > bytes_max:
-            raise FrameError(
-                f"a message of {len(part)} bytes is too large",
-                code="TC402",
-                hint=f"at most {bytes_max} bytes travel in a message: send fewer documents at once",
-            )
-        if parts and (
-            size + len(part) > min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES_MAX) or len(parts) == PACKETS_MAX
-        ):
-            frames.append(_frame_of(parts))
+        try:
+            part = _encode_packet(packet, bytes_max)
+        except FrameError as error:
+            if refused is None:
+                raise
+            refused.append(error)
+            continue
+        is_full = size + len(part) > min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES_MAX) or len(parts) == PACKETS_MAX
+        if parts and is_full:
+            yield _frame_of(parts)
             parts, size = [], 0
         parts.append(part)
         size += len(part)
     if parts:
-        frames.append(_frame_of(parts))
-    return frames
+        yield _frame_of(parts)
 
 
-def _encode_packet(packet: Packet) -> bytes:
+def _encode_packet(packet: Packet, bytes_max: int) -> bytes:
     try:
-        return _ENCODER.encode(packet)
+        part = _ENCODER.encode(packet)
     except (ValueError, OverflowError, TypeError) as error:  # half a surrogate pair, or an integer beyond 64 bits
         raise FrameError(f"a message cannot be encoded: {error}", code="TC404") from None
+    if len(part) + _ARRAY_BYTES_MAX > bytes_max:
+        raise FrameError(
+            f"a message of {len(part)} bytes is too large",
+            code="TC402",
+            hint=f"at most {bytes_max} bytes travel in a message: send fewer documents at once",
+        )
+    return part
 
 
 _ARRAY_BYTES_MAX = 3  # the start of an array of up to PACKETS_MAX parts
@@ -105,7 +116,8 @@ class FrameDecoder:
     """Turns a stream of bytes into packets. One for each connection."""
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        """The largest body that is accepted; it may change between calls of `feed`."""
         self._buffer = bytearray()  # less than a frame
         self._wanted = HEADER_BYTES  # bytes that must be there before looking is worth it
         self.error: FrameError | None = None
@@ -174,11 +186,11 @@ class FrameDecoder:
             raise FrameError(
                 f"unknown flags {flags:#04x} in a frame", code="TC401", hint="use the same version on both sides"
             )
-        if length > self._bytes_max:
+        if length > self.bytes_max:
             raise FrameError(
                 f"a frame of {length} bytes is too large",
                 code="TC402",
-                hint=f"this side accepts up to {self._bytes_max} bytes: send fewer documents at once",
+                hint=f"this side accepts up to {self.bytes_max} bytes: send fewer documents at once",
             )
         return length, checksum
 

@@ -263,6 +263,33 @@ class Detach(_Message, frozen=True, tag="detach"):
     reason: Text = ""
 
 
+# --- looking at a broker ----------------------------------------------------------------------------------------------
+
+Kind = Literal["letters", "queues", "sources", "subscriptions", "stats"]
+
+
+class Inspect(_Message, frozen=True, tag="inspect"):
+    """Look at a broker. Changes nothing, so it has no place among the requests; if no answer comes, ask again.
+
+    `after` is the `key` of the last row that is known, or empty: answers have a limited size.
+    """
+
+    question: Number
+    kind: Kind
+    after: Name = ""
+    count_max: Number = 100
+
+
+class Inspected(_Message, frozen=True, tag="inspected"):
+    """Rows by their keys. Of `queues` only those that are not empty have rows."""
+
+    question: Number
+    rows: Annotated[list[dict[str, str | int]], _FEW]
+
+
+# --- from a peer to itself --------------------------------------------------------------------------------------------
+
+
 class Durable(_Message, frozen=True, tag="durable"):
     """From a peer to itself: the changes of this group are durable. See `Shadow`."""
 
@@ -290,6 +317,8 @@ Message = (
     | Deliveries
     | Acknowledge
     | Detach
+    | Inspect
+    | Inspected
     | Durable
     | Continue
     | IndexSaved

@@ -422,6 +422,19 @@ class Backlog:
             self._idle[queue.id] = array("q", sorted(queue.outstanding))
             self._idle_numbers += len(queue.outstanding)
 
+    def depths(self) -> Iterator[tuple[str, dict[str, int]]]:
+        """By subscription that waits for something: how much of it is in memory, and whether there is more on disk."""
+        for id, numbers in self._idle.items():
+            yield id, {"waiting": len(numbers), "sent": 0, "receivers": 0, "parked": 0}
+        for id, queue in self.queues.items():
+            if queue.outstanding or queue.behind:
+                waiting = len(queue.outstanding) - len(queue.sent)
+                counts = {"waiting": waiting, "sent": len(queue.sent), "receivers": len(queue.sessions)}
+                yield id, {**counts, "parked": int(queue.behind)}
+        for id in self._parked:
+            if id not in self.queues:
+                yield id, {"waiting": 0, "sent": 0, "receivers": 0, "parked": 1}
+
     def stats(self) -> dict[str, int]:
         queued = [len(queue.outstanding) for queue in self.queues.values()]
         return {

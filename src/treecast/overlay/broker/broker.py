@@ -20,6 +20,7 @@ from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
+from treecast.overlay.broker.inspection import inspect
 from treecast.overlay.broker.intake import Intake
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
@@ -41,6 +42,8 @@ from treecast.overlay.messages import (
     Flow,
     Hello,
     IndexSaved,
+    Inspect,
+    Inspected,
     Pause,
     Publish,
     Redeliver,
@@ -134,6 +137,9 @@ class Broker:
                 session = self._dispatch.sessions.get(message.session)
                 if session and session.client == sender:
                     self._end_session(session, "", turn, counts=False)
+            case Inspect():
+                rows = inspect(message, self._shadow, self._backlog, self._subscriptions, self.stats())
+                turn.send(sender, Inspected(message.question, rows))
             case Continue() if sender == self.name:
                 self._is_continuing = False
                 self._backlog.refill(turn)
@@ -325,6 +331,11 @@ class Broker:
         self._dispatch.detach(session, reason, turn, counts=counts)
 
     # --- looking at it -----------------------------------------------------------------------------------------------
+
+    @property
+    def index_version(self) -> int:
+        """The last change of the subscriptions, which `index` contains."""
+        return self._subscriptions.last_change
 
     def stats(self) -> dict[str, int]:
         """Counts for metrics, and for whoever checks that limits hold."""

@@ -1,0 +1,137 @@
+"""A durable broker under load: documents published by a second process, next to message brokers that sync as well.
+
+100,000 subscriptions, documents of about 5 KB that all differ and match 7 of them on average, in batches of 100. A
+document counts when its acknowledgement arrives, which means that it is on disk, with the list of who gets it. Rates
+are by the wall, with the publisher on the same machine; the broker's CPU time is read from the system.
+
+Peers get the same documents in the same batches and store them, each with a sync: Redis streams (`appendfsync always`),
+NATS JetStream (`sync_interval: always`) and RabbitMQ (a quorum queue). They match nothing.
+
+Bars: 10,000 documents a second on an idle machine with two cores, and 80 µs of the broker's CPU a document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from bench.broker_peers import PEERS, Load, cpu_seconds
+from bench.measure import Report, finish, options_of, run
+from treecast.overlay.messages import Subscribe
+from treecast.serve.client import Connection
+
+SUBSCRIPTIONS, BATCH, MATCHES = 100_000, 100, 7
+WINDOW = 8
+RATE_MIN, CPU_US_MAX = 10_000, 80
+
+
+def make_documents(count: int, subscriptions: int, seed: int = 1) -> list[bytes]:
+    random = Random(seed)
+    words = [f"word{number}" for number in range(2_000)]
+
+    def item() -> str:
+        text = " ".join(random.choices(words, k=75))
+        return f'<item code="C{random.randrange(subscriptions)}" lang="en"><title>{text}</title></item>\n'
+
+    return [f"<list>{''.join(item() for _ in range(MATCHES))}</list>".encode() for _ in range(count)]
+
+
+@contextmanager
+def broker(directory: Path) -> Iterator[tuple[str, int]]:
+    """The address of a broker, and its process id."""
+    command = [sys.executable, "-m", "treecast", "broker", "--data", str(directory), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen([*command, "--log-level", "error"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        yield process.stdout.readline().split()[-1], process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def subscribe(address: str, count: int) -> None:
+    async with Connection(address, "subscriber") as connection:
+        for first in range(0, count, 5_000):
+            rows = range(first, min(first + 5_000, count))
+            await connection.subscribe_many([Subscribe(f"s{n}", f'//item[@code="C{n}"]') for n in rows])
+
+
+async def publish(address: str, documents: list[bytes], pid: int) -> Load:
+    latencies: list[float] = []
+    batches = [documents[first : first + BATCH] for first in range(0, len(documents), BATCH)]
+    async with Connection(address, "publisher") as connection:
+        await connection.register_source("bench")
+        await connection.publish("bench", documents[:BATCH])
+        await connection.publish("bench", documents[BATCH : 2 * BATCH])
+        room = asyncio.Semaphore(WINDOW)
+
+        async def send(batch: list[bytes]) -> None:
+            async with room:
+                begin = time.perf_counter()
+                await connection.publish("bench", batch)
+                latencies.append(time.perf_counter() - begin)
+
+        cpu, wall = cpu_seconds(pid), time.perf_counter()
+        await asyncio.gather(*map(send, batches[2:]))
+        taken = time.perf_counter() - wall
+    return Load(len(documents) - 2 * BATCH, taken, cpu_seconds(pid) - cpu, sorted(latencies))
+
+
+def measure(report: Report, count: int, subscriptions: int, passes: int) -> None:
+    documents = make_documents(count, subscriptions)
+    size = sum(map(len, documents)) / len(documents)
+    report.note(
+        f"{subscriptions:,} subscriptions; {count:,} documents of {size:,.0f} bytes a pass, in batches of {BATCH}"
+    )
+    report.note(
+        f"{WINDOW} batches under way; medians of {passes} passes; all on one machine, load {os.getloadavg()[0]:.1f}"
+    )
+    loads: list[Load] = []
+    with tempfile.TemporaryDirectory() as directory, broker(Path(directory)) as (address, pid):
+        begin = time.perf_counter()
+        asyncio.run(subscribe(address, subscriptions))
+        report.figure("adding the subscriptions", (time.perf_counter() - begin) / subscriptions * 1e6, "µs each (wall)")
+        for number in range(passes):
+            loads.append(asyncio.run(publish(address, make_documents(count, subscriptions, number), pid)))
+    load = sorted(loads, key=lambda each: each.wall)[len(loads) // 2]
+    is_full = subscriptions == SUBSCRIPTIONS
+    report.add(
+        "treecast: acknowledged documents",
+        f"{load.rate:,.0f}",
+        "/s",
+        matches=str(MATCHES),
+        bar=f">= {RATE_MIN:,}" if is_full else "",
+        met=load.rate >= RATE_MIN if is_full else None,
+    )
+    report.figure("treecast: CPU of the broker", load.cpu_us, "µs/doc", bar=CPU_US_MAX if is_full else None)
+    for percent in (50, 99, 99.9):
+        report.figure(f"treecast: latency of a batch, {percent:g} %", load.latency(percent) * 1e3, "ms")
+    for name, peer in PEERS.items():
+        with tempfile.TemporaryDirectory() as directory:
+            answer = peer(Path(directory), documents, BATCH, WINDOW)
+        if isinstance(answer, str):
+            report.note(f"{name}: left out, {answer}")
+            continue
+        report.figure(f"{name}: acknowledged documents, not filtered", answer.rate, "/s")
+        report.figure(f"{name}: CPU of the server", answer.cpu_us, "µs/doc")
+
+
+def main(arguments: list[str]) -> int:
+    options, report = options_of("broker", __doc__.partition("\n")[0], arguments)
+    if options.quick:
+        measure(report, count=3_000, subscriptions=SUBSCRIPTIONS // 10, passes=1)
+    else:
+        measure(report, count=20_000, subscriptions=SUBSCRIPTIONS, passes=5)
+    return finish(options, report)
+
+
+if __name__ == "__main__":
+    run(main)

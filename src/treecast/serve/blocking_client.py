@@ -1,0 +1,121 @@
+"""The client for programs without asyncio: the same calls, each waiting for its answer.
+
+    with BlockingConnection("localhost:7400", "alice") as connection:
+        connection.subscribe("sport", "/news/item[@topic='sport']")
+        for delivery in connection.deliveries(["sport"]):
+            print(delivery.payload)
+            delivery.acknowledge()
+
+An event loop runs in a thread of its own, from `with` to its end. Threads may share a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from treecast.overlay.messages import Document, Kind, Subscribe
+from treecast.serve.client import Connection, ReceivedDelivery
+
+Result = TypeVar("Result")
+
+
+class BlockingDelivery:
+    """A delivery; see `ReceivedDelivery`."""
+
+    def __init__(self, connection: BlockingConnection, received: ReceivedDelivery) -> None:
+        self._connection = connection
+        self._received = received
+        self.id = received.id
+        self.subscription = received.subscription
+        self.document = received.document
+        self.attempt = received.attempt
+        self.published_ms = received.published_ms
+        self.payload = received.payload
+
+    def acknowledge(self) -> None:
+        self._connection.wait_for(self._received.acknowledge())
+
+    def fail(self) -> None:
+        self._connection.wait_for(self._received.fail())
+
+
+class BlockingConnection:
+    """Takes the arguments of `Connection`."""
+
+    def __init__(self, address: str, name: str, **arguments: Any) -> None:
+        self._arguments = (address, name, arguments)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="treecast client", daemon=True)
+
+    def __enter__(self) -> BlockingConnection:
+        address, name, arguments = self._arguments
+        self._thread.start()
+
+        async def connect() -> Connection:
+            return await Connection(address, name, **arguments).__aenter__()
+
+        try:
+            self._connection = self.wait_for(connect())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.wait_for(self._connection.close())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def register_source(self, source: str, **arguments: Any) -> None:
+        self.wait_for(self._connection.register_source(source, **arguments))
+
+    def publish(self, source: str, documents: Iterable[bytes | Document]) -> list[int]:
+        return self.wait_for(self._connection.publish(source, documents))
+
+    def subscribe(self, id: str, query: str, **arguments: Any) -> None:
+        self.wait_for(self._connection.subscribe(id, query, **arguments))
+
+    def subscribe_many(self, subscriptions: Sequence[Subscribe]) -> None:
+        self.wait_for(self._connection.subscribe_many(subscriptions))
+
+    def inspect(self, kind: Kind, **arguments: Any) -> list[dict[str, str | int]]:
+        return self.wait_for(self._connection.inspect(kind, **arguments))
+
+    def unsubscribe(self, id: str) -> None:
+        self.wait_for(self._connection.unsubscribe(id))
+
+    def pause(self, id: str) -> None:
+        self.wait_for(self._connection.pause(id))
+
+    def resume(self, id: str) -> None:
+        self.wait_for(self._connection.resume(id))
+
+    def replay(self, id: str, **arguments: int) -> int:
+        return self.wait_for(self._connection.replay(id, **arguments))
+
+    def redeliver(self, letters: Sequence[int]) -> None:
+        self.wait_for(self._connection.redeliver(letters))
+
+    def deliveries(self, subscriptions: Sequence[str], *, credit: int = 1_000) -> Iterator[BlockingDelivery]:
+        """What these subscriptions match, as it comes, for ever."""
+        items: Any = self._connection.deliveries(subscriptions, credit=credit)
+        try:
+            while True:
+                yield BlockingDelivery(self, self.wait_for(items.__anext__()))
+        finally:
+            self.wait_for(items.aclose())

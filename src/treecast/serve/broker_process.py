@@ -1,0 +1,95 @@
+"""A broker in a process of its own: the real store, the real runtime, and signals. `treecast broker` calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+import structlog
+
+from treecast.durable import unused_name
+from treecast.index import Index
+from treecast.overlay.broker import Broker, BrokerSettings
+from treecast.overlay.peer import Peer
+from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.settings import RuntimeSettings
+from treecast.serve.status_pages import StatusPages
+from treecast.serve.store import Store
+from treecast.serve.tls import TlsFiles, server_context
+from treecast.serve.transport_error import TransportError
+
+
+class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker is started with."""
+
+    directory: str
+    listen: tuple[str, int]
+    status: tuple[str, int] | None = None
+    """Where to serve metrics and readiness."""
+    name: str = "broker"
+    tls: TlsFiles | None = None
+    broker: BrokerSettings = BrokerSettings()
+    runtime: RuntimeSettings = RuntimeSettings()
+
+
+def open_broker(options: BrokerOptions) -> tuple[Peer, PeerStore]:
+    """Open the store, and make the broker from what it holds. Raises StorageError."""
+    store = Store.open(options.directory)
+    try:
+        index, version = store.load_index() or (None, 0)
+        return Broker(options.name, store, Random(unused_name()), options.broker, index, version), store
+    except BaseException:
+        store.close()
+        raise
+
+
+def run_broker(
+    options: BrokerOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
+) -> None:
+    """`serve_broker`, in an event loop of its own."""
+    asyncio.run(serve_broker(options, log, announce))
+
+
+async def serve_broker(
+    options: BrokerOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` gets the address when clients may come. Raises TreecastError."""
+    tls = server_context(options.tls) if options.tls else None
+    runtime = Runtime(lambda: open_broker(options), Random(unused_name()), log, options.runtime, tls)
+    pages = StatusPages(runtime.metrics, runtime.is_ready)
+    if options.status is not None:
+        await _listen(pages, *options.status)
+    try:
+        address = await runtime.start(*options.listen)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, runtime.stop)
+        log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
+        announce(*address)
+        warming = loop.run_in_executor(None, _warm_up)
+        await runtime.run()
+        await warming
+        log.info("stopped")
+    finally:
+        await pages.close()
+
+
+def _warm_up() -> None:
+    """Load what the first document would have to wait for: pyarrow takes longer to import than a broker to start."""
+    index = Index()
+    index.add("warm", "/up")
+    index.render_part([b"<up/>"], report=True)
+
+
+async def _listen(pages: StatusPages, host: str, port: int) -> None:
+    try:
+        await pages.listen(host, port)
+    except OSError as error:
+        raise TransportError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            code="TC408",
+            hint="choose another address or port, or stop what uses it",
+        ) from None

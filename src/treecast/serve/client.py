@@ -1,0 +1,396 @@
+"""A small client of a broker, for programs that use asyncio.
+
+    async with Connection("localhost:7400", "alice") as connection:
+        await connection.register_source("news")
+        await connection.subscribe("sport", "/news/item[@topic='sport']")
+        numbers = await connection.publish("news", [b"<news>…</news>"])
+        async for delivery in connection.deliveries(["sport"]):
+            print(delivery.payload)
+            await delivery.acknowledge()
+
+When the connection breaks, or the broker starts anew, the client connects again and sends again what has no answer.
+`publish` returns when the documents are on the broker's disk. A delivery may come more than once, always with the same
+`id`, until it is acknowledged. For programs without asyncio there is `blocking_client.py`.
+
+What was asked for is done even if its caller does not wait for the answer: cancelling `publish` takes nothing back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from types import TracebackType
+
+from treecast.durable import unused_name
+from treecast.errors import PeerError, TreecastError
+from treecast.overlay.client import Answered, Client, ClientSettings
+from treecast.overlay.messages import (
+    Command,
+    Detach,
+    Document,
+    Inspected,
+    Kind,
+    Packet,
+    Pause,
+    Publish,
+    Redeliver,
+    Refusal,
+    RegisterSource,
+    RemoveSource,
+    Replay,
+    Subscribe,
+    SubscribeMany,
+    SubscriptionOptions,
+    Unsubscribe,
+    Welcome,
+    packet_of,
+)
+from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
+from treecast.overlay.receiver import Delivered, Delivery, Opened
+from treecast.overlay.retry import Retry
+from treecast.serve.address import format_address, parse_address
+from treecast.serve.connection import FrameConnection, now_ms
+from treecast.serve.settings import RuntimeSettings
+from treecast.serve.tls import TlsFiles, client_context
+from treecast.serve.transport_error import TransportError
+
+BROKER = "broker"  # whatever its name is, there is one
+SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
+"""TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
+INSPECT_SECONDS = 5
+SEND_BYTES_MAX = 256 << 20
+"""What waits to be sent is limited by the requests that may be under way."""
+
+
+class RefusedError(TreecastError):
+    """The broker refused a request, or some documents of it. `code` is that of the first refusal."""
+
+    def __init__(self, documents: list[int], refusals: list[Refusal]) -> None:
+        first = refusals[0]
+        more = f"\n  and {len(refusals) - 1} more" if len(refusals) > 1 else ""
+        text = first.message if first.message.startswith(first.code) else f"{first.code} {first.message}"
+        super().__init__(text + more, code=first.code)
+        self.documents = documents
+        """The numbers of those that were accepted; 0 for a refused one."""
+        self.refusals = refusals
+
+
+class ReceivedDelivery:
+    """A delivery, and how to say that it is dealt with."""
+
+    __slots__ = ("_connection", "delivery")
+
+    def __init__(self, connection: Connection, delivery: Delivery) -> None:
+        self._connection = connection
+        self.delivery = delivery
+
+    @property
+    def id(self) -> str:
+        """The same whenever this delivery comes again."""
+        return self.delivery.id
+
+    @property
+    def subscription(self) -> str:
+        return self.delivery.subscription
+
+    @property
+    def document(self) -> int:
+        return self.delivery.document
+
+    @property
+    def attempt(self) -> int:
+        return self.delivery.attempt
+
+    @property
+    def published_ms(self) -> int:
+        return self.delivery.published_ms
+
+    @property
+    def payload(self) -> bytes:
+        return self.delivery.payload
+
+    async def acknowledge(self) -> None:
+        """It is dealt with, and does not come again (or rarely: the broker may not get to know)."""
+        self._connection.settle([self.delivery])
+
+    async def fail(self) -> None:
+        """It could not be dealt with, and comes again later; after some attempts it becomes a dead letter."""
+        self._connection.settle([self.delivery], is_failed=True)
+
+
+class Connection:
+    """A client's connection to its broker. No two clients may have the same name at the same time."""
+
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        *,
+        tls: TlsFiles | ssl.SSLContext | None = None,
+        settings: ClientSettings | None = None,
+        connect_s: float = 10.0,
+    ) -> None:
+        self._host, self._port = parse_address(address)
+        self._tls = client_context(tls) if isinstance(tls, TlsFiles) else tls
+        self._connect_s = connect_s
+        random = Random(unused_name())
+        self._client = Client(name, BROKER, random, settings or SETTINGS)
+        self._retry = Retry(random, first_ms=100, max_ms=5_000)
+        self._settings = RuntimeSettings(send_bytes_max=SEND_BYTES_MAX)
+        self._connection: FrameConnection | None = None
+        self._lost = asyncio.Event()
+        self._welcome = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._error: Exception | None = None  # why there is no connection
+        self._is_hopeless = False
+        self._inspections: dict[int, asyncio.Future[Inspected]] = {}
+        self._answers: dict[int, asyncio.Future[Answered]] = {}
+        self._queues: dict[int, asyncio.Queue[list[Delivery] | TreecastError]] = {}
+        self._outgoing: list[Packet] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- from start to end --------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Connection:
+        """Connect. Raises TransportError TC407 if there is no broker."""
+        self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._tick())]
+        try:
+            async with asyncio.timeout(self._connect_s):
+                while not self._welcome.is_set() and not self._is_hopeless:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.05):
+                            await self._welcome.wait()
+        except TimeoutError:
+            pass
+        if not self._welcome.is_set():
+            error = self._no_connection()
+            await self.close()
+            raise error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Requests without an answer raise TransportError; whether they were done is not known."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._flush()
+        if self._connection is not None:
+            self._connection.close()
+        closed = TransportError("the connection was closed", code="TC407")
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(closed)
+        for queue in self._queues.values():
+            queue.put_nowait(closed)
+
+    def _no_connection(self) -> TransportError:
+        address = format_address(self._host, self._port)
+        error = self._error
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error or "it does not answer")
+        if isinstance(error, ssl.SSLError):
+            hint = "check the certificates of both sides"
+        else:
+            hint = "is the broker running there, and do both sides use TLS or neither?"
+        return TransportError(f"no connection to {address}: {reason}", code="TC407", hint=hint)
+
+    async def _keep_connected(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._lost.clear()
+            try:
+                await loop.create_connection(
+                    lambda: FrameConnection(self, self._settings, self._settings.frame_bytes_max),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._host if self._tls else None,
+                )
+                await self._lost.wait()
+            except OSError as error:  # and those of TLS
+                self._note(error)
+            self._retry.start(now_ms())
+            while not self._retry.is_due(now_ms()):
+                await asyncio.sleep(0.02)
+
+    def _note(self, error: Exception) -> None:
+        """Why there is no connection. Certificates do not become right by trying again."""
+        self._error = error
+        if isinstance(error, ssl.SSLError):
+            self._is_hopeless = True
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            if self._connection is not None:
+                self._do(self._client.tick(now_ms()))
+
+    # --- what the connection calls ------------------------------------------------------------------------------------
+
+    def opened(self, connection: FrameConnection) -> None:
+        self._connection = connection
+        self._outgoing.clear()
+        self._do(self._client.connected(now_ms()))
+
+    def received(self, connection: FrameConnection, packets: list[Packet], size: int) -> None:
+        for packet in packets:
+            message = packet.message
+            if isinstance(message, Detach) and not message.session:
+                self._error = PeerError(message.reason, code="TC407")  # why it closes the connection
+                continue
+            self._do(self._client.receive(BROKER, message, now_ms()))
+            if isinstance(message, Welcome):
+                self._retry.reset()
+                self._welcome.set()
+
+    def closed(self, connection: FrameConnection, error: Exception | None) -> None:
+        if error is not None:
+            self._note(error)
+        if self._connection is connection:
+            self._connection = None
+        self._lost.set()
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                if not self._outgoing:
+                    asyncio.get_running_loop().call_soon(self._flush)
+                self._outgoing.append(packet_of(effect.message))
+            elif isinstance(effect, Deliver):
+                self._take_event(effect.event)
+
+    def _flush(self) -> None:
+        """Send what was collected, in few frames. Without a connection it is lost, and sent again later."""
+        packets, self._outgoing = self._outgoing, []
+        if self._connection is not None and packets:
+            self._connection.send(packets)
+
+    def _take_event(self, event: object) -> None:
+        match event:
+            case Answered():
+                future = self._answers.pop(event.ticket, None)
+                if future is not None and not future.done():
+                    future.set_result(event)
+                self._has_room.set()
+            case Inspected() if event.question in self._inspections:
+                if not self._inspections[event.question].done():
+                    self._inspections[event.question].set_result(event)
+            case Delivered() if event.receiver in self._queues:
+                self._queues[event.receiver].put_nowait(event.deliveries)
+            case Opened() if event.unknown and event.receiver in self._queues:
+                refusals = [Refusal(0, "TC143", f"TC143 there is no subscription {id!r}") for id in event.unknown]
+                self._queues[event.receiver].put_nowait(RefusedError([], refusals))
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def register_source(self, source: str, *, schema: str = "", description: str = "") -> None:
+        """Add a source of documents, or change it."""
+        await self.request(RegisterSource(source, schema, description))
+
+    async def remove_source(self, source: str) -> None:
+        await self.request(RemoveSource(source))
+
+    async def publish(self, source: str, documents: Iterable[bytes | Document]) -> list[int]:
+        """The numbers of the documents, which are now on the broker's disk.
+
+        Raises RefusedError if some are refused; the others are published all the same.
+        """
+        batch = [item if isinstance(item, Document) else Document(item) for item in documents]
+        return (await self.request(Publish(source, batch))).documents
+
+    async def subscribe(
+        self,
+        id: str,
+        query: str,
+        *,
+        namespaces: Mapping[str, str] | None = None,
+        ordered: bool = False,
+        deliver: str = "document",
+        options: SubscriptionOptions | None = None,
+    ) -> None:
+        """Add a subscription, or change the one that has this id."""
+        options = options or SubscriptionOptions()
+        await self.request(Subscribe(id, query, dict(namespaces or {}), ordered, deliver, options))
+
+    async def subscribe_many(self, subscriptions: Sequence[Subscribe]) -> None:
+        """Add new subscriptions: all of them, or none if one is refused or exists already."""
+        await self.request(SubscribeMany(list(subscriptions)))
+
+    async def unsubscribe(self, id: str) -> None:
+        await self.request(Unsubscribe(id))
+
+    async def pause(self, id: str) -> None:
+        """Deliver nothing of a subscription until `resume`; what it matches is kept."""
+        await self.request(Pause(id, True))
+
+    async def resume(self, id: str) -> None:
+        await self.request(Pause(id, False))
+
+    async def replay(self, id: str, *, from_document: int = 0, from_ms: int = 0) -> int:
+        """Deliver again what is kept, from a document or time on; returns the number of the first document."""
+        return (await self.request(Replay(id, from_document, from_ms))).documents[0]
+
+    async def redeliver(self, letters: Sequence[int]) -> None:
+        """Deliver dead letters again."""
+        await self.request(Redeliver(list(letters)))
+
+    async def request(self, command: Command) -> Answered:
+        """Send any command, and wait for its answer. Raises RefusedError."""
+        while not self._client.has_room():
+            self._has_room.clear()
+            await self._has_room.wait()
+        ticket, effects = self._client.request(command, now_ms())
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._answers[ticket] = future
+        self._do(effects)
+        answered = await future
+        if answered.refusals:
+            raise RefusedError(answered.documents, answered.refusals)
+        return answered
+
+    async def inspect(self, kind: Kind, *, after: str = "", count_max: int = 100) -> list[dict[str, str | int]]:
+        """Rows of what the broker has: letters, queues, sources, subscriptions or stats. See `Inspect`."""
+        while True:
+            question, effects = self._client.inspect(kind, after=after, count_max=count_max)
+            future: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
+            self._inspections[question] = future
+            self._do(effects)
+            try:
+                return (await asyncio.wait_for(future, INSPECT_SECONDS)).rows
+            except TimeoutError:
+                continue  # it was lost: ask again
+            finally:
+                del self._inspections[question]
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    async def deliveries(self, subscriptions: Sequence[str], *, credit: int = 1_000) -> AsyncIterator[ReceivedDelivery]:
+        """What these subscriptions match, as it comes, for ever. At most `credit` are held without acknowledgement."""
+        receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit)
+        queue: asyncio.Queue[list[Delivery] | TreecastError] = asyncio.Queue()  # at most `credit` deliveries
+        self._queues[receiver] = queue
+        self._do(effects)
+        try:
+            while True:
+                some = await queue.get()
+                if isinstance(some, TreecastError):
+                    raise some
+                for delivery in some:
+                    yield ReceivedDelivery(self, delivery)
+        finally:
+            del self._queues[receiver]
+            self._do(self._client.detach(receiver, now_ms()))
+
+    def settle(self, deliveries: Iterable[Delivery], *, is_failed: bool = False) -> None:
+        """Acknowledge many at once, or fail them."""
+        settle = self._client.fail if is_failed else self._client.acknowledge
+        self._do(settle(deliveries, now_ms()))

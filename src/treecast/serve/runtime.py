@@ -1,0 +1,481 @@
+"""Runs a peer in the real world: on sockets, a disk and a clock. `treecast.sim` does the same in a simulated one.
+
+What arrives is handed to the peer, and its effects go into an `Outbox`. **Group commit**: one group of changes is
+written in a thread of its own; everything that arrives meanwhile forms the next group. Messages leave when what they
+follow is durable, together, in few frames.
+
+**Back-pressure**: when too much waits for the disk, nothing is read from any connection, so that its other side has to
+wait, and who is behind that. Who does not read what it is sent is sent nothing for a while, and then closed.
+
+**Failures**: if the disk fails, or the peer has a bug, the peer is ahead of its storage, or wrong. Everything that
+waits is dropped, connections are closed, and the peer is made anew from a store that is opened anew. Clients come back
+and send again what has no answer. The process goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
+from typing import Any, Protocol
+
+import structlog
+
+from treecast.errors import TreecastError
+from treecast.index import Index
+from treecast.overlay.messages import (
+    PROTOCOL_VERSION,
+    Continue,
+    Durable,
+    Hello,
+    IndexSaved,
+    Packet,
+    packet_of,
+)
+from treecast.overlay.peer import Deliver, Outbox, Peer, SaveIndex, Send
+from treecast.overlay.retry import Retry
+from treecast.overlay.storage import Change, Storage
+from treecast.serve.connection import FrameConnection, now_ms, steady_ms
+from treecast.serve.listener import Listener
+from treecast.serve.metrics import Metrics
+from treecast.serve.settings import RuntimeSettings
+from treecast.serve.tls import certificate_names
+from treecast.serve.transport_error import TransportError, wrong_name
+
+CHECK_MS = 500
+"""How often connections are looked at for their deadlines."""
+_OWN = (Durable, Continue, IndexSaved)  # what only the peer itself, or this module, may say to it
+
+
+class PeerStore(Storage, Protocol):
+    """A storage that is closed in the end, and may keep an index."""
+
+    def save_index(self, index: Index, version: int, before: Callable[[], None] | None = None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Life:
+    """A peer from the opening of its store to its end."""
+
+    def __init__(self, peer: Peer, store: PeerStore) -> None:
+        self.peer = peer
+        self.store = store
+        self.outbox = Outbox()
+        self.wake = asyncio.Event()
+        self.error: Exception | None = None
+        self.waiting_bytes = 0  # of messages that arrived since the last group was taken
+        self.writing_bytes = 0
+        self.saving: asyncio.Task[None] | None = None
+        self.save_version = 0  # that is to be saved next
+        self.is_over = False
+        self.marks: set[Future[None]] = set()  # waiting for changes to be durable
+
+
+class Runtime:
+    """Runs one peer. `open_peer` opens its store and makes it; it is called in a thread, and again after a failure."""
+
+    def __init__(
+        self,
+        open_peer: Callable[[], tuple[Peer, PeerStore]],
+        random: Random,
+        log: structlog.typing.FilteringBoundLogger,
+        settings: RuntimeSettings | None = None,
+        tls: ssl.SSLContext | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._open_peer = open_peer
+        self._log = log
+        self._settings = settings or RuntimeSettings()
+        self._has_names = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
+        self.metrics = metrics or Metrics()
+        self.metrics.stats = self._stats
+        self._listener = Listener(
+            self._make_connection, lambda: len(self._connections), self._count_refused, self._settings, tls, log
+        )
+        self._retry = Retry(random, self._settings.reopen_ms, self._settings.reopen_ms_max)
+        self._writer = ThreadPoolExecutor(1, "group commit")
+        self._saver = ThreadPoolExecutor(1, "saved index")
+        self._life: _Life | None = None
+        self._connections: dict[FrameConnection, None] = {}  # in the order in which they came
+        self._by_name: dict[str, FrameConnection] = {}
+        self._is_held = False
+        self._stop = asyncio.Event()
+
+    # --- from start to end --------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Open the peer and listen; returns the address. Raises TreecastError if either fails."""
+        life = await self._open()
+        try:
+            address = await self._listener.listen(host, port)
+        except TransportError:
+            await self._close_life(life, is_last=False)
+            raise
+        self._life = life
+        return address
+
+    async def run(self) -> None:
+        """Serve until `stop`. Call `start` before."""
+        life = self._life
+        while life is not None:
+            await self._live(life)
+            life = None if self._stop.is_set() else await self._reopen()
+        await self._listener.close()
+        await self._wait_for_connections()
+        self._writer.shutdown()
+        self._saver.shutdown()
+
+    def stop(self) -> None:
+        """Finish what has arrived, save the index, and end. From the thread of the event loop."""
+        self._stop.set()
+        for connection in self._connections:
+            connection.pause()
+        if self._life is not None:
+            self._life.wake.set()
+
+    def is_ready(self) -> bool:
+        return self._life is not None and not self._stop.is_set()
+
+    async def _open(self) -> _Life:
+        peer, store = await asyncio.get_running_loop().run_in_executor(self._writer, self._open_peer)
+        return _Life(peer, store)
+
+    async def _reopen(self) -> _Life | None:
+        """Open the store again and again, until it works or we have to stop."""
+        while not self._stop.is_set():
+            self._retry.start(now_ms())
+            while not self._retry.is_due(now_ms()):
+                if await self._stops_within(0.05):
+                    return None
+            try:
+                life = await self._open()
+            except Exception as error:
+                self._log.error("cannot open the store", **_fields(error))
+                continue
+            self._log.info("the store is open again")
+            self._life = life
+            return life
+        return None
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _live(self, life: _Life) -> None:
+        """Serve with one peer, until it fails or we have to stop."""
+        self.metrics.ready.set(1)
+        ticker = asyncio.create_task(self._tick(life))
+        is_last = False
+        try:
+            await self._commit(life)
+            is_last = True
+        except Exception as error:
+            life.error = error
+            self.metrics.failures.inc()
+            self._log.error(
+                "the peer failed and is made anew", exc_info=not isinstance(error, TreecastError), **_fields(error)
+            )
+        finally:
+            self._life = None
+            life.is_over = True
+            for mark in list(life.marks):
+                mark.set_exception(RuntimeError("the peer has ended"))
+            self.metrics.ready.set(0)
+            ticker.cancel()
+            for connection in list(self._connections):
+                connection.close("the broker stops" if is_last else "the broker starts anew")
+            self._is_held = False
+            await self._close_life(life, is_last)
+
+    async def _close_life(self, life: _Life, is_last: bool) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            if life.saving is not None:
+                await asyncio.wait([life.saving])
+            version = getattr(life.peer, "index_version", 0)
+            if is_last and version > life.save_version:
+                await self._save(life, version)
+            await loop.run_in_executor(self._writer, life.store.close)
+        except Exception as error:
+            self._log.error("cannot close the store", **_fields(error))
+
+    async def _wait_for_connections(self) -> None:
+        """Until those that are being closed have read their last messages, or had their time."""
+        deadline = steady_ms() + self._settings.close_ms + 500
+        while self._connections and steady_ms() < deadline:
+            await asyncio.sleep(0.01)
+
+    # --- group commit -------------------------------------------------------------------------------------------------
+
+    async def _commit(self, life: _Life) -> None:
+        """Write group after group, and let go what waits for each. Returns when we stop; raises if the peer failed."""
+        stop_ms = 0
+        while True:
+            await life.wake.wait()
+            life.wake.clear()
+            if life.error is not None:
+                raise life.error
+            self._release(life)
+            if life.outbox.has_changes():
+                await self._write(life)
+                life.wake.set()
+            else:
+                life.waiting_bytes = 0
+            if len(life.outbox):
+                life.wake.set()
+            self._ease(life)
+            if self._stop.is_set():
+                stop_ms = stop_ms or steady_ms() + self._settings.stop_ms
+                if not life.wake.is_set() or steady_ms() > stop_ms:
+                    return
+            await asyncio.sleep(0)  # others have their turn, even when there is always something to write
+
+    async def _write(self, life: _Life) -> None:
+        changes = life.outbox.take_changes()
+        life.writing_bytes, life.waiting_bytes = life.waiting_bytes, 0
+        self.metrics.group_changes.observe(len(changes))
+        seconds = await asyncio.get_running_loop().run_in_executor(self._writer, _timed_write, life.store, changes)
+        self.metrics.group_seconds.observe(seconds)
+        life.writing_bytes = 0
+        life.outbox.stored()
+        self._retry.reset()
+
+    def _release(self, life: _Life) -> None:
+        """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time."""
+        outgoing: dict[str, list[Packet]] = {}
+        own = life.peer.name
+        for effect in life.outbox.take_ready():
+            if isinstance(effect, Send):
+                if effect.to == own:
+                    self._tell(life, own, effect.message)
+                else:
+                    outgoing.setdefault(effect.to, []).append(packet_of(effect.message, root=own))
+            elif isinstance(effect, SaveIndex):
+                self._begin_save(life, effect.version)
+            elif isinstance(effect, Deliver) and isinstance(effect.event, Future):
+                effect.event.set_result(None)
+        for name, packets in outgoing.items():
+            self._send(name, packets)
+        self.metrics.waiting.set(len(life.outbox))
+
+    def _send(self, name: str, packets: list[Packet]) -> None:
+        connection = self._by_name.get(name)
+        if connection is None or not connection.can_send:
+            self.metrics.dropped.inc(len(packets))
+            return
+        self.metrics.sent_bytes.inc(connection.send(packets))
+        for packet in packets:
+            self.metrics.count_sent(packet.message)
+        while connection.refused:
+            self._log.error("a message cannot be sent", to=name, error=str(connection.refused.pop()))
+
+    def _tell(self, life: _Life, sender: str, message: Any) -> None:
+        """Hand a message to the peer. An error is one of its storage, or a bug: either way this peer is over."""
+        if life.error is not None:
+            return
+        try:
+            life.outbox.add(life.peer.receive(sender, message, now_ms()))
+        except Exception as error:
+            life.error = error
+        life.wake.set()
+
+    # --- saved indexes ------------------------------------------------------------------------------------------------
+
+    def _begin_save(self, life: _Life, version: int) -> None:
+        """In a thread of its own, so that groups need not wait. One at a time; the last wish counts."""
+        life.save_version = version
+        if life.saving is None:
+            life.saving = asyncio.create_task(self._save_all(life))
+
+    async def _save_all(self, life: _Life) -> None:
+        saved = 0
+        while saved < life.save_version and not self._stop.is_set():
+            saved = life.save_version
+            await self._save(life, saved)
+        life.saving = None
+
+    async def _save(self, life: _Life, version: int) -> None:
+        index = getattr(life.peer, "index", None)
+        if index is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            """In the thread that saves: until all changes that the index may contain are durable."""
+            mark: Future[None] = Future()
+            loop.call_soon_threadsafe(self._mark, life, mark)
+            mark.result()
+
+        try:
+            await loop.run_in_executor(self._saver, life.store.save_index, index, version, wait)
+        except Exception as error:
+            self._log.warning("the index was not saved", **_fields(error))
+            return
+        self._log.info("the index is saved", version=version)
+        if self._life is life:
+            self._tell(life, life.peer.name, IndexSaved(version))
+
+    def _mark(self, life: _Life, mark: Future[None]) -> None:
+        """Let a future wait for the changes that the peer has asked for so far."""
+        if life.is_over:
+            if not life.outbox.has_changes() and life.error is None:
+                mark.set_result(None)
+            else:
+                mark.set_exception(RuntimeError("the peer has ended"))
+            return
+        life.marks.add(mark)
+        mark.add_done_callback(life.marks.discard)
+        life.outbox.add([Deliver(mark)])
+        life.wake.set()
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    async def _tick(self, life: _Life) -> None:
+        checked_ms = 0
+        while True:
+            await asyncio.sleep(self._settings.tick_ms / 1000)
+            if steady_ms() - checked_ms >= CHECK_MS:
+                checked_ms = steady_ms()
+                self._check_connections(checked_ms)
+            if self._is_full(life) or life.error is not None:
+                continue  # there is enough to do; a peer that waits for its disk needs no reminders
+            try:
+                life.outbox.add(life.peer.tick(now_ms()))
+            except Exception as error:
+                life.error = error
+            life.wake.set()
+
+    def _check_connections(self, now: int) -> None:
+        """Close those that say nothing, do not say who they are, or do not read."""
+        settings = self._settings
+        partial_bytes = 0
+        for connection in list(self._connections):
+            partial_bytes += connection.partial_bytes
+            if connection.stalled_since_ms is not None and now - connection.stalled_since_ms > settings.stalled_ms:
+                self._close(connection, "stalled", "it does not read")
+            elif not connection.name and now - connection.opened_ms > settings.handshake_ms:
+                self._close(connection, "handshake", "it did not say who it is")
+            elif self._is_held:
+                connection.heard_ms = now  # it cannot be heard
+            elif now - connection.heard_ms > settings.idle_ms:
+                self._close(connection, "idle", "nothing was heard from it")
+            elif partial_bytes > settings.partial_bytes_max:
+                self._close(connection, "partial", "there are too many incomplete frames")
+
+    # --- back-pressure ------------------------------------------------------------------------------------------------
+
+    def _is_full(self, life: _Life, share: float = 1.0) -> bool:
+        settings = self._settings
+        waiting = life.waiting_bytes + life.writing_bytes
+        return waiting > settings.waiting_bytes_max * share or len(life.outbox) > settings.waiting_effects_max * share
+
+    def _hold(self, life: _Life) -> None:
+        """Too much waits: read nothing."""
+        if not self._is_held and self._is_full(life):
+            self._is_held = True
+            self.metrics.holds.inc()
+            for connection in self._connections:
+                connection.pause()
+
+    def _ease(self, life: _Life) -> None:
+        if self._is_held and not self._is_full(life, 0.5) and not self._stop.is_set():
+            self._is_held = False
+            for connection in self._connections:
+                connection.resume()
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _make_connection(self) -> FrameConnection:
+        return FrameConnection(self, self._settings, self._settings.hello_bytes_max)
+
+    def _count_refused(self) -> None:
+        self.metrics.connections_closed.labels("too many").inc()
+
+    def opened(self, connection: FrameConnection) -> None:
+        self._connections[connection] = None
+        self.metrics.connections.set(len(self._connections))
+        if self._life is None or self._stop.is_set():
+            connection.close("the broker is not ready")
+        elif self._is_held:
+            connection.pause()
+
+    def closed(self, connection: FrameConnection, error: Exception | None) -> None:
+        self._connections.pop(connection, None)
+        if self._by_name.get(connection.name) is connection:
+            del self._by_name[connection.name]
+        self.metrics.connections.set(len(self._connections))
+        if connection.name:
+            self._log.info("connection closed", name=connection.name, error=str(error) if error else None)
+
+    def received(self, connection: FrameConnection, packets: list[Packet], size: int) -> None:
+        life = self._life
+        if life is None or self._stop.is_set():
+            return
+        life.waiting_bytes += size
+        self.metrics.received_bytes.inc(size)
+        for packet in packets:
+            message = packet.message
+            if isinstance(message, (Hello, *_OWN)) or not connection.name:
+                refusal = self._look_at(connection, message, life)
+                if refusal is not None:
+                    self._close(connection, "refused", refusal)
+                    return
+            self.metrics.count_received(message)
+            self._tell(life, connection.name, message)
+        self._hold(life)
+
+    def _look_at(self, connection: FrameConnection, message: Any, life: _Life) -> TreecastError | None:
+        """Learn who the other side is; returns why it is refused, or None."""
+        if not isinstance(message, Hello):
+            kind = type(message).__name__
+            return TransportError(f"{kind} does not belong here", code="TC406", hint="begin with Hello")
+        name = message.client
+        if message.version != PROTOCOL_VERSION:
+            return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")
+        if not name or name == life.peer.name or (connection.name and name != connection.name):
+            return TransportError(f"{name!r} cannot be a client's name here", code="TC406", hint="choose another")
+        if connection.name:
+            return None
+        allowed = certificate_names(connection.info("peercert")) if self._has_names else [name]
+        if name not in allowed:
+            return wrong_name(name, allowed)
+        before = self._by_name.get(name)
+        if before is not None:
+            # A client that comes back before its old connection is known to be dead.
+            self._close(before, "replaced", "the client has a newer connection")
+        connection.name = name
+        connection.accept_frames(self._settings.frame_bytes_max)
+        self._by_name[name] = connection
+        self._log.info("connection opened", name=name, address=str(connection.info("peername")))
+        return None
+
+    def _close(self, connection: FrameConnection, kind: str, reason: TreecastError | str) -> None:
+        self.metrics.connections_closed.labels(kind).inc()
+        self._log.warning("closing a connection", name=connection.name, reason=str(reason))
+        if kind == "stalled":
+            connection.abort()
+        else:
+            connection.close(reason)
+
+    def _stats(self) -> dict[str, int]:
+        stats = getattr(self._life.peer, "stats", None) if self._life else None
+        return stats() if stats is not None else {}
+
+
+def _timed_write(store: Storage, changes: Sequence[Change]) -> float:
+    begin = time.perf_counter()
+    store.write(changes)
+    return time.perf_counter() - begin
+
+
+def _fields(error: Exception) -> dict[str, Any]:
+    """For the log."""
+    return {"code": error.code, "error": str(error)} if isinstance(error, TreecastError) else {"error": repr(error)}

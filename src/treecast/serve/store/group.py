@@ -1,0 +1,72 @@
+"""A group of changes, reduced to what has to be written: the last change of each key counts.
+
+>>> from treecast.overlay.storage import Delete, Put
+>>> group = Group.of([Put("t", 1, b"old"), Put("t", 1, b"new"), Put("t", 2, b""), Delete("t", 2)])
+>>> group.tables["t"].values
+{1: b'new', 2: None}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from treecast.overlay.storage import Append, Change, Delete, DeleteBefore, DropBefore, Put
+
+
+@dataclass
+class TableChanges:
+    """First all keys less than `before` are deleted, then `values` are put; None deletes a key."""
+
+    key_type: type
+    values: dict[int | str, bytes | None] = field(default_factory=dict)
+    before: int | None = None
+    _lowest: int | None = None  # a bound: no key of `values` is less
+
+    def change(self, key: int | str, value: bytes | None) -> None:
+        if type(key) is not self.key_type:
+            raise TypeError(f"the keys of this table are {self.key_type.__name__}, not {type(key).__name__}")
+        self.values[key] = value
+        if self.key_type is int and (self._lowest is None or key < self._lowest):  # type: ignore[operator]
+            self._lowest = key  # type: ignore[assignment]
+
+    def delete_before(self, key: int) -> None:
+        if self.key_type is not int:
+            raise TypeError("only integer keys can be deleted by range")
+        if self.before is None or key > self.before:
+            self.before = key
+        # Rows are mostly added at the end and deleted at the beginning, so there is seldom anything to look through.
+        if self._lowest is not None and self._lowest < key:
+            self.values = {kept: value for kept, value in self.values.items() if kept >= key}  # type: ignore[operator]
+            self._lowest = min(self.values, default=None)  # type: ignore[assignment]
+
+
+@dataclass
+class Group:
+    """The changes of one group, by what they concern."""
+
+    tables: dict[str, TableChanges] = field(default_factory=dict)
+    bodies: list[Append] = field(default_factory=list)
+    drop_before: int | None = None
+
+    @classmethod
+    def of(cls, changes: Sequence[Change]) -> Group:
+        group = cls()
+        tables = group.tables
+        for change in changes:
+            if isinstance(change, Append):
+                group.bodies.append(change)
+            elif isinstance(change, DropBefore):
+                group.drop_before = max(change.number, group.drop_before or 0)
+            else:
+                is_range = isinstance(change, DeleteBefore)
+                table = tables.get(change.table)
+                if table is None:
+                    table = tables[change.table] = TableChanges(int if is_range else type(change.key))
+                if isinstance(change, Put):
+                    table.change(change.key, change.value)
+                elif isinstance(change, Delete):
+                    table.change(change.key, None)
+                else:
+                    table.delete_before(change.key)
+        return group

@@ -1,0 +1,64 @@
+"""Looks into SQLite's write-ahead log for groups that SQLite would lose without a word.
+
+SQLite's log is a header and frames, one for each page that was changed; the last frame of a transaction is marked. A
+frame counts only if its checksum, which goes over all frames before it, is right. So after a crash SQLite ends its log
+before the first frame that is torn. But it does the same before a bit that has flipped, and then forgets transactions
+that were synced long ago.
+
+The two can be told apart. A group is written only when the one before it is synced, so a crash leaves at most one
+transaction that is torn. Where two or more end behind the place at which SQLite stopped, one of them was acknowledged:
+the store is damaged. Only a flipped bit in the last group looks like a crash before it was synced.
+
+The format is described in SQLite's documentation, "WAL-mode File Format".
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from treecast.serve.store import failures
+
+_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint, two salts, two checksums
+_FRAME = struct.Struct(">6I")  # page, pages in the file after a commit or 0, two salts, two checksums
+_MAGIC = 0x377F0682  # the lowest bit: checksums of big-endian words
+
+
+def _checksum(data: bytes, order: str) -> tuple[int, int]:
+    """SQLite's checksum, here for headers only."""
+    first = second = 0
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for one, other in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second
+
+
+def committing_frames(path: Path) -> list[int]:
+    """The numbers, from 1, of all frames that end a transaction, whether or not SQLite will read so far.
+
+    Raises StorageError if the header is damaged: it is shorter than a sector, so no crash tears it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    try:
+        start = os.pread(descriptor, _HEADER.size, 0)
+        if len(start) < _HEADER.size or not any(start):
+            return []  # nothing was ever synced to it
+        magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack(start)
+        is_ours = magic & ~1 == _MAGIC and _checksum(start[:24], ">" if magic & 1 else "<") == (first, second)
+        if not is_ours:
+            raise failures.damaged("the log of the tables is damaged: what was stored last is lost")
+        frames, size = [], _FRAME.size + page_bytes
+        for number, offset in enumerate(range(_HEADER.size, os.fstat(descriptor).st_size, size), 1):
+            frame = os.pread(descriptor, _FRAME.size, offset)
+            if len(frame) == _FRAME.size:
+                _, pages, *its_salts, _, _ = _FRAME.unpack(frame)
+                if pages and its_salts == salts:
+                    frames.append(number)
+        return frames
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,72 @@
+"""TLS between peers: contexts from files.
+
+A broker has a certificate and a key. If it has a CA for clients too, each client must show a certificate of that CA,
+and its name must be in it: then nobody can act as somebody else.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treecast.serve.transport_error import TransportError
+
+
+class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths of PEM files. A server needs `certificate`; a client needs `ca`, unless the system knows the server's."""
+
+    certificate: str = ""
+    key: str = ""
+    """Empty: the key is in the file of the certificate."""
+    ca: str = ""
+    """Who signs the certificates of the other side."""
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """For a broker. With a CA, clients have to show a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if not files.certificate:
+        raise TransportError("a broker with TLS needs a certificate", code="TC409", hint="name its PEM file")
+    _load(context, files)
+    if files.ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def client_context(files: TlsFiles) -> ssl.SSLContext:
+    """For a client: it checks the server's certificate and name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not files.ca:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _load(context, files)
+    return context
+
+
+def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        if files.certificate:
+            context.load_cert_chain(files.certificate, files.key or None)
+        if files.ca:
+            context.load_verify_locations(files.ca)
+    except (OSError, ssl.SSLError) as error:  # SSLError is an OSError, but names no file
+        missing = [name for name in (files.certificate, files.key, files.ca) if name and not Path(name).is_file()]
+        names = ", ".join(missing) or ", ".join(name for name in (files.certificate, files.key, files.ca) if name)
+        what = "there is no such file" if missing else str(error)
+        raise TransportError(
+            f"TLS cannot be used with {names}: {what}", code="TC409", hint="PEM files are wanted: certificate, key, CA"
+        ) from None
+
+
+def certificate_names(certificate: dict[str, Any] | None) -> list[str]:
+    """The names that a certificate is for: common names, and DNS names."""
+    if not certificate:
+        return []
+    subject: Iterable[Any] = certificate.get("subject", ())
+    common = [value for part in subject for field, value in part if field == "commonName"]
+    other = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    return list(dict.fromkeys([*common, *other]))

@@ -1,0 +1,25 @@
+"""What goes wrong between two processes, beside frames that are damaged.
+
+TC406  a message that does not belong here, or a name that may not be used
+TC407  no connection to a broker
+TC408  an address that cannot be listened on
+TC409  files for TLS that cannot be used
+TC601  the name of a client is not that of its certificate
+"""
+
+from __future__ import annotations
+
+from treecast.errors import AccessError, PeerError
+
+
+class TransportError(PeerError):
+    """There is no connection, or it cannot be used."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
+
+
+def wrong_name(name: str, allowed: list[str]) -> AccessError:
+    """A client that says it is somebody else."""
+    hint = f"its certificate is for {', '.join(allowed) or 'nobody'}"
+    return AccessError(f"TC601 this client may not call itself {name!r}\n  hint: {hint}", code="TC601", hint=hint)
