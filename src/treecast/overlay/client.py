@@ -195,8 +195,10 @@ class Client:
         return self._tickets, self._send_more(now_ms)
 
     def inspect(self, kind: Kind, *, after: str = "", count_max: int = 100) -> tuple[int, list[Effect]]:
-        """Look at the broker; returns the number of the question. The answer comes as an `Inspected` event, or not at all:
-        then ask again."""
+        """Look at the broker; returns the number of the question.
+
+        The answer comes as an `Inspected` event, or not at all: then ask again.
+        """
         self._questions += 1
         return self._questions, [Send(self._broker, Inspect(self._questions, kind, after, count_max))]
 
