@@ -16,6 +16,7 @@ from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
 from treecast.overlay.client import ClientSettings
+from treecast.overlay.messages import IndexSaved
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import ReceiverSettings
 from treecast.sim.broker.application import BROKER, Application
@@ -129,7 +130,8 @@ class BrokerRun:
         world.network.delay_us = random.choice([50, 500, 20_000])
         world.network.jitter_us = random.choice([1, 500, 20_000])
         self._make_broker = make_broker
-        self._saved_index: tuple[list[tuple[Any, ...]], int] | None = None
+        self._saved_index: tuple[Any, int] | None = None
+        self._save_random = world.random_of("saved indexes")
         self.broker = make_host(
             world,
             BROKER,
@@ -138,6 +140,7 @@ class BrokerRun:
             batches=random.random() < 0.7,
         )
         world.hosts[BROKER] = self.broker
+        self.broker.save_index = self._save_index
         self.broker.start()
         numbers = count(1)
         client_settings = draw_client_settings(random)
@@ -156,7 +159,27 @@ class BrokerRun:
         ]
 
     def _start_broker(self, storage: SimulatedStorage, random: Random) -> Peer:
-        return self._make_broker(BROKER, storage, random, self.settings, Index(seed=random.getrandbits(32)))
+        index, version = Index(seed=random.getrandbits(32)), 0
+        if self._saved_index is not None:
+            subscriptions, version = self._saved_index
+            index.add_many(subscriptions)
+        return self._make_broker(BROKER, storage, random, self.settings, index, version)
+
+    def _save_index(self, broker: Broker, version: int) -> None:
+        """Saving takes a while, in which the index may change."""
+        self.world.after(self._save_random.randrange(100_000), self._finish_saving, broker, version)
+
+    def _finish_saving(self, broker: Broker, version: int) -> None:
+        if self.broker.peer is not broker or self.world.chance("an index is not saved"):
+            return
+        subscriptions = broker.index.subscriptions()
+
+        def count() -> None:
+            self._saved_index = (subscriptions, version)
+            self.broker.tell(self._save_random.randrange(10_000), IndexSaved(version))
+
+        # It may contain changes that are not durable: a crash would take those back, so it does not count before.
+        self.broker.when_durable(count)
 
     # -- the course of a run
 
