@@ -115,7 +115,8 @@ class Pause(_Message, frozen=True, tag="pause"):
 
 
 class Replay(_Message, frozen=True, tag="replay"):
-    """Deliver what the subscription matches among documents that are kept, from a document or time on.
+    """Start over: deliver what the subscription matches among documents that are kept, from a document or time on.
+    What it still waits for from before that is dropped.
 
     They come before everything that is published from now on, without a gap. What is kept begins later than asked for:
     the answer says where.

@@ -1,8 +1,8 @@
 """`python -m treecast.sim`: run seeds of a scenario, look at one, and shorten those that fail. For developers.
 
-    python -m treecast.sim --seeds 100                  seeds 0 to 99
-    python -m treecast.sim --seed 17 --trace            one seed, and what happened in it
-    python -m treecast.sim --seeds 1000 --shorten       fewest faults for each seed that fails, as a case for the tests
+python -m treecast.sim --seeds 100                  seeds 0 to 99
+python -m treecast.sim --seed 17 --trace            one seed, and what happened in it
+python -m treecast.sim --seeds 1000 --shorten       fewest faults for each seed that fails, as a case for the tests
 """
 
 from __future__ import annotations

@@ -86,6 +86,15 @@ class Session:
             self.held -= 1
         return item
 
+    def forget_documents(self, queue: Queue) -> None:
+        """A subscription starts over: acknowledgements of what it was sent before mean nothing any more."""
+        for sent in self.messages.values():
+            for place, item in enumerate(sent.items):
+                if item and item[0] is queue and item[1] > 0:
+                    sent.items[place] = None
+                    self.held -= 1
+        self.forget_finished()
+
     def forget_finished(self) -> None:
         """Messages that were received, and whose items are all done, are not needed any more."""
         for number in [n for n, sent in self.messages.items() if n <= self.received and not any(sent.items)]:

@@ -324,8 +324,6 @@ class Application:
             return
         if failed:
             self.host.call(partial(_fail, failed))
-        for delivery in done:
-            self._history.acknowledged[delivery.subscription, delivery.document] = self._world.now_us
         if done:
             self.host.call(partial(_acknowledge, done))
 

@@ -62,8 +62,6 @@ class History:
         self.receipts: list[Receipt] = []
         self.received: set[tuple[str, int]] = set()
         """Pairs of subscription and document."""
-        self.acknowledged: dict[tuple[str, int], int] = {}
-        """When a client last said that it has dealt with such a pair."""
         self.attached: dict[str, set[str]] = {}
         """By subscription: the clients that ever wanted to receive from it."""
         self.redelivered: set[tuple[str, int]] = set()

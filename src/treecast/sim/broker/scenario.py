@@ -35,8 +35,6 @@ HEALING_MS_MAX = 120_000
 STEP_MS = 250
 HARMLESS = ("stall", "slow", "slow-disk", "clock-jump", "clock-drift")
 """Faults of hosts that lose no message, and let none overtake another."""
-FLIGHT_US, FLIGHT_US_MIN = 4_000_000, 300_000
-"""How long an acknowledgement may be on its way, with faults and without."""
 QUIET_MS = 1_500
 """Time after that in which nothing may be delivered any more."""
 
@@ -257,12 +255,7 @@ class BrokerRun:
         return [(number, row.subscription, row.document) for number, row in self._letter_rows()]
 
     def _checks(self) -> Checks:
-        return Checks(
-            self.history,
-            self._letters(),
-            expiring=frozenset(self.workload.expiring),
-            flight_us=FLIGHT_US if self.faults else FLIGHT_US_MIN,
-        )
+        return Checks(self.history, self._letters(), expiring=frozenset(self.workload.expiring))
 
     def _check_limits(self) -> None:
         """Memory stays within what the settings say."""
