@@ -14,7 +14,7 @@ from typing import Any
 
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
-from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
+from treecast.overlay.broker.rows import LETTERS, REDELIVERIES, LetterRow, decode
 from treecast.overlay.client import ClientSettings
 from treecast.overlay.messages import IndexSaved
 from treecast.overlay.peer import Peer
@@ -46,7 +46,7 @@ def draw_settings(random: Random) -> BrokerSettings:
         return random.choice(extreme) if random.random() < 0.4 else usual
 
     return BrokerSettings(
-        session_ms=draw(3_000, 600, 1_500),
+        session_ms=draw(900, 700, 3_000),
         credit_max=draw(10_000, 1, 3),
         items_per_message_max=draw(256, 1, 2),
         message_bytes_max=draw(1 << 20, 1, 200),
@@ -191,7 +191,7 @@ class BrokerRun:
             self._check_limits()
         world.heal()
         for application in self.applications:
-            application.is_calm = True
+            application.calm_down()
         self._wait("answers", lambda: all(a.host.is_up and not a.waiting() for a in self.applications))
         for application in self.applications:
             application.resume()
@@ -263,7 +263,8 @@ class BrokerRun:
         if not stats:
             return
         limits = {
-            "queued_most": self.settings.queue_memory_max,
+            # Dead letters that are delivered again come on top.
+            "queued_most": self.settings.queue_memory_max + self.broker.storage.count(REDELIVERIES),
             "waiting": self.settings.waiting_memory_max,
             "sessions": self.settings.sessions_max,
         }
