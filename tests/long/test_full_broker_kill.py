@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.killed_broker import FAULTS, Trial
+from support.broker_trial import FAULTS, Trial
 
 pytestmark = pytest.mark.long
 

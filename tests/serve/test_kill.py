@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.broker_trial import Trial
 from support.delivery_record import Changed, Expectation, Published, Received
-from support.killed_broker import Trial
 
 pytestmark = pytest.mark.house
 

@@ -6,7 +6,7 @@ what was received with what was published (`delivery_record.py`).
 
 To see that a fault would be found, the broker can be started with one:
 
-    python -m support.killed_broker FAULT broker --data DIR --listen 127.0.0.1:0
+    python -m support.broker_trial FAULT broker --data DIR --listen 127.0.0.1:0
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Trial:
     # --- the broker ---------------------------------------------------------------------------------------------------
 
     def _launch(self) -> subprocess.Popen[str]:
-        module = ["support.killed_broker", self.fault] if self.fault else ["treecast"]
+        module = ["support.broker_trial", self.fault] if self.fault else ["treecast"]
         data = ["--data", str(self.directory / "data"), "--listen", self._address, "--log-level", "error"]
         command = [sys.executable, "-m", *module, "broker", *data]
         self.starts += 1
@@ -73,8 +73,10 @@ class Trial:
         self.kills += 1
 
     def kill_once(self) -> None:
-        """At some moment, and then perhaps another one that is still starting; then start it again."""
-        time.sleep(self._random.uniform(0.1, 1.5))
+        """At some moment, mostly at work, and then perhaps another one that is still starting; then start it again."""
+        if self._random.random() < 0.8:
+            self.wait_for_deliveries(self._deliveries() + self._random.randrange(1, 500))
+        time.sleep(self._random.uniform(0, 0.5))
         self._kill_broker()
         if self._random.random() < 0.2:
             self._broker = self._launch()
@@ -84,8 +86,11 @@ class Trial:
 
     def wait_for_deliveries(self, count: int) -> None:
         """Until the receivers have got so many: everybody is at work."""
+        self._until(lambda: self._deliveries() >= count)
+
+    def _deliveries(self) -> int:
         path = self.directory / "received.jsonl"
-        self._until(lambda: path.exists() and path.read_bytes().count(b"\n") >= count)
+        return path.read_bytes().count(b"\n") if path.exists() else 0
 
     def _until(self, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
