@@ -80,6 +80,7 @@ WORLD: dict[str, dict[str, str]] = {
         "experiments": "it measures",
         "measure": "it measures",
         "serve": "it runs peers in the real world, and tells them what time it is",
+        "sim": "how many seeds a second it runs; worlds have clocks of their own",
         "spark": "how long a job took, and how old documents are; waiting for Spark",
     },
     "threading": {
