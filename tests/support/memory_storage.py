@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from treecast.overlay.storage import (
     Append,
@@ -41,6 +41,10 @@ class MemoryStorage:
 
     def get(self, table: str, key: int | str) -> bytes | None:
         return self.tables.get(table, {}).get(key)
+
+    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
+        rows = self.tables.get(table, {})
+        return {key: rows[key] for key in keys if key in rows}
 
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
         rows = self.tables.get(table, {})
