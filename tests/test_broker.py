@@ -127,7 +127,8 @@ def test_a_document_reaches_its_subscribers(world: World) -> None:
 
 
 def test_attaching_says_what_is_unknown(world: World) -> None:
-    assert world.send("sub", Attach("s1", ["all", "none"])) == [Attached("s1", ["none"])]
+    (attached,) = world.send("sub", Attach("s1", ["all", "none"]))
+    assert attached == Attached("s1", ["none"], attached.epoch)
 
 
 def test_numbers_go_on_after_a_restart(world: World) -> None:
@@ -541,3 +542,14 @@ def test_an_item_that_was_settled_keeps_the_places_of_the_others(world: World) -
     resent = [m for m in world.send("sub", Flow("s1", 0, 10)) + world.take("sub") if isinstance(m, Deliveries)]
     assert [item.payload >= 0 for item in resent[0].items] == [False, True]
     assert resent[0].items[0] == Item("", 0, 0, 0, -1)
+
+
+def test_a_session_that_was_opened_twice_ends_when_its_client_knows_the_first(world: World) -> None:
+    """An acknowledgement of what the first one sent must not settle what the second one sends."""
+    (attached,) = world.send("sub", Attach("s1", ["all"]))
+    world.restart()
+    world.send("sub", Attach("s1", ["all"]))
+    world.publish(b"<a/>")
+    world.take("sub")
+    assert world.send("sub", Acknowledge("s1", [1], epoch=attached.epoch)) == [Detach("s1", "it was opened twice")]
+    assert [document for _, document, _ in items(world.send("sub", Attach("s2", ["all"])))] == [1]

@@ -211,10 +211,16 @@ class Attach(_Message, frozen=True, tag="attach"):
 
 
 class Attached(_Message, frozen=True, tag="attached"):
-    """The session is open. `unknown`: those of its subscriptions that do not exist; they are left out."""
+    """The session is open. `unknown`: those of its subscriptions that do not exist; they are left out.
+
+    `epoch` is drawn by the broker when it opens a session, and is in all messages of it. A repeated `Attach` may open a
+    session again that was over; then numbers of messages begin anew, and an acknowledgement of one that was sent before
+    must not be taken for one of what is sent now. 0: not known, and not looked at.
+    """
 
     session: Name
     unknown: Annotated[list[Name], _MANY] = []
+    epoch: Number = 0
 
 
 class Flow(_Message, frozen=True, tag="flow"):
@@ -224,6 +230,7 @@ class Flow(_Message, frozen=True, tag="flow"):
     session: Name
     received: Number
     credit: Number
+    epoch: Number = 0
 
 
 FLOW_MS = 1_000
@@ -247,6 +254,7 @@ class Deliveries(_Message, frozen=True, tag="deliveries"):
     number: Number
     items: Annotated[list[Item], _MANY]
     payloads: Annotated[list[bytes], _MANY]
+    epoch: Number = 0
 
 
 class Acknowledge(_Message, frozen=True, tag="acknowledge"):
@@ -255,6 +263,7 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     session: Name
     messages: Annotated[list[Number], _MANY]
     failed: Annotated[list[tuple[Number, Number]], _MANY] = []
+    epoch: Number = 0
 
 
 class Detach(_Message, frozen=True, tag="detach"):

@@ -118,6 +118,7 @@ class Receiver:
         self.session = f"{self._prefix}.{self.number}.{self._sessions}"
         self.is_open = False
         self._is_attached = False  # deliveries may overtake the answer to our Attach, which says what is unknown
+        self._epoch = 0
         self._received = 0
         self._early: dict[int, Deliveries] = {}
         self._open_places: dict[int, set[int]] = {}  # by message: what the application has not dealt with
@@ -139,6 +140,8 @@ class Receiver:
     # --- what the broker sends ----------------------------------------------------------------------------------------
 
     def take_attached(self, message: Attached, now_ms: int) -> list[Effect]:
+        if self._is_other(message.epoch):
+            return self._renew("the broker has opened it twice", now_ms)
         if self._is_attached:
             return []
         self._is_attached = True
@@ -160,8 +163,9 @@ class Receiver:
 
     def take_deliveries(self, message: Deliveries, store: str, now_ms: int) -> list[Effect]:
         if any(item.payload >= len(message.payloads) for item in message.items):
-            end = Detach(self.session, "an item has no payload")
-            return [Send(self._broker, end), *self.take_detach(end, now_ms)]
+            return self._renew("an item has no payload", now_ms)
+        if self._is_other(message.epoch):
+            return self._renew("the broker has opened it twice", now_ms)
         if not self.is_open:  # it overtook the answer to our Attach
             self._open(now_ms)
         self._has_news = True
@@ -180,7 +184,17 @@ class Receiver:
             accepted = self._early.pop(self._received + 1, None)
         self._has_asked = self._has_asked and bool(self._early)
         effects: list[Effect] = [Deliver(Delivered(self.number, deliveries))] if deliveries else []
-        return [*effects, Send(self._broker, Acknowledge(self.session, empty))] if empty else effects
+        return [*effects, Send(self._broker, Acknowledge(self.session, empty, epoch=self._epoch))] if empty else effects
+
+    def _is_other(self, epoch: int) -> bool:
+        """A message is of another session of the same name."""
+        self._epoch = self._epoch or epoch
+        return epoch not in (0, self._epoch)
+
+    def _renew(self, reason: str, now_ms: int) -> list[Effect]:
+        """End this session, and open another one."""
+        end = Detach(self.session, reason)
+        return [Send(self._broker, end), *self.take_detach(end, now_ms)]
 
     def _keep_early(self, message: Deliveries, now_ms: int) -> list[Effect]:
         if len(self._early) < self._settings.early_max:
@@ -233,7 +247,7 @@ class Receiver:
         if not messages:
             return []
         self._remember(messages, failed, now_ms)
-        return [Send(self._broker, Acknowledge(self.session, messages, failed))]
+        return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch))]
 
     def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
         if not self._repeats:
@@ -274,10 +288,10 @@ class Receiver:
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms
         self._has_news = False
-        return [Send(self._broker, Flow(self.session, self._received, self._credit))]
+        return [Send(self._broker, Flow(self.session, self._received, self._credit, self._epoch))]
 
     def _repeat(self) -> list[Effect]:
-        again = Acknowledge(self.session, self._repeats, self._repeats_failed)
+        again = Acknowledge(self.session, self._repeats, self._repeats_failed, self._epoch)
         self._repeats, self._repeats_failed = [], []
         return [Send(self._broker, again)]
 

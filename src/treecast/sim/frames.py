@@ -14,8 +14,8 @@ class PacketCodec:
 
     >>> from treecast.overlay.messages import Hello
     >>> codec = PacketCodec()
-    >>> [codec.decode(frame) for frame in codec.encode([Hello("a"), Hello("b")])]
-    [[Hello(client='a', version=1), Hello(client='b', version=1)]]
+    >>> [codec.decode(frame) == [Hello("a"), Hello("b")] for frame in codec.encode([Hello("a"), Hello("b")])]
+    [True]
     """
 
     def encode(self, messages: Sequence[Any]) -> list[bytes]:

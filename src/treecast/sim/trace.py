@@ -7,7 +7,7 @@ means that something in the code under test depends on more than its arguments.
     >>> for number in range(3):
     ...     trace.add(number * 1000, "tick", "broker", b"", number)
     >>> print(trace.text())
-    ...        (1 earlier entry is not kept)
+    (1 earlier entry is not kept)
        0.001 s  tick       broker          1
        0.002 s  tick       broker          2
     >>> trace.count, len(trace.digest())
@@ -47,7 +47,7 @@ class Trace:
         lines = []
         if missing := self.count - len(self._entries):
             entries = "entry is" if missing == 1 else "entries are"
-            lines.append(f"...        ({missing} earlier {entries} not kept)")
+            lines.append(f"({missing} earlier {entries} not kept)")
         for time_us, kind, place, detail in self._entries:
             text = str(detail)
             if len(text) > DETAIL_CHARS_MAX:

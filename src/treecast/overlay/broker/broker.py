@@ -81,6 +81,7 @@ class Broker:
         self.index = Index() if index is None else index
         self._shadow = Shadow(storage)
         self._archive = Archive(self._shadow, self.index, settings.cached_rows_max)
+        self._random = random
         self._backlog = Backlog(self._shadow, self._archive, settings, random)
         self._dispatch = Dispatch(self._backlog, self._archive, settings)
         self._subscriptions = Subscriptions(self._shadow, self.index, settings)
@@ -124,10 +125,10 @@ class Broker:
             case Request():
                 self._request(sender, message, turn)
             case Acknowledge():
-                if session := self._session(message.session, sender, turn):
+                if session := self._session(message, sender, turn):
                     self._dispatch.acknowledge(session, message.messages, message.failed, turn)
             case Flow():
-                if session := self._session(message.session, sender, turn):
+                if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
             case Hello():
                 self._welcome(sender, message.nonce, turn)
@@ -279,10 +280,15 @@ class Broker:
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
-    def _session(self, name: str, sender: str, turn: Turn) -> Session | None:
-        session = self._dispatch.sessions.get(name)
+    def _session(self, message: Flow | Acknowledge, sender: str, turn: Turn) -> Session | None:
+        """The session that a message of its client is about."""
+        session = self._dispatch.sessions.get(message.session)
         if session is None or session.client != sender:
-            turn.send(sender, Detach(name, "there is no such session"))
+            turn.send(sender, Detach(message.session, "there is no such session"))
+            return None
+        if message.epoch not in (0, session.epoch):
+            # Its client knows an earlier session of this name, and opens another one.
+            self._end_session(session, "it was opened twice", turn, counts=False)
             return None
         session.heard_ms = turn.now_ms
         return session
@@ -302,8 +308,11 @@ class Broker:
                 return
             credit = min(message.credit, settings.credit_max)
             self._end_other_lives(sender, message.life, turn)
-            known = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms, message.life)
-        turn.send(sender, Attached(message.session, self._join(known, message.subscriptions, turn)))
+            epoch = self._random.getrandbits(62) + 1
+            known = Session(message.session, sender, credit, turn.now_ms, message.life, epoch)
+            sessions[message.session] = known
+        unknown = self._join(known, message.subscriptions, turn)
+        turn.send(sender, Attached(message.session, unknown, known.epoch))
         self._dispatch.fill(known, turn)
 
     def _end_other_lives(self, client: str, life: int, turn: Turn) -> None:

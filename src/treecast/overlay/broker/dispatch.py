@@ -191,7 +191,7 @@ class Dispatch:
             attempt = queue.outstanding[key]
             items.append(Item(queue.id, payload.document, payload.published_ms, attempt, places[payload.place]))
             self.sent_items += 1
-        turn.send(session.client, Deliveries(session.name, number, items, payloads))
+        turn.send(session.client, Deliveries(session.name, number, items, payloads, session.epoch))
 
     # --- time --------------------------------------------------------------------------------------------------------
 

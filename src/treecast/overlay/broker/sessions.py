@@ -25,6 +25,7 @@ class Session:
         "active",
         "client",
         "credit",
+        "epoch",
         "heard_ms",
         "held",
         "life",
@@ -35,8 +36,9 @@ class Session:
         "received",
     )
 
-    def __init__(self, name: str, client: str, credit: int, now_ms: int, life: int = 0) -> None:
+    def __init__(self, name: str, client: str, credit: int, now_ms: int, life: int = 0, epoch: int = 0) -> None:
         self.name = name
+        self.epoch = epoch
         self.client = client
         self.life = life
         self.credit = credit
