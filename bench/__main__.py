@@ -36,6 +36,7 @@ NAMES = (
     "on_spark",
     "populations",
     "rendering",
+    "store",
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import churn_mixed, doubling, generating, growth, mixed, saved, shapes, trees, values
+from bench import churn_mixed, doubling, generating, growth, mixed, saved, shapes, store, trees, values
 from bench.__main__ import NAMES
 from bench.__main__ import main as bench_main
 from bench.growth_families import FAMILIES
@@ -68,7 +68,17 @@ def test_shapes_run_at_tiny_size() -> None:
 
 
 @pytest.mark.house
-@pytest.mark.parametrize("name", [*MEASURES, "shapes"])
+def test_store_runs_at_tiny_size() -> None:
+    report = Report("store", [])
+    store.measure(report, groups=2, passes=1)
+    store.measure_reading(report, 200)
+    store.measure_checksums(report, 10)
+    assert len(report.rows) == 22
+    assert all(re.search(r"\d", row[1]) for row in report.rows)
+
+
+@pytest.mark.house
+@pytest.mark.parametrize("name", [*MEASURES, "shapes", "store"])
 def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert name in NAMES
     with pytest.raises(SystemExit) as leaving:

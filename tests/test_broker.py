@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.memory_storage import MemoryStorage
 
-from tests.support.memory_storage import MemoryStorage
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
 from treecast.overlay.messages import (

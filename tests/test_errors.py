@@ -12,16 +12,17 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from support.memory_storage import MemoryStorage
 
 import treecast
-from tests.support.memory_storage import MemoryStorage
-from treecast import _native
+from treecast import _native, durable
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
@@ -31,9 +32,18 @@ from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
-from treecast.overlay.messages import Command, Request
+from treecast.overlay.messages import Command, Hello, Request
 from treecast.overlay.peer import Send
+from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
+from treecast.serve import admission
+from treecast.serve.address import parse_address
+from treecast.serve.blocking_client import BlockingConnection
+from treecast.serve.broker_process import BrokerOptions, run_broker
+from treecast.serve.logs import make_log
+from treecast.serve.store import Store
+from treecast.serve.store import directory as store_directory
+from treecast.serve.tls import TlsFiles, server_context
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
@@ -141,6 +151,48 @@ def refuse_command(data: bytes) -> None:
             raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
+def refuse_connection(data: bytes) -> None:
+    """Listen, connect, load a certificate, or be told a name."""
+    given = tomllib.loads(data.decode())
+    if "listen" in given:
+        with tempfile.TemporaryDirectory() as directory:
+            run_broker(BrokerOptions(directory=directory, listen=parse_address(given["listen"])), make_log(), print)
+    if "connect" in given:
+        BlockingConnection(given["connect"], "golden", connect_s=0.1).__enter__()
+    if "certificate" in given:
+        server_context(TlsFiles(certificate=given["certificate"]))
+    error = admission.refusal(Hello(given["client"]), "", "broker", given.get("certified"))
+    assert error is not None
+    raise error
+
+
+def refuse_store(data: bytes) -> None:
+    """Write to a store, and read from it, where something goes wrong: an error of the disk, a byte, a directory."""
+    given = tomllib.loads(data.decode())
+    with tempfile.TemporaryDirectory() as directory, chdir(directory), ExitStack() as patches:
+        for name, error in given.get("errors", {}).items():
+            module, function = name.split(".")
+            failing = OSError(error, os.strerror(error))
+            patches.enter_context(patch.object({"os": os, "durable": durable}[module], function, side_effect=failing))
+        for name in given.get("files", ()):
+            Path("store").mkdir()
+            Path("store", name).touch()
+        with Store.open("store") as store:
+            store.write([Append(1, b"<a/>")])
+            if "flipped" in given:
+                (file,) = Path("store", "bodies").iterdir()
+                content = bytearray(file.read_bytes())
+                content[given["flipped"]] ^= 1
+                file.write_bytes(content)
+            if given.get("twice"):
+                Store.open("store")
+            store.body(given.get("body", 1))
+            if "version" in given:
+                with patch.object(store_directory, "VERSION", given["version"]):
+                    Store.open("other").close()
+                Store.open("other")
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -168,7 +220,9 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".file": refuse_file,
     ".frame": refuse_frame,
     ".request": refuse_request,
+    ".connection": refuse_connection,
     ".command": refuse_command,
+    ".store": refuse_store,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -63,6 +63,27 @@ def test_add_many_is_seen_at_once() -> None:
     assert len(index) == 6001
 
 
+def test_machines_are_merged_while_others_match() -> None:
+    """By those who match, and by compact(): every answer is what had been added by then, in its order."""
+    index = Index()
+    index.add_many((f"other {number}", f"//z[@n = {number}]") for number in range(1000))
+    names: list[str] = []
+
+    def look() -> None:
+        found = index.match(DOCUMENT)
+        assert found == names[: len(found)]
+
+    with Matching(look):
+        for number in range(1500):
+            names.append(f"n{number}")
+            index.add(names[-1], f"/a[b][not(@n{number})]")
+            if number % 300 == 299:
+                index.compact()
+    index.compact()
+    assert index.match(DOCUMENT) == names
+    assert index.stats().machines == 1
+
+
 def test_one_call_sees_one_set() -> None:
     """All documents of one match_many see the same subscriptions, on all its threads."""
     index = Index()

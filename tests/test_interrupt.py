@@ -142,6 +142,31 @@ def test_an_interrupted_add_many_adds_nothing() -> None:
     assert len(index) == len(whole) == len(many) + 2
 
 
+def test_an_interrupted_merge_changes_nothing(tmp_path: Path) -> None:
+    """The match that was to merge raises; the next one does without, as the merge was paid for."""
+    base = treecast.Index()
+    base.add_many((f"s{n}", f'/r/a[@n = "{n}"][b]') for n in range(fewer(60_000)))
+    base.save(tmp_path / "base.tcx")
+    document = b"<r><a n='7'><b/></a><a n='new 7'><b/></a></r>"
+    interruptions = 0
+    for after_s in (0.01, 0.03, 0.06, 0.1):
+        index = treecast.Index.load(tmp_path / "base.tcx")
+        index.add_many((f"new {n}", f'/r/a[@n = "new {n}"][b]') for n in range(len(base) // 20))
+        assert index.stats().machines == 2
+        try:
+            with alarm(after_s):
+                index.match(document)
+                assert index.stats().machines == 1
+        except AlarmError:
+            interruptions += index.stats().machines == 2
+        machines = index.stats().machines
+        assert index.match(document) == ["s7", "new 7"]
+        assert index.stats().machines == machines
+        index.remove("s7")
+        assert index.match(document) == ["new 7"]
+    assert interruptions
+
+
 @pytest.mark.parametrize("engine", ["yfilter", "xtrie"])
 def test_an_interrupted_add_many_leaves_an_engine_as_it_was(engine: str) -> None:
     index = treecast.Index(engine=engine)

@@ -19,7 +19,7 @@ from treecast import engines
 HERE = Path(__file__).resolve().parent / "support"
 ACTIONS = {
     "changes": ["add", "add with settings", "add a union", "add a pattern", "add many", "replace", "remove"],
-    "merges": ["merge", "renumber"],
+    "merges": ["merge", "renumber", "compact"],
     "documents": ["match", "match many", "match in threads", "render"],
 }
 ENGINE_ACTIONS = ["engine: add", "engine: add many", "engine: replace", "engine: remove", "engine: match", "renumber"]

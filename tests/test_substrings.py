@@ -29,6 +29,16 @@ def test_drawn_literals(alphabet: str) -> None:
         check([text(5) for _ in range(150)], [text(12) for _ in range(60)])
 
 
+def test_more_states_with_many_children_than_get_a_table() -> None:
+    """States near the root have tables; of the others some list eleven children, some have all letters."""
+    random = Random("children")
+    letters = [chr(letter) for letter in range(0x30, 0x7B) if chr(letter) not in "<>"]
+    numbers = [f"w{number}x" for number in range(3000)]
+    words = [f"w{start}{letter}" for start in (7, 290, 2999) for letter in letters]
+    texts = ["".join(random.choices(numbers, k=5)) + random.choice(words)[:-1] for _ in range(40)]
+    check(numbers + words, [*texts, *(word[1:] + word for word in words[::9]), "w", "wx", "w1", "w12y", "w29990"])
+
+
 def test_literals_that_end_each_other() -> None:
     """All of them end at every letter of the text; each is found once, not once per letter."""
     check(["a" * length for length in range(1, 200)], ["a" * 150, "a" * 5000, "aab" * 100, "b"])

@@ -40,6 +40,8 @@ ROOMS: dict[str, set[str]] = {
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
     "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
+    "sim": CORE | {"index", "overlay"},
+    "serve": {"errors", "index", "overlay", "durable"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
@@ -77,26 +79,32 @@ WORLD: dict[str, dict[str, str]] = {
         "cli": "progress bars and how long a verb took",
         "experiments": "it measures",
         "measure": "it measures",
+        "serve": "it runs peers in the real world, and tells them what time it is",
         "spark": "how long a job took, and how old documents are; waiting for Spark",
     },
     "threading": {
         "catalog": "Spark calls back from threads of its own: one at a time",
         "cli": "signals are for the main thread",
+        "serve": "a store is read while another thread writes to it; a client for programs without an event loop",
         "spark": "a job is watched while it runs, and a stream closed behind its end",
     },
     "random": {
         "experiments": "seeded",
         "measure": "seeded",
         "overlay": "the type of what a peer is made with",
+        "serve": "what a peer is made with, seeded by the system",
+        "sim": "everything is drawn, by seed",
         "workload": "seeded",
     },
     "uuid": {},
     "secrets": {},
     "sqlite3": {
         "catalog": "records of versions and batches, with synchronous writes",
+        "serve": "the tables of a store, with synchronous writes",
         "spark": "the log of a source of files",
     },
     "os.fsync": {"durable": "it is what durable means"},
+    "os.fdatasync": {"durable": "likewise"},
     "os.urandom": {"durable": "names that nobody has, on any machine"},
 }
 

@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("spark", "bench", "dev")
+EXTRAS = ("spark", "serve", "bench", "dev")
 BUILD_REQUIRES = ("setuptools>=77,<90", "wheel>=0.45,<1")  # for source distributions; the first setuptools with SPDX
 LINK = re.compile(r'href="([^"]+)"')
 HEADER = """\
@@ -40,7 +40,7 @@ HEADER = """\
 
 
 def ranges() -> list[str]:
-    """The requirements of the set-up: the build, the library, Spark, measurements, tests."""
+    """The requirements of the set-up: the build, the library, Spark, brokers, measurements, tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     groups = (project["build-system"]["requires"], project["project"]["dependencies"], *map(extras.get, EXTRAS))

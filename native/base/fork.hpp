@@ -98,6 +98,12 @@ public:
         mutex_.lock();
         owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     }
+    // For what can wait for another time: false where lock() would wait or throw.
+    bool try_lock() {
+        if (orphaned_ || owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() || !mutex_.try_lock()) return false;
+        owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+        return true;
+    }
     void unlock() {
         owner_.store({}, std::memory_order_relaxed);
         mutex_.unlock();

@@ -25,7 +25,7 @@
 
 namespace treecast {
 
-constexpr uint32_t snapshot_version = 2;
+constexpr uint32_t snapshot_version = 3;
 
 uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
 

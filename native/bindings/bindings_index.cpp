@@ -1,6 +1,7 @@
 // Index for Python. The border is crossed once per call, and the GIL is released while native code works.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
+#include "engines/merge_credit.hpp"
 #include "index/arrow.hpp"
 #include "index/index.hpp"
 #include "query/token.hpp"
@@ -353,7 +354,10 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8
             std::string_view text(about.c_str(), about.size());
             std::string name(path.c_str(), path.size());
-            without_gil([&] { self.store().save(name, text); });
+            without_gil([&] {
+                self.store().merge_if_due();            // those who load it match, and merge nothing
+                self.store().save(name, text);
+            });
         }, nb::arg("path"), nb::arg("about"))
         .def("load", [](Index& self, nb::bytes path, bool verify) {
             bool current = false;
@@ -366,6 +370,7 @@ void bind_index(nb::module_& m, nb::module_& testing) {
             without_gil([&] { about = Store::saved_about(name); });
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
+        .def("compact", [](Index& self) { self.store().compact(); }, nb::call_guard<Interruptible>())
         .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
         .def("stats", [](Index& self) {
             StoreStats stats = ask_store([&] { return self.store().stats(); });
@@ -373,6 +378,13 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         });
     testing.def("looked_at", [](const Index& index) { return index.looked_at(); }, nb::arg("index"),
                 "Entries of tree patterns that were tested one by one since the caches were dropped.");
+    testing.def("affordable_merge", [](const std::vector<uint32_t>& sizes, uint64_t added, uint64_t visits) {
+        MergeCredit credit;
+        credit.earn(added);
+        credit.update(sizes);
+        credit.walk(visits);
+        return credit.is_due() ? credit.affordable(sizes) : 0;
+    }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
     testing.def("has_saved_seeds", [](Index& index) { return ask_store([&] { return index.store().has_saved_seeds(); }); }, nb::arg("index"),
                 "Whether its tables have the seeds of the file that it was loaded from.");
 }

@@ -88,6 +88,12 @@ public:
     virtual void prepare(const Subscriptions& rows) = 0;
     // In place of add() and prepare(): what was in `slots` is from now on in 0, 1, 2, ... of `rows`.
     virtual void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) = 0;
+    // Also in place of them: changes nothing but how fast the engine matches. Only engines whose readers lock nothing do so.
+    // is_merge_due() is for readers too: whether merge() would do something.
+    virtual bool is_merge_due() const { return false; }
+    virtual void merge(const Subscriptions&) {}
+    // Whether renumber() would improve nothing but gaps between slots.
+    virtual bool is_compact() const { return true; }
     // After rows that die have died. `alone`: no reader is in any View, nor comes before this returns.
     virtual void commit(const Subscriptions& rows, bool alone) noexcept = 0;
     // After the rows of all that was added are gone again.

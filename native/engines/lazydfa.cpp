@@ -165,7 +165,10 @@ void LazyDfaEngine::link(Paths& paths, uint32_t slot, std::span<const uint32_t> 
 
 // Only stores into memory that exists. Everything that could fail happened in prepare().
 void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
-    if (next_paths_) paths_ = std::move(next_paths_);
+    if (next_paths_) {
+        paths_ = std::move(next_paths_);
+        credit_.reset();
+    }
     Paths& paths = *paths_;
     if (removed_slot_ != none)
         for (uint32_t path : paths.of_slot(removed_slot_)) {
@@ -174,7 +177,11 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
         }
     for (size_t i = 0, begin = 0; i < change_.path_ends.size(); begin = change_.path_ends[i++])
         link(paths, static_cast<uint32_t>(change_.first_slot + i), std::span(change_.paths).subspan(begin, change_.path_ends[i] - begin));
-    if (change_.placing.delta) settle(paths, rows, change_.placing);
+    if (change_.placing.delta) {
+        settle(paths, rows, change_.placing);
+        credit_.earn(change_.placing.fresh_trees);
+        credit_.update(TreePlaces(paths.places).sizes());
+    }
     end_change();
 }
 

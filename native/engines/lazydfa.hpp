@@ -6,7 +6,7 @@
 //   - the Delta: a few plain ones, each added in a microsecond;
 //   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` or `tree_merge_ratio` times larger than
 //     what was added after it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt
-//     O(log n) times in its life.
+//     O(log n) times in its life. TreeMachines are also merged by those who match (merge_credit.hpp).
 //
 // A subscription whose patterns say less than its query (pattern.hpp) is flagged: where they hold, the query itself is evaluated.
 //
@@ -21,6 +21,7 @@
 #include "base/array.hpp"
 #include "base/seeded_hash.hpp"
 #include "engines/engine.hpp"
+#include "engines/merge_credit.hpp"
 #include "machines/delta.hpp"
 #include "machines/label.hpp"
 #include "machines/machine.hpp"
@@ -98,6 +99,9 @@ public:
     void remove(uint32_t slot) override { removed_slot_ = slot; }
     void prepare(const Subscriptions& rows) override;
     void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) override;
+    bool is_merge_due() const override { return credit_.is_due(); }
+    void merge(const Subscriptions& rows) override;
+    bool is_compact() const override;
     void commit(const Subscriptions& rows, bool alone) noexcept override;
     void rollback(const Subscriptions& rows) noexcept override;
     std::shared_ptr<EngineState> make_state() const override { return std::make_shared<LazyDfaState>(); }
@@ -178,6 +182,14 @@ private:
         std::vector<NewPlace> built;
         std::shared_ptr<const Delta> delta;              // null: nothing is to move
         std::vector<uint32_t> delta_paths, homeless;
+        size_t fresh_trees = 0;
+    };
+    struct TreePlaces {                    // those with a TreeMachine, ascending by its size
+        explicit TreePlaces(const Places& places);
+        std::array<uint8_t, places_max / 2> place;
+        std::array<uint32_t, places_max / 2> size;
+        size_t count = 0;
+        std::span<const uint32_t> sizes() const { return std::span(size).first(count); }
     };
     struct Change {                        // rows that have been added, and are not in force yet
         std::vector<uint32_t> paths, fresh;
@@ -203,6 +215,8 @@ private:
     static bool will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change);
     void place(const Paths& paths, const Subscriptions& rows, Change& change) const;
     void build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const;
+    static void absorb(const Paths& paths, const Subscriptions& rows, uint8_t place, std::vector<uint32_t>& numbers, Change& change);
+    void build_place(const Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const;
     static void settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept;
     // lazydfa_saved.cpp
     template <class Visit>
@@ -211,6 +225,7 @@ private:
 
     const HashSeeds seeds_;                  // of every table that something is added to
     std::unique_ptr<Paths> paths_;
+    mutable MergeCredit credit_;             // runs report to it
     // of the change under way
     Mark mark_;
     NewQueries queries_;

@@ -9,6 +9,7 @@
 #include "machines/path_key.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace treecast {
 
@@ -84,6 +85,7 @@ void LazyDfaEngine::place(const Paths& paths, const Subscriptions& rows, Change&
     placing.delta = paths.delta;
     std::vector<uint32_t> fresh, trees;
     for (uint32_t path : change.fresh) (is_tree(paths.key(path)) ? trees : fresh).push_back(path);
+    placing.fresh_trees = trees.size();
     if (!trees.empty()) build(paths, rows, std::move(trees), true, change);
     if (fresh.empty()) return;
     std::vector<uint32_t> labels;
@@ -154,11 +156,22 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
         if (smallest == nowhere) break;
         // Stop at a machine that is much larger, unless no place is vacant.
         if (vacant != nowhere && placing.places[smallest]->accepts() > ratio * numbers.size()) break;
-        for (uint32_t path : placing.places[smallest]->path_of)
-            (will_be_wanted(paths, rows, path, change) ? numbers : placing.homeless).push_back(path);
-        placing.places[smallest] = nullptr;
+        absorb(paths, rows, smallest, numbers, change);
     }
-    uint8_t home = begin;
+    build_place(paths, std::move(numbers), trees, placing);
+}
+
+// Takes the paths out of a place. Those that nobody wants any more lose their home.
+void LazyDfaEngine::absorb(const Paths& paths, const Subscriptions& rows, uint8_t place, std::vector<uint32_t>& numbers, Change& change) {
+    Placing& placing = change.placing;
+    for (uint32_t path : placing.places[place]->path_of)
+        (will_be_wanted(paths, rows, path, change) ? numbers : placing.homeless).push_back(path);
+    placing.places[place] = nullptr;
+}
+
+// A machine of these paths, in a place that is vacant.
+void LazyDfaEngine::build_place(const Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const {
+    uint8_t home = trees ? places_max / 2 : 0;
     while (placing.places[home]) ++home;
     std::vector<std::string_view> keys;
     keys.reserve(numbers.size());
@@ -174,6 +187,35 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
     place->dirty.assign((numbers.size() + 63) / 64, 0);
     placing.built.push_back({place, home, std::move(numbers), std::move(accept_of)});
     placing.places[home] = std::move(place);
+}
+
+LazyDfaEngine::TreePlaces::TreePlaces(const Places& places) {
+    for (uint8_t p = places_max / 2; p < places_max; ++p)
+        if (places[p]) place[count++] = p;
+    auto accepts = [&](uint8_t p) { return places[p]->accepts(); };
+    std::sort(place.begin(), place.begin() + count, [&](uint8_t a, uint8_t b) { return std::pair(accepts(a), a) < std::pair(accepts(b), b); });
+    for (size_t i = 0; i < count; ++i) size[i] = accepts(place[i]);
+}
+
+// Paid for whether it succeeds or not: if it fails, it is tried again once as much has been earned again.
+void LazyDfaEngine::merge(const Subscriptions& rows) {
+    TreePlaces trees(paths_->places);
+    size_t count = credit_.affordable(trees.sizes());
+    if (!count) return;
+    credit_.pay(trees.sizes(), count);
+    credit_.update(trees.sizes());
+    Placing& placing = change_.placing;
+    placing.places = paths_->places;
+    placing.delta = paths_->delta;
+    std::vector<uint32_t> numbers;
+    for (size_t i = 0; i < count; ++i) absorb(*paths_, rows, trees.place[i], numbers, change_);
+    if (!numbers.empty()) build_place(*paths_, std::move(numbers), true, placing);
+}
+
+bool LazyDfaEngine::is_compact() const {
+    size_t trees = TreePlaces(paths_->places).count, all = 0;
+    for (const auto& place : paths_->places) all += place != nullptr;
+    return trees <= 1 && all - trees + !paths_->delta->paths().empty() <= 1;
 }
 
 // Brings paths to their new homes, after the subscriptions that ask for them have been linked.

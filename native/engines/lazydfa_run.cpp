@@ -18,7 +18,7 @@ const LazyDfaState& state_of(const View& view) { return static_cast<const LazyDf
 }  // namespace
 
 std::unique_ptr<EngineRun> LazyDfaEngine::make_run(uint32_t work_per_item_max) const {
-    return std::make_unique<LazyDfaRun>(work_per_item_max);
+    return std::make_unique<LazyDfaRun>(work_per_item_max, credit_);
 }
 
 // Looked up once per name, not once per element: documents repeat their names.
@@ -108,15 +108,17 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     find_texts(state, document);
     evaluated_document_ = nullptr;
+    size_t trees = 0;
     for (const auto& place : state.places) {
         if (!place) continue;
         PlaceRun& c = run_of(place);
         if (c.lazy)
             c.lazy->run(document, has_text_, *this, c.bits);
         else
-            c.tree->run(document, *this, c.bits);
+            c.tree->run(document, *this, c.bits), ++trees;
         emit(view, document, *place, c.bits, out);
     }
+    if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
     state.delta->run(document, has_text_, *this, delta_run_);
     for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
     // Only the words that were set are cleared: a million slots would take longer than a small document.
@@ -157,17 +159,30 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
     });
 }
 
+// PERF: bench/shapes.py. Parsing takes about as long as evaluating, where few elements are candidates.
+const Query& LazyDfaRun::parsed(const View& view, uint32_t slot) {
+    if (parsed_.empty()) parsed_.resize(parsed_max);
+    ParsedQuery& entry = parsed_[slot % parsed_max];
+    if (entry.slot == slot && entry.serial == view.serial) return entry.query;
+    entry.slot = none;                          // parsing may fail
+    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
+    parse_matching(view.text(slot), settings.bindings, settings.ordered, entry.query);
+    entry.serial = view.serial;
+    entry.slot = slot;
+    return entry.query;
+}
+
 // Evaluates the query itself, where its patterns say less than it does.
 bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t slot) {
     if (evaluated_document_ != &document) {
         evaluated_document_ = &document;
         evaluator_.begin(document);
     }
-    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
-    parse_matching(view.text(slot), settings.bindings, settings.ordered, query_);
+    const bool ordered = (*view.settings)[view.slot_settings[slot]].ordered;
+    const Query& query = parsed(view, slot);
     evaluator_.allow(work_max(document, work_per_item_max_));
     try {
-        return evaluator_.satisfies(query_, settings.ordered);
+        return evaluator_.satisfies(query, ordered);
     } catch (const OutOfWork& failure) {
         undecided_->push_back({slot, failure});
         return is_rendering_;

@@ -16,7 +16,7 @@ namespace treecast {
 
 class LazyDfaRun final : public EngineRun, private NameResolver {
 public:
-    explicit LazyDfaRun(uint32_t work_per_item_max) : work_per_item_max_(work_per_item_max) {}
+    LazyDfaRun(uint32_t work_per_item_max, MergeCredit& credit) : work_per_item_max_(work_per_item_max), credit_(credit) {}
     void adopt(const View& view, uint64_t cache_bytes_max) override;
     void match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
                std::vector<Undecided>& undecided) override;
@@ -38,8 +38,10 @@ private:
     void emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
+    const Query& parsed(const View& view, uint32_t slot);
 
     const uint32_t work_per_item_max_;
+    MergeCredit& credit_;
     std::vector<PlaceRun> runs_;
     Delta::Run delta_run_;
     // Names of the reader, resolved against the labels of the View.
@@ -53,7 +55,14 @@ private:
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
     const Document* evaluated_document_ = nullptr;     // the one that it has begun
-    Query query_;
+    // Queries that were rechecked lately, by slot: those that match once often match again.
+    struct ParsedQuery {
+        uint64_t serial = 0;                    // of the View's body, in which a slot never gets another query
+        uint32_t slot = none;
+        Query query;
+    };
+    static constexpr uint32_t parsed_max = 512;
+    std::vector<ParsedQuery> parsed_;
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
     bool is_rendering_ = false;

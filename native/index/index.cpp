@@ -146,6 +146,7 @@ void add_undecided(const View& view, const Matcher& matcher, size_t document, st
 
 // A Failure is about the document, and leaves the Matcher intact. After other exceptions it is not used again.
 std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided) {
+    store_.merge_if_due();
     auto reading = store_.read();
     std::shared_ptr<const View> view = store_.view();
     Lease matcher(*this);
@@ -164,6 +165,7 @@ std::shared_ptr<const View> Index::match(std::string_view document, Output<int32
 }
 
 Batch Index::match_many(std::span<const std::string_view> documents, const BatchOptions& options) {
+    store_.merge_if_due();
     Batch batch;
     auto reading = store_.read();      // for all threads
     batch.view = store_.view();

@@ -203,6 +203,7 @@ private:
 DeliveryBatch Index::render_part(std::span<const std::string_view> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
+    store_.merge_if_due();
     auto reading = store_.read();
     DeliveryBatch batch = begin_piece(store_.view(), std::min(payload_bytes_.load(), room_bytes_max));
     Lease matcher(*this);
@@ -227,6 +228,7 @@ DeliveryBatch Index::render_part(std::span<const std::string_view> documents, co
 RenderedPieces Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
+    store_.merge_if_due();
     auto reading = store_.read();      // for all threads
     std::shared_ptr<const View> view = store_.view();
     size_t threads = std::max<size_t>(1, std::min(options.threads, documents.size()));

@@ -267,7 +267,7 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
         engine_->rollback(body);
         throw;
     }
-    compact_if_due();
+    renumber_if_due();
 }
 
 // If no reader is in any View, the engine may tidy up at once.
@@ -295,7 +295,7 @@ void Store::remove(std::string_view id) {
         engine_->commit(body, is_unread);
     }
     publish(std::move(view));
-    compact_if_due();
+    renumber_if_due();
 }
 
 // Takes a subscription out of the set that the next View sees.
@@ -350,16 +350,41 @@ std::vector<uint32_t> Store::live_slots(const Subscriptions& rows) {
 }
 
 // Without memory for it, it is tried again after the next change.
-void Store::compact_if_due() {
-    if (body_->deaths.size() <= 2 * size_t(body_->live) + compact_slots_min) return;
+void Store::renumber_if_due() {
+    if (body_->deaths.size() <= 2 * size_t(body_->live) + gaps_min) return;
     try {
-        compact();
+        renumber();
     } catch (const std::bad_alloc&) {
     }
 }
 
-// Renumbers: copies everything that lives into a new Body, so that removed subscriptions give their memory back.
+// A failure to allocate is nothing that whoever matches should hear of.
+void Store::merge_if_due() {
+    if (!engine_->is_merge_due()) return;
+    std::unique_lock lock(write_mutex_, std::try_to_lock);
+    if (!lock) return;
+    engine_->begin(*body_);
+    try {
+        auto view = new_view();
+        engine_->merge(*body_);
+        engine_->commit(*body_, false);
+        publish(std::move(view));
+    } catch (const std::bad_alloc&) {
+        engine_->rollback(*body_);
+    } catch (...) {
+        engine_->rollback(*body_);
+        throw;
+    }
+}
+
 void Store::compact() {
+    auto alone = engine_->write();
+    std::lock_guard lock(write_mutex_);
+    if (body_->live < body_->slots() || !engine_->is_compact()) renumber();
+}
+
+// Renumbers: copies everything that lives into a new Body, so that removed subscriptions give their memory back.
+void Store::renumber() {
     auto body = std::make_unique<Body>(seeds_);
     std::vector<uint32_t> slots = live_slots(*body_);
     std::vector<Item> items;

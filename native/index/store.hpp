@@ -52,9 +52,15 @@ public:
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
     void replace(std::string_view id, std::string_view text, const Settings& settings);
     void remove(std::string_view id);
+    // For those who are about to match or to save: merges machines if enough was earned for it (engines/merge_credit.hpp), and if nobody
+    // changes the Store meanwhile. Readers see the same subscriptions before and after. Throws only if interrupted.
+    void merge_if_due();
+    // Makes everything as small and as fast as if all that live had just been added at once.
+    void compact();
 
     // Saved indexes: see base/snapshot.hpp. `about` is stored as it is, for the caller that wraps the Store. The bytes depend
-    // only on what was added and removed, and in which order: they contain no random seed.
+    // only on which calls were made, and in which order: they contain no random seed. Calls that match or save count too, as they
+    // may merge machines, unless nothing was added since the Store was loaded.
     void save(const std::string& path, std::string_view about) const;
     static std::string saved_about(const std::string& path);
     bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version
@@ -70,7 +76,7 @@ public:
     Subscription find(std::string_view id) const;       // throws as remove() does
 
 private:
-    static constexpr size_t compact_slots_min = 1024;
+    static constexpr size_t gaps_min = 1024;
 
     // Everything that is replaced at once when slots are renumbered.
     struct Body : Subscriptions {
@@ -102,8 +108,8 @@ private:
     void undo(Body& body, const Mark& mark) noexcept;
     void kill(Body& body, uint32_t slot) noexcept;
     static std::vector<uint32_t> live_slots(const Subscriptions& rows);        // in order
-    void compact_if_due();
-    void compact();
+    void renumber_if_due();
+    void renumber();
     bool adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_settings, SnapshotReader& reader);
     void rebuild(const Subscriptions& saved, const std::vector<Settings>& all_settings);
     std::shared_ptr<View> new_view() const;

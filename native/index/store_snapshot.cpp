@@ -58,7 +58,7 @@ HashSeeds content_seeds(const Subscriptions& rows, const Array<char>& settings, 
 
 }  // namespace
 
-// The bytes depend only on what was added and removed: tombs are left out, and seeds come from the content.
+// The bytes depend only on the calls that were made: tombs are left out, and seeds come from the content.
 void Store::save(const std::string& path, std::string_view about) const {
     std::lock_guard lock(write_mutex_);
     Array<char> about_bytes = to_array(std::string(about)), settings = write_settings(*body_->settings);

@@ -33,7 +33,7 @@ void Sweep::read(const Values& values, std::string_view piece) {
             state = next;
             break;
         }
-        uint32_t ends = values.test_of(state) != none ? state : values.shorter(state);
+        uint32_t ends = values.ends(state);
         if (ends) add_occurrence(ends, values.test_of(ends) - first_test_);
     }
     state_ = state;

@@ -9,6 +9,11 @@ namespace treecast {
 namespace {
 // A table of its own, not IdSlots: it is saved as it is, and each slot has half of the hash next to the number.
 constexpr uint64_t empty_place = ~0ull;
+
+// The filter is small enough to stay in the cache, and says of most texts that they are not in the table.
+constexpr size_t filter_bits_per_place = 8;
+uint64_t filter_place(uint64_t hash, size_t words) { return (hash >> 6) & (words - 1); }
+uint64_t filter_bit(uint64_t hash) { return 1ull << (hash & 63); }
 }
 
 // Seeds come from the conditions themselves, so that equal machines are saved as equal bytes.
@@ -22,7 +27,10 @@ void Values::build(const std::vector<Condition>& conditions) {
     seeds_ = digest.seeds();
     size_t size = 64;
     while (size < 2 * conditions.size()) size *= 2;
-    if (!conditions.empty()) table_.assign(size, empty_place);
+    if (!conditions.empty()) {
+        table_.assign(size, empty_place);
+        filter_.assign(size * filter_bits_per_place / 64, 0);
+    }
     also_.assign(conditions.size(), none);
     ends_.push(0);
     for (uint32_t i = 0; i < conditions.size(); ++i) {
@@ -51,6 +59,7 @@ void Values::build(const std::vector<Condition>& conditions) {
         group.prefixes_end = static_cast<uint32_t>(prefix_sizes_.size());
         if (group.has(ValueTest::contains)) build_automaton(group);
     }
+    for (size_t i = 0; i < list_read_bytes && !states_.empty(); ++i) arrivals_.push(0);
 }
 
 void Values::add_text(uint32_t test) {
@@ -59,13 +68,16 @@ void Values::add_text(uint32_t test) {
     size_t at = hash & mask;
     while (table_[at] != empty_place) at = (at + 1) & mask;
     table_[at] = hash >> 32 << 32 | test;
+    filter_[filter_place(hash, filter_.size())] |= filter_bit(hash);
 }
 
 uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) const {
     size_t mask = table_.size() - 1;
     uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(test), seeds_);
+    // PERF: bench/shapes.py. Most values match no test: a look at the filter is enough.
+    if (!(filter_[filter_place(hash, filter_.size())] & filter_bit(hash))) return none;
     for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
-        if ((table_[at] ^ hash) >> 32) continue;       // most values match no test: one look at the table is enough
+        if ((table_[at] ^ hash) >> 32) continue;
         uint32_t i = static_cast<uint32_t>(table_[at]);
         if (labels_[i] == label && tests_[i] == test && text(i) == value) return i;
     }
@@ -77,22 +89,25 @@ uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) co
 void Values::build_automaton(Group& group) {
     auto add_state = [&](unsigned char byte) {
         arrivals_.push(byte);
+        arrivals_.reserve(arrivals_.size() + list_read_bytes);
         states_.push({});
+        state_tests_.push(none);
         return static_cast<uint32_t>(states_.size() - 1);
     };
     if (states_.empty()) add_state(0);
     // State 0 stands for none, so every group begins after it.
     uint32_t root = group.automaton = add_state(0);
-    states_[root].fallback = root;
     struct Run { uint32_t state, begin, end; };             // the texts that begin with what leads to the state
     const int kind = static_cast<int>(ValueTest::contains);
     auto end_texts = [&](Run run, uint32_t depth) {         // those that end at the state; the others are left
         for (; run.begin < run.end && text(run.begin).size() == depth; ++run.begin) {
-            also_[run.begin] = states_[run.state].test;
-            states_[run.state].test = run.begin;
+            also_[run.begin] = state_tests_[run.state];
+            state_tests_[run.state] = run.begin;
+            states_[run.state].ends = run.state;
         }
         return run;
     };
+    const size_t tables_before = tables_.size();
     InterruptTicks ticks(200);
     std::vector<Run> runs{end_texts({root, group.begin[kind], group.end[kind]}, 0)}, deeper;
     for (uint32_t depth = 0; !runs.empty(); ++depth, std::swap(runs, deeper), deeper.clear())
@@ -104,24 +119,31 @@ void Values::build_automaton(Group& group) {
                 uint32_t next = add_state(byte), begin = run.begin;
                 while (run.begin < run.end && static_cast<unsigned char>(text(run.begin)[depth]) == byte) ++run.begin;
                 deeper.push_back(end_texts({next, begin, run.begin}, depth + 1));
-                ++states_[run.state].children;
+                if (!states_[run.state].children++) states_[run.state].byte = byte;
                 uint32_t fallback = run.state == root ? root : follow(root, states_[run.state].fallback, byte);
-                const State& shorter = states_[fallback];
                 states_[next].fallback = fallback;
-                states_[next].shorter = shorter.test != none ? fallback : shorter.shorter;
+                if (!states_[next].ends) states_[next].ends = states_[fallback].ends;
             }
-            // Most bytes are looked up at a root.
-            // PERF: a table for the root, as far as there is room for such; other states list their children (bench/values.py).
-            bool often = run.state == root && tables_.size() < 256 * root_tables_max;
-            if (often || states_[run.state].children > children_listed_max) add_table(states_[run.state]);
+            if (is_met_often(group, run.state, tables_before) || states_[run.state].children > children_listed_max)
+                add_table(states_[run.state]);
         }
+}
+
+// Most bytes are looked up at a root, and many close to it.
+// PERF: a table for these, as far as there is room for such; other states list their children (bench/values.py, bench/shapes.py).
+bool Values::is_met_often(const Group& group, uint32_t state, size_t tables_before) const {
+    if (tables_.size() >= 256 * root_tables_max) return false;
+    bool near_root = tables_.size() < tables_before + 256 * tables_near_root_max;
+    return state == group.automaton || (near_root && states_[state].children > children_few);
 }
 
 // A table for all 256 bytes. Only busy states get one, because it takes 1 KiB.
 void Values::add_table(State& state) {
-    state.table = static_cast<uint32_t>(tables_.size() / 256);
+    auto table = static_cast<uint32_t>(tables_.size() / 256);
     tables_.resize(tables_.size() + 256, 0);
-    for (uint32_t c = state.first; c < state.first + state.children; ++c) tables_[state.table * 256 + arrivals_[c]] = c;
+    for (uint32_t c = state.first; c < state.first + state.children; ++c) tables_[size_t(table) * 256 + arrivals_[c]] = c;
+    state.first = table;
+    state.children = has_table;
 }
 
 uint32_t Values::group_of(uint32_t label) const {
@@ -137,7 +159,7 @@ Values::Need Values::need(uint32_t number) const {
 
 uint64_t Values::bytes() const {
     return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + tests_.bytes() + table_.bytes() +
-           states_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
+           states_.bytes() + state_tests_.bytes() + filter_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
 }
 
 }  // namespace treecast

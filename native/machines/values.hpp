@@ -12,8 +12,10 @@
 #include "document/number.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -79,8 +81,10 @@ public:
     }
     uint32_t edge(uint32_t from, unsigned char byte) const { return child(states_[from], byte); }     // 0: none
     uint32_t fallback(uint32_t state) const { return states_[state].fallback; }
-    uint32_t test_of(uint32_t state) const { return states_[state].test; }
-    uint32_t shorter(uint32_t state) const { return states_[state].shorter; }
+    // The longest text that ends where a state is reached, as the state that it alone leads to; 0: none.
+    uint32_t ends(uint32_t state) const { return states_[state].ends; }
+    uint32_t shorter(uint32_t state) const { return ends(fallback(state)); }       // the longest but for that of the state itself
+    uint32_t test_of(uint32_t state) const { return state_tests_[state]; }         // the first of those with its text
     std::string_view text(uint32_t test) const { return {bytes_.data() + ends_[test], ends_[test + 1] - ends_[test]}; }
     template <class One>
     void each_test(uint32_t test, One&& one) const {        // those with the same text
@@ -88,8 +92,8 @@ public:
     }
     template <class Visit>
     void parts(Visit&& visit) {
-        visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(tests_), visit(table_);
-        visit(states_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
+        visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(tests_), visit(table_), visit(filter_);
+        visit(states_), visit(state_tests_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
     }
     uint64_t bytes() const;
 
@@ -102,22 +106,37 @@ private:
         uint32_t text_bytes_max = 0;                // of the strings compared with
         bool has(ValueTest test) const { return end[static_cast<int>(test)] != 0; }
     };
-    struct State {                                  // of an automaton
-        uint32_t test = none;                       // the first of those that end here; the others by also_
-        uint32_t fallback = 0;                      // the longest proper suffix that is a state
-        uint32_t shorter = 0;                       // the longest proper suffix that ends a test; 0: none
-        uint32_t first = 0, children = 0;           // its children are neighbours, by the byte that leads to each
-        uint32_t table = none;                      // of its children by byte, if they are many
+    // Of an automaton. PERF: bench/shapes.py. Every value passes through some of them at random, so they are small.
+    struct State {
+        uint32_t fallback = 0;                      // the longest proper suffix that is a state; 0 for the root
+        uint32_t ends = 0;                          // the longest suffix, or the state itself, that ends a test; 0: none
+        uint32_t first = 0;                         // its children are neighbours, by the byte that leads to each
+        uint16_t children = 0;                      // how many; has_table: `first` is the number of a table
+        uint16_t byte = 0;                          // that leads to the first of them: most states have only that one
     };
-    static constexpr uint32_t children_listed_max = 8, root_tables_max = 4096;
+    static constexpr uint16_t has_table = 0xFFFF;
+    // Of the many states with some children only those near the root get a table: they are met most often, and a table takes 1 KiB.
+    static constexpr uint32_t children_few = 8, children_listed_max = 32, tables_near_root_max = 64, root_tables_max = 4096;
+    static constexpr size_t list_read_bytes = 8;    // children are compared so many at a time
 
     uint32_t find(uint32_t label, ValueTest test, std::string_view value) const;
     void add_text(uint32_t test);
     void add_table(State& state);
+    bool is_met_often(const Group& group, uint32_t state, size_t tables_before) const;
     uint32_t child(const State& state, unsigned char byte) const {   // 0: none
-        if (state.table != none) return tables_[state.table * 256 + byte];
-        for (uint32_t at = state.first, end = at + state.children; at < end; ++at)
-            if (arrivals_[at] == byte) return at;
+        if (state.children == 1) return state.byte == byte ? state.first : 0;
+        if (state.children == has_table) return tables_[size_t(state.first) * 256 + byte];
+        constexpr uint64_t ones = 0x0101010101010101u;
+        const unsigned char* list = arrivals_.data() + state.first;
+        for (uint32_t at = 0; at < state.children; at += list_read_bytes) {
+            uint64_t bytes;
+            std::memcpy(&bytes, list + at, list_read_bytes);        // behind the last list there is room
+            bytes ^= byte * ones;
+            uint64_t zeros = (bytes - ones) & ~bytes & (ones << 7);  // the lowest is exact
+            if (!zeros) continue;
+            at += static_cast<uint32_t>(std::countr_zero(zeros)) / 8;
+            return at < state.children ? state.first + at : 0;
+        }
         return 0;
     }
     void build_automaton(Group& group);
@@ -148,9 +167,9 @@ private:
         uint32_t state = group.automaton;
         for (unsigned char byte : value) {
             state = follow(group.automaton, state, byte);
-            for (uint32_t at = states_[state].test != none ? state : states_[state].shorter; at; at = states_[at].shorter) {
+            for (uint32_t at = ends(state); at; at = shorter(at)) {
                 bool known = false;
-                for (uint32_t test = states_[at].test; test != none; test = also_[test]) known = one(test);
+                for (uint32_t test = test_of(at); test != none; test = also_[test]) known = one(test);
                 if (known) break;                   // then so are all that end it: what a value costs does not grow with its hits
             }
         }
@@ -163,7 +182,9 @@ private:
     Array<uint32_t> labels_;                        // by test
     Array<ValueTest> tests_;
     Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the test; none: empty
+    Array<uint64_t> filter_;                        // a bit for each text in table_, and few others: see find()
     Array<State> states_;                           // of all automata; 0 is none
+    Array<uint32_t> state_tests_;                   // by state: the first test that ends here; the others by also_
     Array<unsigned char> arrivals_;                 // by state: the byte that leads to it
     Array<uint32_t> tables_;                        // 256 states each
     Array<uint32_t> also_;                          // by test: another one with the same text

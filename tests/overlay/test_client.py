@@ -158,7 +158,7 @@ def attached(client: Client, credit: int = 100) -> str:
     """Open a session; returns its name."""
     _, effects = client.attach(["q"], 0, credit=credit)
     (attach,) = sent(effects)
-    assert attach == Attach(attach.session, ["q"], credit)
+    assert attach == Attach(attach.session, ["q"], credit, attach.life)
     assert events(client.receive("b", Attached(attach.session, ["other"]), 0)) == [Opened(1, ["other"])]
     return str(attach.session)
 

@@ -10,7 +10,7 @@ import pytest
 from support.store_model import Model
 
 from treecast import Index
-from treecast.overlay.storage import Append, BodyGone, DropBefore, Put, StorageError
+from treecast.overlay.storage import Append, BodyGoneError, DropBefore, Put, StorageError
 from treecast.serve.store import Store, StoreSettings
 from treecast.serve.store.segment import HEADER_BYTES, header, scan
 
@@ -42,7 +42,7 @@ def outcome(path: Path, *models: Model) -> str:
             for model in models:
                 try:
                     difference = model.difference(store)
-                except BodyGone:  # also a StorageError, but one that says that nothing is wrong
+                except BodyGoneError:  # also a StorageError, but one that says that nothing is wrong
                     difference = "a body is gone"
                 if not difference:
                     return "intact"
@@ -65,7 +65,7 @@ def test_a_torn_end_of_the_log_is_cut_off_at_every_byte(tmp_path: Path) -> None:
         with Store.open(tmp_path / "store", SMALL) as store:
             if length % 16 == 0:
                 assert model.difference(store) == ""
-            with pytest.raises(BodyGone):
+            with pytest.raises(BodyGoneError):
                 store.body(number + 1)
         assert path.read_bytes() == before
     with Store.open(tmp_path / "store", SMALL) as store:
@@ -137,7 +137,7 @@ def test_flipped_bits_are_found_or_do_no_harm(tmp_path: Path, part: str) -> None
     """One bit at a time, anywhere in a file. Whoever reads is told, or `verify` tells, or nothing has changed."""
     random, model = Random(9), filled(tmp_path / "store", 7, 25)
     counts = {"intact": 0, "found": 0}
-    for _ in range({"tables": 150, "log": 80}.get(part, 40)):
+    for _ in range({"tables": 100, "log": 60}.get(part, 40)):
         file = random.choice(files_of(tmp_path / "store")[part])
         place = flip(random, tmp_path / "store", file, tmp_path / "copy")
         came = outcome(tmp_path / "copy", model)

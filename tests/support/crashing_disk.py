@@ -2,7 +2,8 @@
 
 What was synced by then is kept. Of the rest, any part may be there: nothing, all, the first writes, any writes, or
 single sectors of them. Names are as strict: a file that was made or renamed has its name only after a sync of its
-directory, or if the file system got so far by itself; changes of names in one directory survive in their order.
+directory, or if the file system got so far by itself; changes of names in one directory survive in their order. What
+a failed sync did not write is lost, although the process still sees it, unless it is written again.
 
 This is harsher than most file systems, and what POSIX promises.
 """
@@ -65,6 +66,11 @@ class File:
         self.synced = apply(self.synced, self.changes)
         self.changes = []
 
+    def drop(self, random: Random) -> None:
+        """A sync has failed: what was not written is forgotten, and believed to be written."""
+        self.synced = self.survivor(random)
+        self.changes = []
+
     def survivor(self, random: Random) -> bytes:
         """What may be found after a crash."""
         changes = self.changes
@@ -120,8 +126,9 @@ def rename(names: Names, change: tuple[str, str, File | None]) -> None:
 class CrashingDisk:
     """The files of one directory, as they are and as they were synced."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, random: Random) -> None:
         """Begins with what is in the directory now, all of it synced."""
+        self._random = random
         self._root = str(root)
         self._names: Names = {
             str(path): None if path.is_dir() else File(path.read_bytes())
@@ -144,8 +151,14 @@ class CrashingDisk:
                 file = self._open[operation.file]
                 assert isinstance(file, File)
                 file.changes.append((operation.number, operation.data if operation.kind == "W" else None))
+            case "F":
+                file = self._open[operation.file]
+                if isinstance(file, File):
+                    file.drop(self._random)
             case "S":
                 self._sync(self._open[operation.file])
+            case "P":  # another process, without a crash between
+                self._open = {}
             case "N":
                 self.acknowledged = operation.number
             case _:
@@ -195,8 +208,9 @@ class CrashingDisk:
             else:
                 place.write_bytes(file.survivor(random) if random else apply(file.synced, file.changes))
 
-    def crash(self, target: Path, random: Random) -> None:
+    def crash(self, target: Path) -> None:
         """Write what a crash now may leave to a new directory."""
+        random = self._random
         names = dict(self._synced_names)
         for _, changes in sorted(self._changes.items()):
             for change in changes[: random.randint(0, len(changes))]:

@@ -28,9 +28,10 @@ Action = Callable[[Index], Any]
 
 
 def many(index: Index) -> Index:
-    """Plain paths in a machine and in the delta, patterns in two machines, a path with many subscribers, settings."""
+    """Plain paths in a machine and in the delta, patterns in two machines, which the first match merges, a path with
+    many subscribers, settings."""
     index.add_many((f"p{n}", f"//p{n % 90}/q{n % 7}") for n in range(100))
-    index.add_many((f"t{n}", f'//item[@lang="en"][@code="{n}"]') for n in range(10))
+    index.add_many((f"t{n}", f'//item[@lang="en"][@code="{n}"]') for n in range(40))
     index.add_many((f"s{n}", "//a/b") for n in range(40))
     index.add("text", '//b[contains(., "one")]')
     index.add("either", "/a/b | //q")
@@ -82,6 +83,7 @@ ACTIONS: dict[str, tuple[str, Action]] = {
     "replace": ("many", lambda index: index.replace("s30", "//r[new]/p7")),
     "remove": ("many", lambda index: index.remove("text")),
     "renumber": ("nearly sparse", lambda index: index.remove("p1062")),
+    "compact": ("many", lambda index: index.compact()),
     "match": ("many", lambda index: index.match(DOCUMENTS[0])),
     "match many": ("many", lambda index: index._native.match_many(DOCUMENTS * 8, 1, True, 0, 0)),
     "match in threads": ("many", lambda index: index._native.match_many(DOCUMENTS * 8, 4, True, 0, 0)),

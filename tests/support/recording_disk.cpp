@@ -1,7 +1,7 @@
 // Records what a process does to the files of one directory, so that a test can tell what a loss of power would leave.
 //
 // Preloaded into a process. Every change goes to the real file and, in order, to a recording: writes with their data,
-// cuts, syncs, and changes of names. A sync is recorded, not done. tests/support/crashing_disk.py replays the recording
+// cuts, syncs, failed syncs, and changes of names. A sync is recorded, not done. tests/support/crashing_disk.py replays the recording
 // up to any point, and keeps what was synced by then and any part of the rest.
 //
 //   DISK_ROOT        the directory, an absolute path
@@ -132,9 +132,9 @@ ssize_t write_one(int file, const void* data, size_t bytes, off64_t offset, bool
 
 int sync_file(int file) {
     Guard guard;
-    if (fails('S')) return -1;
-    record('S', file, 0, "");
-    return 0;
+    bool failed = fails('S');
+    record(failed ? 'F' : 'S', file, 0, "");
+    return failed ? -1 : 0;
 }
 
 int cut_file(int file, off64_t size) {

@@ -8,7 +8,7 @@ from random import Random
 
 from treecast.overlay.storage import (
     Append,
-    BodyGone,
+    BodyGoneError,
     Change,
     Delete,
     DeleteBefore,
@@ -96,7 +96,7 @@ class Model:
             if number not in self.bodies:
                 try:
                     store.body(number)
-                except BodyGone:
+                except BodyGoneError:
                     continue
                 if number >= self.drop_before:
                     return f"body {number} should not be there"

@@ -65,8 +65,8 @@ class Index:
 
     `seed` is for simulations, where every process has to do exactly the same. Without one, the hash tables of a live
     index have seeds from the system, so that no one can write subscriptions that collide in them: keep a seed secret
-    from the authors of subscriptions. It is not saved, and what `save` writes does not depend on it: the same
-    subscriptions, added by the same calls in the same order, give the same bytes in every process.
+    from the authors of subscriptions. It is not saved, and what `save` writes does not depend on it: the same calls in
+    the same order give the same bytes in every process.
     """
 
     def __init__(
@@ -417,8 +417,9 @@ class Index:
         """Write everything but the caches to a file: first under a temporary name, synced, then renamed.
 
         The file is the index's own arrays. `load` maps it, so it is ready at once, and processes that load the same
-        file share its memory. The same subscriptions, added by the same calls in the same order, give the same bytes in
-        every process; a loaded index that is not changed gives the bytes that it was loaded from.
+        file share its memory. The same calls in the same order give the same bytes in every process. Calls that match
+        or save count, because they may merge machines (see `compact`); but a loaded index to which nothing was added
+        gives the bytes that it was loaded from, whatever it matched.
         """
         settings = SavedSettings(self.engine, self._namespaces, self._limits, self._entities, self._delivery_limits)
         try:
@@ -469,6 +470,17 @@ class Index:
     def stats(self) -> Stats:
         """How much it holds."""
         return Stats(*self._native.stats())
+
+    def compact(self) -> None:
+        """Make the index as small and as fast as if all its subscriptions had just been added at once.
+
+        Subscriptions that were added one by one are kept in several machines, each of which walks over every document.
+        Calls that match or save merge them now and then, and a document may have to wait for that: a service that has
+        idle time may prefer to do it then. It takes up to 10 µs a pattern (a subscription with `or` may have several),
+        and twice the memory meanwhile; no time if there is nothing to do. Other threads may match, but wait if they
+        change the index. The subscriptions stay as they are.
+        """
+        self._native.compact()
 
     def drop_caches(self) -> None:
         """Forget what was learnt from documents, and give back memory kept for results.

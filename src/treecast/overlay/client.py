@@ -125,7 +125,7 @@ class Client:
         self._broker = broker
         self._random = random
         self._settings = settings or ClientSettings()
-        self._life = random.getrandbits(64)  # names of sessions are never used twice
+        self._life = random.getrandbits(62) + 1  # names of sessions are never used twice
         self._tickets = 0
         self._questions = 0
         self._queue: deque[tuple[int, Command]] = deque()
@@ -222,6 +222,7 @@ class Client:
         receiver = Receiver(
             self._receiver_count,
             f"{self.name}.{self._life:x}",
+            self._life,
             self._broker,
             subscriptions,
             credit,

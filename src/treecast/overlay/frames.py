@@ -36,8 +36,8 @@ import msgspec
 from treecast.errors import PeerError
 from treecast.overlay.messages import PROTOCOL_VERSION, Packet
 
-FRAME_BYTES_MAX = 64 << 20
-"""The largest body that a decoder accepts, and so the largest message."""
+FRAME_BYTES_MAX = 80 << 20
+"""The largest body that a decoder accepts: a document of 64 MiB, and what travels with it."""
 FRAME_BYTES_AIM = 1 << 20
 """A frame is closed when its body has grown to this size, so that few are large."""
 PACKETS_MAX = 1024
@@ -107,9 +107,13 @@ _ARRAY_BYTES_MAX = 3  # the start of an array of up to PACKETS_MAX parts
 def _frame_of(parts: list[bytes]) -> bytes:
     # The start of a MessagePack array: its length is in four bits, or in the two bytes that follow.
     count = len(parts)
-    body = b"".join([bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2, "big"), *parts])
-    start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, len(body), crc32(body))
-    return b"".join([start, _CHECKSUM.pack(crc32(start)), body])
+    body = [bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2, "big"), *parts]
+    checksum = 0
+    for part in body:
+        checksum = crc32(part, checksum)
+    start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, sum(map(len, body)), checksum)
+    # Parts may be large: they are copied once.
+    return b"".join([start, _CHECKSUM.pack(crc32(start)), *body])
 
 
 class FrameDecoder:

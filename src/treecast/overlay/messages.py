@@ -115,7 +115,8 @@ class Pause(_Message, frozen=True, tag="pause"):
 
 
 class Replay(_Message, frozen=True, tag="replay"):
-    """Deliver what the subscription matches among documents that are kept, from a document or time on.
+    """Start over: deliver what the subscription matches among documents that are kept, from a document or time on.
+    What it still waits for from before that is dropped.
 
     They come before everything that is published from now on, without a gap. What is kept begins later than asked for:
     the answer says where.
@@ -197,11 +198,16 @@ class Welcome(_Message, frozen=True, tag="welcome"):
 
 
 class Attach(_Message, frozen=True, tag="attach"):
-    """Open a session, or repeat that. The name of a session is never used twice. `credit` is that of `Flow`."""
+    """Open a session, or repeat that. The name of a session is never used twice. `credit` is that of `Flow`.
+
+    `life` is a number that a client draws when it starts. Sessions of its other lives are over: what they hold comes
+    again at once and in order, instead of after everything else when they have timed out.
+    """
 
     session: Name
     subscriptions: Annotated[list[Name], _MANY]
     credit: Number = 1000
+    life: Number = 0
 
 
 class Attached(_Message, frozen=True, tag="attached"):

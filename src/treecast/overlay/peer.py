@@ -61,7 +61,8 @@ class Deliver(msgspec.Struct, frozen=True):
 class SaveIndex(msgspec.Struct, frozen=True):
     """Save the peer's index when convenient, so that the next start is fast.
 
-    The saved index contains every change up to `version`, and perhaps some that came later. Saving may be skipped.
+    The saved index contains every change up to `version`, and perhaps some that came later. It takes the place of an
+    older one only when all that it contains is durable: a crash must not take back what it has. Saving may be skipped.
     """
 
     version: int

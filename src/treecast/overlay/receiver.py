@@ -93,6 +93,7 @@ class Receiver:
         self,
         number: int,
         prefix: str,
+        life: int,
         broker: str,
         subscriptions: Sequence[str],
         credit: int,
@@ -101,6 +102,7 @@ class Receiver:
     ) -> None:
         self.number = number
         self._prefix = prefix
+        self._life = life
         self._broker = broker
         self._subscriptions = list(subscriptions)
         self._credit = credit
@@ -115,6 +117,7 @@ class Receiver:
         self._sessions += 1
         self.session = f"{self._prefix}.{self.number}.{self._sessions}"
         self.is_open = False
+        self._is_attached = False  # deliveries may overtake the answer to our Attach, which says what is unknown
         self._received = 0
         self._early: dict[int, Deliveries] = {}
         self._open_places: dict[int, set[int]] = {}  # by message: what the application has not dealt with
@@ -136,9 +139,11 @@ class Receiver:
     # --- what the broker sends ----------------------------------------------------------------------------------------
 
     def take_attached(self, message: Attached, now_ms: int) -> list[Effect]:
-        if self.is_open:
+        if self._is_attached:
             return []
-        self._open(now_ms)
+        self._is_attached = True
+        if not self.is_open:
+            self._open(now_ms)
         return [Deliver(Opened(self.number, list(message.unknown)))]
 
     def _open(self, now_ms: int) -> None:
@@ -243,7 +248,7 @@ class Receiver:
     def tick(self, now_ms: int) -> list[Effect]:
         if not self.is_open:
             return self._attach(now_ms)
-        effects: list[Effect] = []
+        effects: list[Effect] = [] if self._is_attached else self._attach(now_ms)
         if self._has_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
             effects += self._flow(now_ms)
         if self._repeats and _has_passed(self._repeat_since_ms, self._settings.repeat_ms, now_ms):
@@ -264,7 +269,7 @@ class Receiver:
         if not self._retry.is_due(now_ms):
             return []
         self._retry.start(now_ms)
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit))]
+        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
 
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms

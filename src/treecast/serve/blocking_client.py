@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -111,7 +111,9 @@ class BlockingConnection:
     def redeliver(self, letters: Sequence[int]) -> None:
         self.wait_for(self._connection.redeliver(letters))
 
-    def deliveries(self, subscriptions: Sequence[str], *, credit: int = 1_000) -> Iterator[BlockingDelivery]:
+    def deliveries(
+        self, subscriptions: Sequence[str], *, credit: int = 1_000
+    ) -> Generator[BlockingDelivery, None, None]:
         """What these subscriptions match, as it comes, for ever."""
         items: Any = self._connection.deliveries(subscriptions, credit=credit)
         try:

@@ -74,7 +74,7 @@ async def serve_broker(
             loop.add_signal_handler(number, runtime.stop)
         log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
         announce(*address)
-        warming = loop.run_in_executor(None, _warm_up)
+        warming = loop.run_in_executor(None, warm_up)
         await runtime.run()
         await warming
         log.info("stopped")
@@ -82,7 +82,7 @@ async def serve_broker(
         await pages.close()
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Load what the first document would have to wait for: pyarrow takes longer to import than a broker to start."""
     index = Index()
     index.add("warm", "/up")

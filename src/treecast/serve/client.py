@@ -18,8 +18,9 @@ What was asked for is done even if its caller does not wait for the answer: canc
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import TracebackType
@@ -52,7 +53,7 @@ from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
 from treecast.overlay.receiver import Delivered, Delivery, Opened
 from treecast.overlay.retry import Retry
 from treecast.serve.address import format_address, parse_address
-from treecast.serve.connection import FrameConnection, now_ms
+from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles, client_context
 from treecast.serve.transport_error import TransportError
@@ -61,6 +62,8 @@ BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
 """TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
 INSPECT_SECONDS = 5
+LIVED_MS = 2_000
+"""After a connection that lived so long, another one is tried soon."""
 SEND_BYTES_MAX = 256 << 20
 """What waits to be sent is limited by the requests that may be under way."""
 
@@ -194,9 +197,11 @@ class Connection:
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
         error = self._error
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error or "it does not answer")
-        if isinstance(error, ssl.SSLError):
-            hint = "check the certificates of both sides"
+        reason = str(error or "it does not answer")
+        if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+            reason = os.strerror(error.errno)
+        if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+            hint = "check the certificates of both sides, and whether the broker uses TLS"
         else:
             hint = "is the broker running there, and do both sides use TLS or neither?"
         return TransportError(f"no connection to {address}: {reason}", code="TC407", hint=hint)
@@ -247,12 +252,15 @@ class Connection:
                 continue
             self._do(self._client.receive(BROKER, message, now_ms()))
             if isinstance(message, Welcome):
-                self._retry.reset()
                 self._welcome.set()
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         if error is not None:
             self._note(error)
+        elif self._error is None and not self._welcome.is_set():
+            self._error = PeerError("it closes the connection", code="TC407")
+        if steady_ms() - connection.opened_ms > LIVED_MS:
+            self._retry.reset()  # else the broker closes it at once, again and again
         if self._connection is connection:
             self._connection = None
         self._lost.set()
@@ -287,7 +295,7 @@ class Connection:
             case Delivered() if event.receiver in self._queues:
                 self._queues[event.receiver].put_nowait(event.deliveries)
             case Opened() if event.unknown and event.receiver in self._queues:
-                refusals = [Refusal(0, "TC143", f"TC143 there is no subscription {id!r}") for id in event.unknown]
+                refusals = [Refusal(0, "TC412", f"TC412 there is no subscription {id!r}") for id in event.unknown]
                 self._queues[event.receiver].put_nowait(RefusedError([], refusals))
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -373,7 +381,9 @@ class Connection:
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
-    async def deliveries(self, subscriptions: Sequence[str], *, credit: int = 1_000) -> AsyncIterator[ReceivedDelivery]:
+    async def deliveries(
+        self, subscriptions: Sequence[str], *, credit: int = 1_000
+    ) -> AsyncGenerator[ReceivedDelivery, None]:
         """What these subscriptions match, as it comes, for ever. At most `credit` are held without acknowledgement."""
         receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit)
         queue: asyncio.Queue[list[Delivery] | TreecastError] = asyncio.Queue()  # at most `credit` deliveries

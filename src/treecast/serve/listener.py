@@ -29,14 +29,12 @@ class Listener:
     def __init__(
         self,
         make: Callable[[], FrameConnection],
-        count: Callable[[], int],
         refused: Callable[[], None],
         settings: RuntimeSettings,
         tls: ssl.SSLContext | None,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._make = make
-        self._count = count  # connections that are open
         self._refused = refused
         self._settings = settings
         self._tls = tls
@@ -44,6 +42,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._starting: set[asyncio.Task[None]] = set()  # connections in their TLS handshake
+        self._count = 0  # connections that were accepted, and are not closed
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Begin to accept; returns the address. Port 0 takes a free one. Raises TransportError TC408."""
@@ -91,12 +90,17 @@ class Listener:
                 self._log.warning("cannot accept", error=error.strerror)
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            if self._count() + len(self._starting) >= self._settings.connections_max:
+            if self._count >= self._settings.connections_max:
                 self._refuse(accepted)
                 continue
+            self._count += 1
             task = loop.create_task(self._start(accepted))
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
+
+    def release(self) -> None:
+        """A connection is closed: there is room for another."""
+        self._count -= 1
 
     def _refuse(self, accepted: socket.socket) -> None:
         self._refused()
@@ -119,6 +123,7 @@ class Listener:
         except asyncio.CancelledError:
             accepted.close()
             raise
-        except OSError as error:  # and those of TLS
+        except OSError as error:  # and those of TLS: its connection was never made
             self._log.info("connection failed", error=str(error))
             accepted.close()
+            self.release()

@@ -26,28 +26,20 @@ import structlog
 
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.overlay.messages import (
-    PROTOCOL_VERSION,
-    Continue,
-    Durable,
-    Hello,
-    IndexSaved,
-    Packet,
-    packet_of,
-)
-from treecast.overlay.peer import Deliver, Outbox, Peer, SaveIndex, Send
+from treecast.overlay.messages import Deliveries, Hello, IndexSaved, Packet, packet_of
+from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
+from treecast.serve.admission import OWN_MESSAGES, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.listener import Listener
 from treecast.serve.metrics import Metrics
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
-from treecast.serve.transport_error import TransportError, wrong_name
+from treecast.serve.transport_error import TransportError
 
 CHECK_MS = 500
 """How often connections are looked at for their deadlines."""
-_OWN = (Durable, Continue, IndexSaved)  # what only the peer itself, or this module, may say to it
 
 
 class PeerStore(Storage, Protocol):
@@ -67,12 +59,19 @@ class _Life:
         self.outbox = Outbox()
         self.wake = asyncio.Event()
         self.error: Exception | None = None
-        self.waiting_bytes = 0  # of messages that arrived since the last group was taken
+        self.waiting_bytes = 0  # of messages that came, or are to leave, since the last group was taken
         self.writing_bytes = 0
         self.saving: asyncio.Task[None] | None = None
         self.save_version = 0  # that is to be saved next
         self.is_over = False
         self.marks: set[Future[None]] = set()  # waiting for changes to be durable
+
+    def add(self, effects: list[Effect]) -> None:
+        """Effects of the peer, which wait for their turn."""
+        self.outbox.add(effects)
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Deliveries):
+                self.waiting_bytes += sum(map(len, effect.message.payloads))
 
 
 class Runtime:
@@ -93,9 +92,7 @@ class Runtime:
         self._has_names = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
         self.metrics = metrics or Metrics()
         self.metrics.stats = self._stats
-        self._listener = Listener(
-            self._make_connection, lambda: len(self._connections), self._count_refused, self._settings, tls, log
-        )
+        self._listener = Listener(self._make_connection, self._count_refused, self._settings, tls, log)
         self._retry = Retry(random, self._settings.reopen_ms, self._settings.reopen_ms_max)
         self._writer = ThreadPoolExecutor(1, "group commit")
         self._saver = ThreadPoolExecutor(1, "saved index")
@@ -282,7 +279,7 @@ class Runtime:
         if life.error is not None:
             return
         try:
-            life.outbox.add(life.peer.receive(sender, message, now_ms()))
+            life.add(life.peer.receive(sender, message, now_ms()))
         except Exception as error:
             life.error = error
         life.wake.set()
@@ -348,7 +345,7 @@ class Runtime:
             if self._is_full(life) or life.error is not None:
                 continue  # there is enough to do; a peer that waits for its disk needs no reminders
             try:
-                life.outbox.add(life.peer.tick(now_ms()))
+                life.add(life.peer.tick(now_ms()))
             except Exception as error:
                 life.error = error
             life.wake.set()
@@ -409,6 +406,7 @@ class Runtime:
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         self._connections.pop(connection, None)
+        self._listener.release()
         if self._by_name.get(connection.name) is connection:
             del self._by_name[connection.name]
         self.metrics.connections.set(len(self._connections))
@@ -423,30 +421,23 @@ class Runtime:
         self.metrics.received_bytes.inc(size)
         for packet in packets:
             message = packet.message
-            if isinstance(message, (Hello, *_OWN)) or not connection.name:
-                refusal = self._look_at(connection, message, life)
-                if refusal is not None:
-                    self._close(connection, "refused", refusal)
-                    return
+            is_special = isinstance(message, (Hello, *OWN_MESSAGES)) or not connection.name
+            if is_special and not self._admit(connection, message, life):
+                return
             self.metrics.count_received(message)
             self._tell(life, connection.name, message)
         self._hold(life)
 
-    def _look_at(self, connection: FrameConnection, message: Any, life: _Life) -> TreecastError | None:
-        """Learn who the other side is; returns why it is refused, or None."""
-        if not isinstance(message, Hello):
-            kind = type(message).__name__
-            return TransportError(f"{kind} does not belong here", code="TC406", hint="begin with Hello")
-        name = message.client
-        if message.version != PROTOCOL_VERSION:
-            return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")
-        if not name or name == life.peer.name or (connection.name and name != connection.name):
-            return TransportError(f"{name!r} cannot be a client's name here", code="TC406", hint="choose another")
+    def _admit(self, connection: FrameConnection, message: Any, life: _Life) -> bool:
+        """Learn who the other side is, or close it."""
+        certified = certificate_names(connection.info("peercert")) if self._has_names else None
+        refused = refusal(message, connection.name, life.peer.name, certified)
+        if refused is not None:
+            self._close(connection, "refused", refused)
+            return False
         if connection.name:
-            return None
-        allowed = certificate_names(connection.info("peercert")) if self._has_names else [name]
-        if name not in allowed:
-            return wrong_name(name, allowed)
+            return True
+        name = message.client
         before = self._by_name.get(name)
         if before is not None:
             # A client that comes back before its old connection is known to be dead.
@@ -455,7 +446,7 @@ class Runtime:
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[name] = connection
         self._log.info("connection opened", name=name, address=str(connection.info("peername")))
-        return None
+        return True
 
     def _close(self, connection: FrameConnection, kind: str, reason: TreecastError | str) -> None:
         self.metrics.connections_closed.labels(kind).inc()

@@ -28,6 +28,15 @@ REOPEN_MS_MAX = 500
 Factory = Callable[[SimulatedStorage, Random], Peer]
 
 
+class _Mark:
+    """Among the effects of a peer: something that its host waits for."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action = action
+
+
 class Host:
     """Where a peer runs. `application` gets the events of its `Deliver` effects.
 
@@ -158,6 +167,15 @@ class Host:
             self._go_on()
         return True
 
+    def tell(self, delay_us: int, message: Any) -> None:
+        """Let whoever runs the peer say something to it, unless it crashes before."""
+        self._world.after(delay_us, self._handle, self.incarnation, self.name, [message])
+
+    def when_durable(self, action: Callable[[], None]) -> None:
+        """Do something once all changes that the peer has asked for so far are durable, unless it crashes before."""
+        self._outbox.add([Deliver(_Mark(action))])
+        self._go_on()
+
     def _tick(self, incarnation: int) -> None:
         if incarnation != self.incarnation:
             return
@@ -221,7 +239,11 @@ class Host:
             self._world.network.send(self.name, receiver, batch)
 
     def _deliver(self, incarnation: int, event: Any) -> None:
-        if incarnation == self.incarnation and self._application is not None:
+        if incarnation != self.incarnation:
+            return
+        if isinstance(event, _Mark):
+            event.action()
+        elif self._application is not None:
             self._application(event)
 
     # -- faults; each is switched on and off again

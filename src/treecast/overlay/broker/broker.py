@@ -301,9 +301,15 @@ class Broker:
                 turn.send(sender, Detach(message.session, "TC417 there are too many subscriptions in one session"))
                 return
             credit = min(message.credit, settings.credit_max)
-            known = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms)
+            self._end_other_lives(sender, message.life, turn)
+            known = sessions[message.session] = Session(message.session, sender, credit, turn.now_ms, message.life)
         turn.send(sender, Attached(message.session, self._join(known, message.subscriptions, turn)))
         self._dispatch.fill(known, turn)
+
+    def _end_other_lives(self, client: str, life: int, turn: Turn) -> None:
+        """A client that has started again receives no more in the sessions that it had before."""
+        for session in [s for s in self._dispatch.sessions.values() if s.client == client and s.life != life]:
+            self._end_session(session, "its client has started again", turn, counts=True)
 
     def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
         """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""

@@ -102,7 +102,7 @@ class Intake:
         bodies = [command.documents[place].body for place in places]
         part = self._index.render_part(bodies, report=True)
         rejected: dict[int, DocumentError] = dict(part.rejected)
-        ends = part.deliveries.offsets.to_numpy().tolist()
+        ends = part.deliveries.offsets.to_pylist()
         rows = part.deliveries.values
         ids = rows.field("subscription").to_pylist()
         column = rows.field("payload")

@@ -117,8 +117,7 @@ class Queue:
         """Every delivery up to this document is done."""
         while self._order and self._order[0] not in self.outstanding:
             heapq.heappop(self._order)
-        # After `start_over` what is in flight may lie behind documents that are still to be read.
-        return min(self._order[0] - 1, self.newest) if self._order else self.newest
+        return self._order[0] - 1 if self._order else self.newest
 
     def cursor(self) -> CursorRow:
         """How far it got, to be stored."""
@@ -128,12 +127,18 @@ class Queue:
         return CursorRow(floor, sorted(self.done)[:DONE_STORED_MAX])
 
     def start_over(self, document: int, rematch_until: int) -> None:
-        """Deliver again from this document on. What is in flight stays there."""
-        for key in [key for key in self.outstanding if key > 0 and key not in self.sent]:
-            del self.outstanding[key]
-        self._order = [key for key in self.outstanding if key > 0]
-        heapq.heapify(self._order)
+        """Deliver again from this document on. What is in flight comes again if it is among that; else it is forgotten.
+
+        Its acknowledgement would be taken for one of what comes again, so it is not waited for.
+        """
+        for session in self.sessions:
+            session.forget_documents(self)
+        for keys in (self.outstanding, self.sent):
+            for key in [key for key in keys if key > 0]:
+                del keys[key]
+        self._order.clear()
         self.ready = deque(key for key in self.ready if key in self.outstanding)
+        self.rematched.clear()
         self.done.clear()
         self.newest = document - 1
         self.behind = True

@@ -27,6 +27,7 @@ class Session:
         "credit",
         "heard_ms",
         "held",
+        "life",
         "messages",
         "name",
         "number",
@@ -34,9 +35,10 @@ class Session:
         "received",
     )
 
-    def __init__(self, name: str, client: str, credit: int, now_ms: int) -> None:
+    def __init__(self, name: str, client: str, credit: int, now_ms: int, life: int = 0) -> None:
         self.name = name
         self.client = client
+        self.life = life
         self.credit = credit
         """How many deliveries the client wants to hold."""
         self.held = 0
@@ -83,6 +85,15 @@ class Session:
             sent.items[place] = None
             self.held -= 1
         return item
+
+    def forget_documents(self, queue: Queue) -> None:
+        """A subscription starts over: acknowledgements of what it was sent before mean nothing any more."""
+        for sent in self.messages.values():
+            for place, item in enumerate(sent.items):
+                if item and item[0] is queue and item[1] > 0:
+                    sent.items[place] = None
+                    self.held -= 1
+        self.forget_finished()
 
     def forget_finished(self) -> None:
         """Messages that were received, and whose items are all done, are not needed any more."""

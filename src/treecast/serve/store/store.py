@@ -11,7 +11,7 @@ whole or not at all. A log that is shorter than its row says has lost something 
 
 **After a failed sync** nobody knows what is on disk: the system may drop what it could not write, and report success
 the next time. So the store then refuses to write until it is opened anew. Opening reads what is there, cuts the log,
-and writes SQLite's own log to the tables once more. Whether the group of the failed sync is there, is decided then.
+and writes SQLite's own log once more before it reads it. Whether the group of the failed sync is there is decided then.
 
 `write` is called by one thread at a time. Everything that reads may be called by other threads meanwhile, and does not
 wait for a sync.

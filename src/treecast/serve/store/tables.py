@@ -14,6 +14,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from struct import Struct
 from threading import Lock
 from typing import Any
 from zlib import crc32
@@ -25,7 +26,8 @@ from treecast.serve.store.log import SegmentRow
 from treecast.serve.store.settings import StoreSettings
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_CHECKSUM_BYTES = 4
+_CHECKSUM = Struct("<I")
+_CHECKSUM_BYTES = _CHECKSUM.size
 _BUSY_SECONDS = 10.0
 _KEYS_AT_ONCE = 1_000
 
@@ -63,7 +65,7 @@ class Table:
 
     def checksum(self, key: int | str, value: bytes) -> bytes:
         data = key.to_bytes(8, "little", signed=True) if isinstance(key, int) else key.encode()
-        return crc32(value, crc32(data, self._seed)).to_bytes(_CHECKSUM_BYTES, "little")
+        return _CHECKSUM.pack(crc32(value, crc32(data, self._seed)))
 
     def is_intact(self, key: object, stored: object) -> bool:
         if not isinstance(key, self.key_type) or not isinstance(stored, bytes):
@@ -102,7 +104,9 @@ class Tables:
     def __init__(self, path: Path, settings: StoreSettings) -> None:
         self._path = path
         self._settings = settings
-        committing = wal.committing_frames(path.with_name(f"{path.name}-wal"))
+        log = path.with_name(f"{path.name}-wal")
+        committing = wal.committing_frames(log)
+        wal.rewrite(log)
         self._writer = connect(path, read_only=False)
         self._reader = self._writer
         self._reading = Lock()  # threads that share a connection would get each other's errors
@@ -139,8 +143,7 @@ class Tables:
             "CREATE TABLE IF NOT EXISTS segment"
             " (first INTEGER PRIMARY KEY, last INTEGER, size INTEGER, bodies INTEGER, checksum INTEGER)"
         )
-        # After a failed sync the system may believe that SQLite's log is on disk when it is not. What is in it is
-        # copied to the tables, which are synced; so nothing that is read from now on depends on that log.
+        # What a crash left is copied into the tables now: a log that is empty is read fast, and cannot be damaged.
         run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""Looks into SQLite's write-ahead log for groups that SQLite would lose without a word.
+"""What has to be done about SQLite's write-ahead log before SQLite reads it: after a crash, or a failed sync.
+
+**Groups that SQLite would lose without a word** are looked for.
 
 SQLite's log is a header and frames, one for each page that was changed; the last frame of a transaction is marked. A
 frame counts only if its checksum, which goes over all frames before it, is right. So after a crash SQLite ends its log
@@ -9,6 +11,10 @@ The two can be told apart. A group is written only when the one before it is syn
 transaction that is torn. Where two or more end behind the place at which SQLite stopped, one of them was acknowledged:
 the store is damaged. Only a flipped bit in the last group looks like a crash before it was synced.
 
+**What a failed sync did not write** is written again. After such a failure the system may show frames that are not on
+disk, and believe that they are. SQLite would copy them into its tables; a loss of power in the middle of that would
+leave tables that are changed in part, and no log to repair them with. tests/serve/test_store_crash.py shows it.
+
 The format is described in SQLite's documentation, "WAL-mode File Format".
 """
 
@@ -18,10 +24,12 @@ import os
 import struct
 from pathlib import Path
 
+from treecast import durable
 from treecast.serve.store import failures
 
 _HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint, two salts, two checksums
 _FRAME = struct.Struct(">6I")  # page, pages in the file after a commit or 0, two salts, two checksums
+_COPY_BYTES = 1 << 20
 _MAGIC = 0x377F0682  # the lowest bit: checksums of big-endian words
 
 
@@ -60,5 +68,21 @@ def committing_frames(path: Path) -> list[int]:
                 if pages and its_salts == salts:
                     frames.append(number)
         return frames
+    finally:
+        os.close(descriptor)
+
+
+def rewrite(path: Path) -> None:
+    """Write a file over itself, and sync it: what is read from it is then on disk, whatever was believed before."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        offset = 0
+        while data := os.pread(descriptor, _COPY_BYTES, offset):
+            offset += os.pwrite(descriptor, data, offset)
+        if offset:
+            durable.sync_data(descriptor)
     finally:
         os.close(descriptor)

@@ -84,6 +84,7 @@ class Application:
         self._attached_us = 0
         self._misses: set[str] = set()
         self._again: list[Publish] = []
+        self._forgotten: list[Delivery] = []
         self._named: list[Document] = []
         self._paused: set[str] = set()
         self._operations = 0
@@ -111,6 +112,7 @@ class Application:
         """The client has started again, and knows nothing."""
         doubtful = [operation.command for operation in self._tickets.values()]
         self._tickets.clear()
+        self._forgotten.clear()
         self._receiver = None
         for command in doubtful:
             if isinstance(command, Publish) and any(document.id for document in command.documents):
@@ -271,6 +273,11 @@ class Application:
             if operation.effect_until_us >= self._attached_us  # it may have been sent long before
         )
 
+    def calm_down(self) -> None:
+        """From now on do nothing new. Deal with everything, also with what was forgotten."""
+        self.is_calm = True
+        self._settle(self.host.incarnation, self._forgotten, [])
+
     def resume(self) -> None:
         """Pause nothing any more."""
         for id in sorted(self._paused):
@@ -313,6 +320,8 @@ class Application:
                 failed.append(delivery)
             elif self.is_calm or chance >= self.plan.fail_rate + self.plan.forget_rate:
                 done.append(delivery)
+            else:
+                self._forgotten.append(delivery)
         delay_us = 0 if self.is_calm else self._random.randint(0, self.plan.acknowledge_ms * 1000)
         if delay_us:
             self._world.after(delay_us, self._settle, self.host.incarnation, done, failed)

@@ -89,7 +89,7 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 class Checks:
-    """The checks of one history. `has_removals` is about subscriptions that expire by themselves."""
+    """The checks of one history. `expiring` are subscriptions that may be removed at any time."""
 
     def __init__(self, history: History, letters: Iterable[Letter], *, expiring: frozenset[str] = frozenset()) -> None:
         self._history = history

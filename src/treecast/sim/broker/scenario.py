@@ -14,8 +14,9 @@ from typing import Any
 
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
-from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
+from treecast.overlay.broker.rows import LETTERS, REDELIVERIES, LetterRow, decode
 from treecast.overlay.client import ClientSettings
+from treecast.overlay.messages import IndexSaved
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import ReceiverSettings
 from treecast.sim.broker.application import BROKER, Application
@@ -45,7 +46,7 @@ def draw_settings(random: Random) -> BrokerSettings:
         return random.choice(extreme) if random.random() < 0.4 else usual
 
     return BrokerSettings(
-        session_ms=draw(3_000, 600, 1_500),
+        session_ms=draw(900, 700, 3_000),
         credit_max=draw(10_000, 1, 3),
         items_per_message_max=draw(256, 1, 2),
         message_bytes_max=draw(1 << 20, 1, 200),
@@ -127,7 +128,8 @@ class BrokerRun:
         world.network.delay_us = random.choice([50, 500, 20_000])
         world.network.jitter_us = random.choice([1, 500, 20_000])
         self._make_broker = make_broker
-        self._saved_index: tuple[list[tuple[Any, ...]], int] | None = None
+        self._saved_index: tuple[Any, int] | None = None
+        self._save_random = world.random_of("saved indexes")
         self.broker = make_host(
             world,
             BROKER,
@@ -136,6 +138,7 @@ class BrokerRun:
             batches=random.random() < 0.7,
         )
         world.hosts[BROKER] = self.broker
+        self.broker.save_index = self._save_index
         self.broker.start()
         numbers = count(1)
         client_settings = draw_client_settings(random)
@@ -154,7 +157,27 @@ class BrokerRun:
         ]
 
     def _start_broker(self, storage: SimulatedStorage, random: Random) -> Peer:
-        return self._make_broker(BROKER, storage, random, self.settings, Index(seed=random.getrandbits(32)))
+        index, version = Index(seed=random.getrandbits(32)), 0
+        if self._saved_index is not None:
+            subscriptions, version = self._saved_index
+            index.add_many(subscriptions)
+        return self._make_broker(BROKER, storage, random, self.settings, index, version)
+
+    def _save_index(self, broker: Broker, version: int) -> None:
+        """Saving takes a while, in which the index may change."""
+        self.world.after(self._save_random.randrange(100_000), self._finish_saving, broker, version)
+
+    def _finish_saving(self, broker: Broker, version: int) -> None:
+        if self.broker.peer is not broker or self.world.chance("an index is not saved"):
+            return
+        subscriptions = broker.index.subscriptions()
+
+        def count() -> None:
+            self._saved_index = (subscriptions, version)
+            self.broker.tell(self._save_random.randrange(10_000), IndexSaved(version))
+
+        # It may contain changes that are not durable: a crash would take those back, so it does not count before.
+        self.broker.when_durable(count)
 
     # -- the course of a run
 
@@ -168,7 +191,7 @@ class BrokerRun:
             self._check_limits()
         world.heal()
         for application in self.applications:
-            application.is_calm = True
+            application.calm_down()
         self._wait("answers", lambda: all(a.host.is_up and not a.waiting() for a in self.applications))
         for application in self.applications:
             application.resume()
@@ -240,7 +263,8 @@ class BrokerRun:
         if not stats:
             return
         limits = {
-            "queued_most": self.settings.queue_memory_max,
+            # Dead letters that are delivered again come on top.
+            "queued_most": self.settings.queue_memory_max + self.broker.storage.count(REDELIVERIES),
             "waiting": self.settings.waiting_memory_max,
             "sessions": self.settings.sessions_max,
         }

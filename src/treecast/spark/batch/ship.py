@@ -1,8 +1,8 @@
 """Bring an index to the executors: saved, named after its content, and added to the session's files.
 
 Spark copies such a file to each executor when the first task there asks for it. A second job with the same index ships
-nothing: the same subscriptions, added in the same order, are saved as the same bytes in every process. Broadcasting its
-bytes instead would give every Python worker its own copy.
+nothing: an index that was filled by the same calls in the same order is saved as the same bytes in every process.
+Broadcasting its bytes instead would give every Python worker its own copy.
 
 A stream whose subscriptions change ships a file for each version, and withdraws those that no batch will use again.
 """

@@ -1,0 +1,33 @@
+"""Who may talk to a peer: the first message of a connection says who it is, and later ones must not say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treecast.errors import TreecastError
+from treecast.overlay.messages import PROTOCOL_VERSION, Continue, Durable, Hello, IndexSaved
+from treecast.serve.transport_error import TransportError, wrong_name
+
+OWN_MESSAGES = (Durable, Continue, IndexSaved)
+"""What only a peer itself, or whoever runs it, says to it."""
+
+
+def refusal(message: Any, name: str, peer_name: str, certified: Sequence[str] | None) -> TreecastError | None:
+    """Why a message may not come from a connection whose name is `name` (empty: not known yet); None if it may.
+
+    `certified` are the names in the other side's certificate; None if certificates are not asked for.
+    """
+    if not isinstance(message, Hello):
+        if name and not isinstance(message, OWN_MESSAGES):
+            return None
+        kind = type(message).__name__
+        return TransportError(f"a message of kind {kind} does not belong here", code="TC406", hint="begin with Hello")
+    if message.version != PROTOCOL_VERSION:
+        return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")
+    client = message.client
+    if not client or client == peer_name or (name and client != name):
+        return TransportError(f"{client!r} cannot be a client's name here", code="TC406", hint="choose another")
+    if certified is not None and client not in certified:
+        return wrong_name(client, list(certified))
+    return None

@@ -1,0 +1,121 @@
+"""The broker in the simulated world: fresh seeds, every seed that ever failed, and bugs planted to be found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.planted_bugs import PLANTED
+
+from treecast.overlay.broker import Broker
+from treecast.sim.__main__ import SCENARIOS, main
+from treecast.sim.broker.scenario import BrokerRun, BrokerScenario
+from treecast.sim.faults import from_tables
+from treecast.sim.scenario import Outcome, report_of, run_seeds
+from treecast.sim.shorten import shorten
+
+pytestmark = pytest.mark.house
+
+SEEDS = 300
+FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
+"""Set it to look at other seeds than last time."""
+PLANTED_SEEDS_MAX = 60
+FAILED = tomllib.loads((Path(__file__).parent / "failed_seeds.toml").read_text(encoding="utf-8"))["case"]
+
+
+def run_all(seeds: range) -> tuple[list[Outcome], list[Outcome]]:
+    """All outcomes, and the failing ones."""
+    outcomes: list[Outcome] = []
+    failed = list(run_seeds(BrokerScenario(), seeds, outcomes.append))
+    return outcomes, failed
+
+
+def test_fresh_seeds() -> None:
+    outcomes, failed = run_all(range(FIRST_SEED, FIRST_SEED + SEEDS))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    # A scenario in which nothing happens finds nothing.
+    means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
+    assert means["operations"] > 30 and means["receipts"] > 30 and means["refused"] > 1
+    assert means["in_doubt"] > 0.2 and means["starts"] > 0.3 and means["letters"] > 0.01
+
+
+@pytest.mark.parametrize("case", FAILED, ids=lambda case: f"{case['scenario']}-{case['seed']}")
+def test_seeds_that_failed_once(case: dict[str, Any]) -> None:
+    scenario = SCENARIOS[case["scenario"]]()
+    outcome = scenario.run(case["seed"], from_tables(case["faults"]) if "faults" in case else None)
+    assert outcome.failure is None, report_of(outcome)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    scenario = PLANTED[name]
+    found = next((o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None), None)
+    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    # It is the planted bug, and nothing else, that makes this seed fail.
+    assert BrokerScenario().run(found.seed).failure is None
+
+
+def test_a_planted_bug_is_shortened() -> None:
+    scenario = PLANTED["acknowledgement before the write"]
+    found = next(o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None and len(o.faults) > 3)
+    short = shorten(scenario, found, runs_max=60)
+    assert short.failure is not None and len(short.faults) < len(found.faults)
+    assert scenario.run(short.seed, short.faults).digest == short.digest
+
+
+DIGESTS = """
+from treecast.sim.broker.scenario import BrokerScenario
+for seed in range(8):
+    outcome = BrokerScenario().run(seed)
+    print(outcome.digest, outcome.events, outcome.failure)
+"""
+
+
+def test_runs_repeat_whatever_the_hash_seed() -> None:
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "4242")
+    }
+    assert len(answers) == 1
+    assert len(set(answers.pop().split("\n"))) == 9, "different seeds are different runs"
+
+
+def test_a_failing_seed_repeats_whatever_the_hash_seed() -> None:
+    found = next(o for o in map(PLANTED["reordering"].run, range(PLANTED_SEEDS_MAX)) if o.failure is not None)
+    again = PLANTED["reordering"].run(found.seed)
+    assert (again.digest, again.failure, again.trace) == (found.digest, found.failure, found.trace)
+
+
+def test_a_saved_index_counts_only_when_what_it_has_is_durable() -> None:
+    """The simulator saves indexes as `SaveIndex` promises. Without that promise it finds a subscription of nobody."""
+
+    class HastyRun(BrokerRun):
+        def _finish_saving(self, broker: Broker, version: int) -> None:
+            if self.broker.peer is broker:
+                self._saved_index = (broker.index.subscriptions(), version)
+
+    scenario = BrokerScenario()
+    seed = 171
+    hasty = HastyRun(seed, scenario.workload(seed), scenario.faults(seed))
+    hasty.play()
+    assert hasty.world.failure is not None
+    assert scenario.run(seed).failure is None
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2", "--first", "5"]) == 0
+    assert "2/2 seeds, 0 failed" in capsys.readouterr().out
+    assert main(["--seed", "5", "--trace"]) == 0
+    output = capsys.readouterr().out
+    assert "Subscribe" in output and "digest" in output
