@@ -62,7 +62,9 @@ class Publisher:
         self._random = Random(f"{seed}-{number}")
         self._is_over = is_over
         self._queries: dict[str, Query | None] = dict.fromkeys(subscription_ids(number))
-        self._documents = 0
+        self._documents = self._changes = 0
+        self.refusals: list[str] = []
+        """Changes of subscriptions: all of them should be accepted."""
         self.entries: list[Published | Changed] = []
         self.lives = 0
 
@@ -96,7 +98,7 @@ class Publisher:
     def _step(self, connection: Connection) -> list[asyncio.Task[None]]:
         """Requests that are under way at the same time, in this order."""
         actions = [asyncio.create_task(self._publish(connection, self._draw_batch()))]
-        if self._random.random() < 0.3:
+        if self._random.random() < 0.5:
             actions.append(asyncio.create_task(self._change(connection)))
             actions.append(asyncio.create_task(self._publish(connection, self._draw_batch())))
         return actions
@@ -120,25 +122,31 @@ class Publisher:
         self.entries[place] = Published(numbers, [document.body for document in batch])
 
     async def _change(self, connection: Connection) -> None:
-        id = self._random.choice([id for id, query in self._queries.items() if query is None] or list(self._queries))
-        query = self._random.choice(QUERIES)
-        if self._queries[id] is not None and self._random.random() < 0.4:
-            self._queries[id] = None
-            self.entries.append(Changed(id, None))
-            await connection.unsubscribe(id)
-        else:
-            self._queries[id] = query
-            self.entries.append(Changed(id, query))
-            await connection.subscribe(id, query[0], deliver=query[1], options=OPTIONS)
+        removed = [id for id, query in self._queries.items() if query is None]
+        id = self._random.choice(removed or list(self._queries))
+        self._changes += 1
+        is_removal = self._queries[id] is not None and self._changes % 3 == 0
+        query = None if is_removal else self._random.choice(QUERIES)
+        self._queries[id] = query
+        place = len(self.entries)
+        self.entries.append(Changed(id, query))
+        try:
+            if query is None:
+                await connection.unsubscribe(id)
+            else:
+                await connection.subscribe(id, query[0], deliver=query[1], options=OPTIONS)
+        except RefusedError as error:
+            self.entries[place] = Published([], [])
+            self.refusals.append(f"a change of {id} was refused: {error}")
 
 
 async def publish(address: str, directory: Path, seed: int) -> None:
     is_over = (directory / "stop-publish").exists
     publishers = [Publisher(number, address, seed, is_over) for number in range(PUBLISHERS)]
     await asyncio.gather(*(publisher.run() for publisher in publishers))
-    written = [[_to_json(entry) for entry in publisher.entries] for publisher in publishers]
+    entries = [[_to_json(entry) for entry in publisher.entries] for publisher in publishers]
     part = directory / "published.part"
-    part.write_text(json.dumps(written))
+    part.write_text(json.dumps([entries, [text for publisher in publishers for text in publisher.refusals]]))
     part.rename(directory / "published.json")
 
 
@@ -148,14 +156,16 @@ def _to_json(entry: Published | Changed) -> list[object]:
     return [entry.subscription, entry.query]
 
 
-def read_published(directory: Path) -> list[list[Published | Changed]]:
+def read_published(directory: Path) -> tuple[list[list[Published | Changed]], list[str]]:
+    """What the publishers did, and what they were refused."""
+
     def entry(first: list[int] | str, second: list[str] | None) -> Published | Changed:
         if isinstance(first, str):
             return Changed(first, (second[0], second[1]) if second else None)
         return Published(first, [body.encode() for body in second or []])
 
-    written = json.loads((directory / "published.json").read_text())
-    return [[entry(*pair) for pair in entries] for entries in written]
+    written, refusals = json.loads((directory / "published.json").read_text())
+    return [[entry(*pair) for pair in entries] for entries in written], refusals
 
 
 async def receive(address: str, directory: Path, seed: int) -> None:

@@ -105,7 +105,9 @@ class Trial:
     def finish(self, *, quiet_seconds: float = 30) -> Verdict:
         """Let publishers stop, wait until everything has arrived, or nothing comes any more; returns what is wrong."""
         self._stop("publish")
-        expected = Expectation(read_published(self.directory))
+        published, refusals = read_published(self.directory)
+        expected = Expectation(published)
+        expected.faults += refusals
         path = self.directory / "received.jsonl"
         size, since = -1, time.monotonic()
         while time.monotonic() - since < quiet_seconds:

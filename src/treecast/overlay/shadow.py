@@ -79,6 +79,16 @@ class Shadow:
             return None
         return self._storage.get(table, key)
 
+    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
+        """The values of those keys that exist."""
+        pending: Any = self._rows.get(table, {})
+        before = self._deleted_before.get(table, 0)
+        keys = list(keys)
+        stored = [key for key in keys if key not in pending and not (isinstance(key, int) and key < before)]
+        rows = self._storage.get_many(table, stored)
+        rows.update((key, pending[key][1]) for key in keys if key in pending and pending[key][1] is not None)
+        return rows
+
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
         """Up to `count_max` rows after a key, ascending; none only if there are no more."""
         pending: Any = self._rows.get(table, {})

@@ -9,7 +9,7 @@ document or a payload: large, written once, read seldom, dropped in the order in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -64,6 +64,9 @@ class Storage(Protocol):
         """Make the changes durable, in order, all or none. Raises `StorageError`, and then none of them is visible."""
 
     def get(self, table: str, key: int | str) -> bytes | None: ...
+
+    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
+        """The values of those keys that exist: much faster than asking for each."""
 
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
         """Up to `count_max` rows with keys greater than `after`, ascending. Text is compared by code points."""

@@ -17,7 +17,7 @@ disk, `sync` makes it durable and visible. At a crash, the disk keeps some of th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -180,6 +180,10 @@ class SimulatedStorage:
     def get(self, table: str, key: int | str) -> bytes | None:
         found = self._tables.get(table)
         return found.rows.get(key) if found is not None else None
+
+    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
+        rows = self._tables[table].rows if table in self._tables else {}
+        return {key: rows[key] for key in keys if key in rows}
 
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
         found = self._tables.get(table)

@@ -37,6 +37,9 @@ from treecast.overlay.broker.turn import Turn
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import StorageError
 
+_FOREVER = 1 << 62
+"""No document has such a number: whoever's deliveries are done up to here waits for nothing."""
+
 
 class Backlog:
     """What all subscriptions wait for."""
@@ -69,19 +72,19 @@ class Backlog:
         """Find what is not done yet among documents after `floor`."""
         for id, _ in self._all_rows(PARKED):
             self._parked[id] = self._cursor(id).floor
-        cursors: dict[str, tuple[int, frozenset[int]]] = {}
+        floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
+        done: dict[str, frozenset[int]] = {}
         after = floor
-        while rows := self._archive.rows_after(after, 1_000):
+        # PERF: bench/broker_restart.py. Rows are read many at a time.
+        while rows := self._archive.rows_after(after, 10_000):
+            ids = {id for _, row in rows for id in row.subscriptions}
+            self._load_cursors(ids - floors.keys(), floors, done)
             for number, row in rows:
-                for id in row.subscriptions:
-                    if id in self._parked:
-                        continue
-                    if id not in cursors:
-                        cursor = self._cursor(id)
-                        cursors[id] = (cursor.floor, frozenset(cursor.done))
-                    done_to, done = cursors[id]
-                    if number > done_to and number not in done:
-                        self.enqueue(number, (id,), turn)
+                waiting = [id for id in row.subscriptions if number > floors[id]]
+                if done:
+                    waiting = [id for id in waiting if number not in done.get(id, ())]
+                if waiting:
+                    self.enqueue(number, waiting, turn)
             after = rows[-1][0]
         for number, data in self._redeliveries():
             letter = self._shadow.get(LETTERS, number)
@@ -89,6 +92,18 @@ class Backlog:
             if letter is not None and subscription is not None:
                 self.redeliver(number, decode(letter, LetterRow), decode(subscription, SubscriptionRow))
         self.touched.clear()
+
+    def _load_cursors(self, ids: set[str], floors: dict[str, int], done: dict[str, frozenset[int]]) -> None:
+        """As `_cursor`, for many."""
+        for id, data in self._shadow.get_many(CURSORS, ids).items():
+            cursor = decode(data, CursorRow)
+            floors[id] = cursor.floor
+            if cursor.done:
+                done[id] = frozenset(cursor.done)
+        for id, data in self._shadow.get_many(SUBSCRIPTIONS, ids - floors.keys()).items():
+            floors[id] = decode(data, SubscriptionRow).since
+        for id in ids - floors.keys():
+            floors[id] = _FOREVER
 
     def _all_rows(self, table: str) -> Iterator[tuple[str, bytes]]:
         after = ""
@@ -107,7 +122,7 @@ class Backlog:
             return decode(data, CursorRow)
         if (data := self._shadow.get(SUBSCRIPTIONS, id)) is not None:
             return CursorRow(decode(data, SubscriptionRow).since)
-        return CursorRow(1 << 62)  # removed: nothing of it is waited for
+        return CursorRow(_FOREVER)  # removed: nothing of it is waited for
 
     # --- new matches -------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,8 @@ from treecast.overlay.messages import Pause, RegisterSource, RemoveSource, Subsc
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import DeleteBefore, Put
 
-ADDED_AT_ONCE = 50_000
+ADDED_AT_ONCE = 250_000
+"""When an index is built or brought up to date. Few large batches are faster than many small ones."""
 
 
 class Subscriptions:
@@ -69,19 +70,24 @@ class Subscriptions:
 
     def _apply_changes(self, version: int) -> None:
         changed: dict[str, None] = {}
-        while rows := self._shadow.scan(CHANGES, version, 10_000):
-            changed.update((data.decode(), None) for _, data in rows)
-            version = rows[-1][0]
+        while changes := self._shadow.scan(CHANGES, version, 10_000):
+            changed.update((data.decode(), None) for _, data in changes)
+            version = changes[-1][0]
         for id in changed:  # an added one may be there already: the saved index is never older than it says
             if id in self.index:
                 self.index.remove(id)
-        stored = ((id, self._shadow.get(SUBSCRIPTIONS, id)) for id in changed)
-        self._add_all((id, decode(data, SubscriptionRow)) for id, data in stored if data is not None)
+        ids = list(changed)
+        for begin in range(0, len(ids), ADDED_AT_ONCE):
+            rows = self._shadow.get_many(SUBSCRIPTIONS, ids[begin : begin + ADDED_AT_ONCE])
+            self._add_all((id, decode(data, SubscriptionRow)) for id, data in rows.items())
 
     def _add_all(self, rows: Iterable[tuple[str, SubscriptionRow]]) -> None:
-        batch: list[Subscription] = []
+        batch: list[Subscription | tuple[str, str]] = []
         for id, row in rows:
-            batch.append(Subscription(id, row.query, row.namespaces, row.ordered, row.deliver))  # type: ignore[arg-type]
+            if row.namespaces or row.ordered or row.deliver != "document":
+                batch.append(Subscription(id, row.query, row.namespaces, row.ordered, row.deliver))  # type: ignore[arg-type]
+            else:
+                batch.append((id, row.query))
             if len(batch) == ADDED_AT_ONCE:
                 self.index.add_many(batch)
                 batch.clear()

@@ -20,7 +20,7 @@ wait for a sync.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -147,6 +147,9 @@ class Store:
 
     def get(self, table: str, key: int | str) -> bytes | None:
         return self._tables.get(table, key)
+
+    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
+        return self._tables.get_many(table, keys)
 
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
         return self._tables.scan(table, after, count_max)

@@ -1,0 +1,100 @@
+"""A broker that starts from a store has what the one before it had: the small twin of bench/broker_restart.py."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bench.broker import make_documents
+from bench.broker_restart import Sizes, change, prepare, start_once
+from treecast import Index
+from treecast.overlay.broker import Broker, BrokerSettings
+from treecast.overlay.broker.rows import SUBSCRIPTIONS, SubscriptionRow, decode
+from treecast.overlay.shadow import Shadow
+from treecast.overlay.storage import Delete, DeleteBefore, Put, StorageError
+from treecast.serve.store import Store
+
+SIZES = Sizes(subscriptions=2_000, changes=300, documents=200)
+
+pytestmark = pytest.mark.house
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """A store, and the counts of the broker that wrote it."""
+    directory = tmp_path_factory.mktemp("restart") / "store"
+    prepare(directory, SIZES)
+    return directory, change(directory, SIZES, removals=1 / 3)
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_a_restart_restores_everything(prepared: tuple[Path, dict[str, int]], with_index: bool) -> None:
+    directory, before = prepared
+    with Store.open(directory) as store:
+        saved = store.load_index()
+        assert saved is not None and saved[1] == SIZES.subscriptions
+        broker = Broker("broker", store, Random(1), None, *(saved if with_index else ()))
+        after = broker.stats()
+        kept = ("subscriptions", "sources", "documents", "waiting", "unfinished_documents", "parked", "letters")
+        assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+        assert after["waiting"] > SIZES.documents and after["subscriptions"] == SIZES.subscriptions
+        expected = Index()
+        for id, data in store.scan(SUBSCRIPTIONS, "", 10_000):
+            expected.add(id, decode(data, SubscriptionRow).query)
+        for document in make_documents(20, SIZES.subscriptions, seed=3):
+            assert sorted(broker.index.match(document)) == sorted(expected.match(document)) != []
+
+
+def test_what_does_not_fit_into_memory_is_parked_at_a_restart(prepared: tuple[Path, dict[str, int]]) -> None:
+    directory, before = prepared
+    with Store.open(directory) as store:
+        settings = BrokerSettings(waiting_memory_max=100)
+        stats = Broker("broker", store, Random(1), settings).stats()
+        assert stats["waiting"] <= 100 and stats["parked"] > before["waiting"] // 10
+
+
+def test_a_process_that_starts_answers(prepared: tuple[Path, dict[str, int]]) -> None:
+    start = start_once(prepared[0])
+    assert 0 < start.listening < start.answered
+
+
+# --- reading many rows ------------------------------------------------------------------------------------------------
+
+
+def test_many_rows_are_read_as_if_one_by_one(tmp_path: Path) -> None:
+    keys = [f"k{number}" for number in range(2_500)]
+    with Store.open(tmp_path) as store:
+        store.write([Put("t", key, key.encode()) for key in keys] + [Put("n", number, b"") for number in range(-3, 5)])
+        asked = [*keys[::2], "missing", *keys[:10], "ключ"]
+        assert store.get_many("t", asked) == {key: key.encode() for key in keys[:10] + keys[::2]}
+        assert store.get_many("n", [-3, 4, 5]) == {-3: b"", 4: b""}
+        assert store.get_many("t", []) == store.get_many("nothing", ["k1"]) == store.get_many("n", ["k1"]) == {}
+
+
+def test_changes_that_are_not_durable_count(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        store.write([Put("t", "a", b"1"), Put("t", "b", b"1"), Put("n", 1, b"1"), Put("n", 2, b"1")])
+        shadow = Shadow(store)
+        shadow.apply([Put("t", "a", b"2"), Delete("t", "b"), Put("t", "c", b"2"), DeleteBefore("n", 2)])
+        assert shadow.get_many("t", ["a", "b", "c", "d"]) == {"a": b"2", "c": b"2"}
+        assert shadow.get_many("n", [1, 2]) == {2: b"1"}
+
+
+@pytest.mark.parametrize("stored", [b"1234", b"", "text", None, 7])
+def test_a_damaged_row_is_noticed_among_many(tmp_path: Path, stored: object) -> None:
+    with Store.open(tmp_path) as store:
+        store.write([Put("t", "a", b"1"), Put("t", "b", b"1"), Put("n", 1, b"1")])
+    for table, key in (("t", "b"), ("n", 1)):
+        with sqlite3.connect(tmp_path / "tables.sqlite") as connection:
+            connection.execute(f"UPDATE t_{table} SET value = ? WHERE key = ?", (stored, key))
+        connection.close()
+    with Store.open(tmp_path) as store:
+        assert store.get_many("t", ["a"]) == {"a": b"1"}
+        for table, keys, after in (("t", ["a", "b"], ""), ("n", [1], 0)):
+            with pytest.raises(StorageError, match="TC422"):
+                store.get_many(table, keys)
+            with pytest.raises(StorageError, match="TC422"):
+                store.scan(table, after, 10)
