@@ -40,6 +40,8 @@ from treecast.overlay.messages import (
 )
 from treecast.overlay.peer import Effect, Outbox, Send
 
+pytestmark = pytest.mark.house
+
 
 class World:
     """A broker, its storage and a clock; messages arrive at once and in order."""

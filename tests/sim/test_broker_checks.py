@@ -8,6 +8,8 @@ from treecast.overlay.messages import Answer, Command, Document, Publish, Refusa
 from treecast.sim.broker.checks import Checks, Letter
 from treecast.sim.broker.history import History, Operation, Receipt
 
+pytestmark = pytest.mark.house
+
 X1, X2, Y1 = b'<x n="1"/>', b'<x n="2"/>', b'<y n="1"/>'
 
 

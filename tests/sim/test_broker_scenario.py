@@ -24,6 +24,7 @@ pytestmark = pytest.mark.house
 SEEDS = 300
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 """Set it to look at other seeds than last time."""
+OTHER_SEEDS = 60
 PLANTED_SEEDS_MAX = 60
 FAILED = tomllib.loads((Path(__file__).parent / "failed_seeds.toml").read_text(encoding="utf-8"))["case"]
 
@@ -42,6 +43,14 @@ def test_fresh_seeds() -> None:
     means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
     assert means["operations"] > 30 and means["receipts"] > 30 and means["refused"] > 1
     assert means["in_doubt"] > 0.2 and means["starts"] > 0.3 and means["letters"] > 0.01
+
+
+@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - {BrokerScenario.name}))
+def test_fresh_seeds_of_other_scenarios(name: str) -> None:
+    outcomes: list[Outcome] = []
+    failed = list(run_seeds(SCENARIOS[name](), range(FIRST_SEED, FIRST_SEED + OTHER_SEEDS), outcomes.append))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    assert sum(outcome.counts["letters"] for outcome in outcomes) > 3
 
 
 @pytest.mark.parametrize("case", FAILED, ids=lambda case: f"{case['scenario']}-{case['seed']}")

@@ -9,6 +9,8 @@ import pytest
 from treecast.overlay.storage import Append, BodyGoneError, Delete, DeleteBefore, DropBefore, Put, StorageError
 from treecast.sim import SimulatedStorage
 
+pytestmark = pytest.mark.house
+
 
 def test_rows_are_read_in_order() -> None:
     storage = SimulatedStorage()

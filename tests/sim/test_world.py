@@ -16,6 +16,8 @@ from treecast.sim.faults import ANY, from_toml, text_of, to_toml
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of
 from treecast.sim.shorten import shorten, shorten_list
 
+pytestmark = pytest.mark.house
+
 TESTS = Path(__file__).parent.parent
 
 

@@ -60,6 +60,7 @@ class Host:
         self.incarnation = 0
         self.on_start: Callable[[Any], None] | None = None
         """Called with the peer whenever one has been made."""
+        self.on_damage: Callable[[], None] | None = None
         self.save_index: Callable[[Any, int], None] | None = None
         """Called for `SaveIndex` with the peer and the version."""
         self._world = world
@@ -271,6 +272,8 @@ class Host:
     def damage(self) -> None:
         number = self.storage.damage(self._random)
         self._world.note("damage", self.name, number)
+        if self.on_damage is not None:
+            self.on_damage()
 
     def set_clock(self, jump_ms: int) -> None:
         self._clock_us += jump_ms * 1000

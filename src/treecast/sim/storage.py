@@ -144,6 +144,9 @@ class SimulatedStorage:
         self._damaged.add(number)
         return number
 
+    def damaged_bodies(self) -> frozenset[int]:
+        return frozenset(self._damaged)
+
     def _apply(self, group: Sequence[Change]) -> None:
         self.groups_written += 1
         for change in group:

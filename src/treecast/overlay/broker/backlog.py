@@ -340,11 +340,17 @@ class Backlog:
     def settle(self, queue: Queue, key: int, turn: Turn) -> None:
         if not queue.settle(key):
             return
+        self._wake(queue)
         if key < 0:
             turn.delete(LETTERS, -key)
             turn.delete(REDELIVERIES, -key)
         elif not queue.parked:
             self._finish_document(key)
+
+    def _wake(self, queue: Queue) -> None:
+        """A delivery is done or given up: there is room for what a parked queue has on disk."""
+        if queue.behind:
+            self.touched[queue.id] = queue
 
     def fail(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
         """An attempt failed: try again later, or give up."""
@@ -364,6 +370,7 @@ class Backlog:
         attempts = queue.outstanding.get(key, 0)
         if key < 0:  # it stays the letter that it was
             queue.settle(key)
+            self._wake(queue)
             turn.delete(REDELIVERIES, -key)
             return
         try:

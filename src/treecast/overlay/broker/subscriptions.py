@@ -198,6 +198,8 @@ class Subscriptions:
             if data is None:
                 raise RequestError(f"there is no dead letter {number}", code="TC416")
             letter = decode(data, LetterRow)
+            if not letter.payload and letter.reason.startswith("TC"):
+                raise RequestError(f"dead letter {number} has no payload: {letter.reason}", code="TC416")
             found.append((number, letter, self.expect(letter.subscription)))
         for number, letter, row in found:
             turn.changes.append(Put(REDELIVERIES, number, letter.subscription.encode()))

@@ -89,10 +89,22 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 class Checks:
-    """The checks of one history. `expiring` are subscriptions that may be removed at any time."""
+    """The checks of one history.
 
-    def __init__(self, history: History, letters: Iterable[Letter], *, expiring: frozenset[str] = frozenset()) -> None:
+    `expiring` are subscriptions that may be removed at any time. `damaged` are documents that the broker's disk has
+    lost: they need not be delivered, and dead letters of them may be empty.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        letters: Iterable[Letter],
+        *,
+        expiring: frozenset[str] = frozenset(),
+        damaged: frozenset[int] = frozenset(),
+    ) -> None:
         self._history = history
+        self._damaged = damaged
         self._letters = list(letters)
         self._expiring = expiring
         self._published: dict[int, list[Published]] = {}
@@ -189,6 +201,8 @@ class Checks:
             if not self._is_allowed(receipt.subscription, receipt.document, receipt.payload):
                 yield f"{receipt.client} received what is not its own: {_text(receipt)}"
         for letter in self._letters:
+            if letter.document in self._damaged and not letter.payload:
+                continue
             if not self._is_allowed(letter.subscription, letter.document, letter.payload):
                 yield f"a dead letter that no one subscribed to: {letter}"
 
@@ -267,6 +281,8 @@ class Checks:
     def required(self) -> Iterator[tuple[str, int]]:
         """Pairs of subscription and document that must be delivered in the end."""
         for number in self._published:
+            if number in self._damaged:
+                continue
             # Of several copies one counts, and it is not known which: all must agree.
             copies = self.candidates(number)
             for id in self._states:
@@ -307,7 +323,8 @@ class Checks:
                 continue
             for number, several in self._published.items():
                 published = several[0]
-                if published.operation.effect_until_us > replay.sent_us or number < first:
+                is_later = published.operation.effect_until_us > replay.sent_us
+                if is_later or number < first or number in self._damaged:
                     continue
                 if payload_of(changes[0].version, published.document.body) is not None:
                     yield id, number, replay.sent_us

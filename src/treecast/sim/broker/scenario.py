@@ -12,9 +12,11 @@ from itertools import count
 from random import Random
 from typing import Any
 
+import msgspec
+
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
-from treecast.overlay.broker.rows import LETTERS, REDELIVERIES, LetterRow, decode
+from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, DocumentRow, LetterRow, decode
 from treecast.overlay.client import ClientSettings
 from treecast.overlay.messages import IndexSaved
 from treecast.overlay.peer import Peer
@@ -86,6 +88,7 @@ class BrokerScenario:
     """A seed draws workload, settings and faults."""
 
     name = "broker"
+    _damages = False
 
     def __init__(self, make_broker: Callable[..., Peer] = Broker, make_host: Callable[..., Host] | None = None) -> None:
         """Tests that plant a bug make broker or host themselves."""
@@ -98,7 +101,8 @@ class BrokerScenario:
     def faults(self, seed: int) -> list[Fault]:
         workload = self.workload(seed)
         hosts = [BROKER, *(client.name for client in workload.clients)]
-        rates = FaultRates(crashing=(BROKER, *hosts), storing=(BROKER,))  # the broker twice as often as another
+        # The broker crashes twice as often as another host.
+        rates = FaultRates(crashing=(BROKER, *hosts), storing=(BROKER,), damages=self._damages)
         return draw_faults(Random(f"{seed}/faults"), hosts, workload.duration_ms, rates)
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
@@ -106,6 +110,30 @@ class BrokerScenario:
         run = BrokerRun(seed, self.workload(seed), faults, self._make_broker, self._make_host)
         run.play()
         return outcome_of(self.name, run.world, faults, with_trace, run.counts())
+
+
+class DamagedBrokerScenario(BrokerScenario):
+    """The same with a disk that loses bodies: what is lost becomes dead letters, and nothing else suffers."""
+
+    name = "damaged-broker"
+    _damages = True
+
+
+class FailingSubscribersScenario(BrokerScenario):
+    """The same with subscribers that fail most of what they get: dead letters, many of them delivered again."""
+
+    name = "failing-subscribers"
+
+    def workload(self, seed: int) -> Workload:
+        random = Random(f"{seed}/failing")
+        usual = super().workload(seed)
+        rates = {"fail_rate": random.choice([0.3, 0.7, 0.95]), "forget_rate": random.choice([0.0, 0.05])}
+        return msgspec.structs.replace(
+            usual,
+            clients=[msgspec.structs.replace(client, **rates) for client in usual.clients],
+            options=msgspec.structs.replace(usual.options, attempts_max=random.choice([1, 2, 3]), acknowledge_ms=300),
+            weights={**usual.weights, "redeliver": random.choice([2, 8])},
+        )
 
 
 class BrokerRun:
@@ -128,6 +156,7 @@ class BrokerRun:
         world.network.delay_us = random.choice([50, 500, 20_000])
         world.network.jitter_us = random.choice([1, 500, 20_000])
         self._make_broker = make_broker
+        self._damaged_documents: set[int] = set()
         self._saved_index: tuple[Any, int] | None = None
         self._save_random = world.random_of("saved indexes")
         self.broker = make_host(
@@ -139,6 +168,7 @@ class BrokerRun:
         )
         world.hosts[BROKER] = self.broker
         self.broker.save_index = self._save_index
+        self.broker.on_damage = self._find_damage
         self.broker.start()
         numbers = count(1)
         client_settings = draw_client_settings(random)
@@ -255,7 +285,12 @@ class BrokerRun:
         return [(number, row.subscription, row.document) for number, row in self._letter_rows()]
 
     def _checks(self) -> Checks:
-        return Checks(self.history, self._letters(), expiring=frozenset(self.workload.expiring))
+        return Checks(
+            self.history,
+            self._letters(),
+            expiring=frozenset(self.workload.expiring),
+            damaged=frozenset(self._damaged_documents),
+        )
 
     def _check_limits(self) -> None:
         """Memory stays within what the settings say."""
@@ -264,13 +299,21 @@ class BrokerRun:
             return
         limits = {
             # Dead letters that are delivered again come on top.
-            "queued_most": self.settings.queue_memory_max + self.broker.storage.count(REDELIVERIES),
+            "queued_most": self.settings.queue_memory_max + len(self.history.redelivered),
             "waiting": self.settings.waiting_memory_max,
             "sessions": self.settings.sessions_max,
         }
         for name, limit in limits.items():
             if stats[name] > limit:
                 self.world.fail(f"the broker has {name} = {stats[name]}, more than {limit}")
+
+    def _find_damage(self) -> None:
+        """Which documents need a body that is damaged; their rows may be dropped later."""
+        damaged = self.broker.storage.damaged_bodies()
+        for number, data in self.broker.storage.scan(DOCUMENTS, 0, 100_000):
+            row = decode(data, DocumentRow)
+            if not damaged.isdisjoint((row.body, *row.payloads)):
+                self._damaged_documents.add(number)
 
     def counts(self) -> dict[str, int]:
         """How much happened: a scenario in which nothing happens finds nothing."""
