@@ -80,7 +80,6 @@ class Table:
         assert isinstance(stored, bytes)
         return stored[:-_CHECKSUM_BYTES]
 
-
     def values(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, bytes]]:
         """What was put there, by key; raises StorageError if something else is there."""
         # PERF: bench/broker_restart.py. The same as `value`, without its calls.
