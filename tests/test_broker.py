@@ -404,6 +404,24 @@ def test_a_removed_subscription_gets_nothing_more(world: World) -> None:
     assert world.broker.stats()["unfinished_documents"] == 1
 
 
+@pytest.mark.parametrize("memory", [1_000, 1])
+def test_after_a_restart_a_subscription_gets_nothing_of_another_that_had_its_id(memory: int) -> None:
+    world = prepare(World())
+    world.publish(b"<a><b/></a>", b"<a><b/></a>")  # which `b` waits for, so they are looked at
+    world.ask("sub", Unsubscribe("all"))
+    world.ask("sub", Subscribe("all", "/*"))
+    world.publish(b"<c/>")
+    world.settings = BrokerSettings(waiting_memory_max=memory)
+    world.restart()
+    world.inbox["sub"] = world.send("sub", Attach("s1", ["all"], credit=50))
+    assert list(receive_all(world, "sub", "s1", 20)) == [("all", 3, b"<c/>")]
+    world.send("sub", Detach("s1"))
+    world.inbox["sub"] = world.send("sub", Attach("s2", ["b"], credit=50))
+    assert [number for _, number, _ in receive_all(world, "sub", "s2", 20)] == [1, 2]
+    stats = world.broker.stats()
+    assert (stats["parked"], stats["waiting"], stats["queued"], stats["unfinished_documents"]) == (0, 0, 0, 0)
+
+
 def receive_all(world: World, client: str, session: str, rounds: int = 400) -> Iterator[tuple[str, int, bytes]]:
     """What a well-behaved client gets, message by message, each acknowledged."""
     received = 0

@@ -43,6 +43,9 @@ class Archive:
         self._rows: OrderedDict[int, DocumentRow] = OrderedDict()
         self._cached_rows_max = cached_rows_max
 
+    def has_subscription(self, id: str) -> bool:
+        return id in self._index
+
     def remember(self, number: int, row: DocumentRow) -> None:
         self._rows[number] = row
         if len(self._rows) > self._cached_rows_max:

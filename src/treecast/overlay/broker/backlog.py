@@ -94,16 +94,16 @@ class Backlog:
         self.touched.clear()
 
     def _load_cursors(self, ids: set[str], floors: dict[str, int], done: dict[str, frozenset[int]]) -> None:
-        """As `_cursor`, for many."""
+        """By subscription: up to which document its deliveries are done, and which ones above that."""
         for id, data in self._shadow.get_many(CURSORS, ids).items():
             cursor = decode(data, CursorRow)
             floors[id] = cursor.floor
             if cursor.done:
                 done[id] = frozenset(cursor.done)
-        for id, data in self._shadow.get_many(SUBSCRIPTIONS, ids - floors.keys()).items():
-            floors[id] = decode(data, SubscriptionRow).since
+        # Without a cursor, deliveries begin with the subscription. When that was, would take as long to read as all
+        # the rest; `queue_of` looks when it has to. It matters if a subscription was removed and another has its id.
         for id in ids - floors.keys():
-            floors[id] = _FOREVER
+            floors[id] = 0 if self._archive.has_subscription(id) else _FOREVER
 
     def _all_rows(self, table: str) -> Iterator[tuple[str, bytes]]:
         after = ""
@@ -278,13 +278,16 @@ class Backlog:
         numbers = self._idle.pop(id, ())
         self._idle_numbers -= len(numbers)
         cursor = self._cursor(id)
-        queue = self.queues[id] = Queue(id, row, numbers[-1] if numbers else cursor.floor, cursor.done)
+        queue = self.queues[id] = Queue(id, row, max(cursor.floor, numbers[-1] if numbers else 0), cursor.done)
         for number in numbers:
-            queue.add(number)
+            if number > cursor.floor:
+                queue.add(number)
+            else:  # it was for another subscription with this id: see `_load_cursors`
+                self._finish_document(number)
         if id in self._parked:
             data = self._shadow.get(PARKED, id)
             queue.behind = queue.parked = True
-            queue.newest = self._parked[id]
+            queue.newest = max(self._parked[id], cursor.floor)
             queue.rematch_until = decode(data, ParkedRow).rematch_until if data else 0
         return queue
 

@@ -7,6 +7,7 @@ that differ from the document itself have bodies of their own, each once however
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from treecast.errors import DocumentError
 from treecast.index import Index
@@ -102,50 +103,35 @@ class Intake:
         bodies = [command.documents[place].body for place in places]
         part = self._index.render_part(bodies, report=True)
         rejected: dict[int, DocumentError] = dict(part.rejected)
-        ends = part.deliveries.offsets.to_pylist()
-        rows = part.deliveries.values
-        ids = rows.field("subscription").to_pylist()
-        column = rows.field("payload")
-        choices = column.indices.to_pylist()
-        payloads = column.dictionary
-        codes = rows.field("code").to_pylist() if rows.field("code").null_count < len(rows) else None
-        for at in range(len(ends) - 1):
+        matches = _Matches(part.deliveries)
+        for at in range(matches.documents):
             place = places[at]
             if (error := rejected.get(at)) is not None:
                 refusals.append(refusal(error, place))
-                continue
-            begin, end = ends[at], ends[at + 1]
-            matches = _Matches(ids[begin:end], choices[begin:end], codes[begin:end] if codes else None)
-            numbers[place] = self._store(command.source, command.documents[place], matches, payloads, turn)
-        return len(ends) - 1
+            else:
+                numbers[place] = self._store(command.source, command.documents[place], matches, at, turn)
+        return matches.documents
 
-    def _store(self, source: str, document: Document, matches: _Matches, payloads: object, turn: Turn) -> int:
+    def _store(self, source: str, document: Document, matches: _Matches, at: int, turn: Turn) -> int:
         number = self._backlog.last_document + 1
         self._backlog.last_document = number
         own = self._append(document.body, turn)
+        ids, choices, refused = matches.of(at)
         bodies: dict[int, int] = {}
-        for choice in matches.distinct():
-            payload = payloads[choice].as_py()  # type: ignore[index]
+        for choice in dict.fromkeys(choices):
+            payload = matches.payload(choice)
             bodies[choice] = own if payload == document.body else self._append(payload, turn)
-        accepted = [id for id, choice in zip(matches.ids, matches.choices, strict=True) if choice is not None]
-        row = DocumentRow(
-            source,
-            document.id,
-            turn.now_ms,
-            own,
-            len(document.body),
-            accepted,
-            [bodies[choice] for choice in matches.choices if choice is not None],
-        )
+        payloads = [bodies[choice] for choice in choices]
+        row = DocumentRow(source, document.id, turn.now_ms, own, len(document.body), ids, payloads)
         turn.put(DOCUMENTS, number, row)
         self._archive.remember(number, row)
         if document.id:
             name = f"{source}\0{document.id}"
             self._recent[name] = (number, turn.now_ms)
             turn.put(RECENT, number, RecentRow(name, turn.now_ms))
-        for id, code in matches.refused():
+        for id, code in refused:
             self._backlog.add_letter(id, number, turn.now_ms, code, 0, b"", turn)
-        self._backlog.enqueue(number, accepted, turn)
+        self._backlog.enqueue(number, ids, turn)
         return number
 
     def _append(self, body: bytes, turn: Turn) -> int:
@@ -168,19 +154,33 @@ class Intake:
 
 
 class _Matches:
-    """The subscriptions that a document satisfies, with the number of the payload of each; None for a refused one."""
+    """The deliveries of some documents, as lists. PERF: bench/broker.py: Arrow's scalars cost more than matching."""
 
-    __slots__ = ("choices", "codes", "ids")
+    def __init__(self, deliveries: Any) -> None:
+        self._ends: list[int] = deliveries.offsets.to_pylist()
+        self.documents = len(self._ends) - 1
+        rows = deliveries.values
+        self._ids: list[str] = rows.field("subscription").to_pylist()
+        column = rows.field("payload")
+        self._choices: list[int] = column.indices.to_pylist()
+        codes = rows.field("code")
+        self._codes: list[str | None] | None = codes.to_pylist() if codes.null_count < len(codes) else None
+        _, ends, data = column.dictionary.buffers()
+        self._first = column.dictionary.offset
+        self._payload_ends = memoryview(ends).cast("q") if ends is not None else memoryview(b"")
+        self._payloads = memoryview(data) if data is not None else memoryview(b"")
 
-    def __init__(self, ids: list[str], choices: list[int | None], codes: list[str | None] | None) -> None:
-        self.ids = ids
-        self.choices = choices
-        self.codes = codes
+    def of(self, at: int) -> tuple[list[str], list[int], list[tuple[str, str]]]:
+        """Of one document: subscriptions, the numbers of their payloads, and those that were refused, with codes."""
+        begin, end = self._ends[at], self._ends[at + 1]
+        ids, choices = self._ids[begin:end], self._choices[begin:end]
+        if self._codes is None:
+            return ids, choices, []
+        codes = self._codes[begin:end]
+        accepted = [place for place, code in enumerate(codes) if code is None]
+        refused = [(id, code) for id, code in zip(ids, codes, strict=True) if code is not None]
+        return [ids[place] for place in accepted], [choices[place] for place in accepted], refused
 
-    def distinct(self) -> list[int]:
-        return list(dict.fromkeys(choice for choice in self.choices if choice is not None))
-
-    def refused(self) -> list[tuple[str, str]]:
-        if self.codes is None:
-            return []
-        return [(id, code) for id, code in zip(self.ids, self.codes, strict=True) if code is not None]
+    def payload(self, choice: int) -> bytes:
+        begin, end = self._payload_ends[self._first + choice], self._payload_ends[self._first + choice + 1]
+        return bytes(self._payloads[begin:end])  # views are compared byte by byte, which takes longer than copying them
