@@ -37,6 +37,10 @@ NAMES = (
     "populations",
     "rendering",
     "store",
+    "broker",
+    "broker_restart",
+    "broker_stalled",
+    "broker_soak",
 )
 
 

@@ -71,7 +71,8 @@ def test_many_rows_are_read_as_if_one_by_one(tmp_path: Path) -> None:
         asked = [*keys[::2], "missing", *keys[:10], "ключ"]
         assert store.get_many("t", asked) == {key: key.encode() for key in keys[:10] + keys[::2]}
         assert store.get_many("n", [-3, 4, 5]) == {-3: b"", 4: b""}
-        assert store.get_many("t", []) == store.get_many("nothing", ["k1"]) == store.get_many("n", ["k1"]) == {}
+        assert not store.get_many("t", list[str]()) and not store.get_many("nothing", ["k1"])
+        assert not store.get_many("n", ["k1"])  # whose keys are numbers
 
 
 def test_changes_that_are_not_durable_count(tmp_path: Path) -> None:
@@ -93,8 +94,11 @@ def test_a_damaged_row_is_noticed_among_many(tmp_path: Path, stored: object) -> 
         connection.close()
     with Store.open(tmp_path) as store:
         assert store.get_many("t", ["a"]) == {"a": b"1"}
-        for table, keys, after in (("t", ["a", "b"], ""), ("n", [1], 0)):
+        for read in (
+            lambda: store.get_many("t", ["a", "b"]),
+            lambda: store.scan("t", "", 10),
+            lambda: store.get_many("n", [1]),
+            lambda: store.scan("n", 0, 10),
+        ):
             with pytest.raises(StorageError, match="TC422"):
-                store.get_many(table, keys)
-            with pytest.raises(StorageError, match="TC422"):
-                store.scan(table, after, 10)
+                read()

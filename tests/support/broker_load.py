@@ -200,7 +200,7 @@ async def _receive(number: int, address: str, random: Random, file: TextIO) -> N
 
 
 async def _take(connection: Connection, id: str, random: Random, file: TextIO) -> None:
-    async with aclosing(connection.deliveries([id], credit=random.choice((10, 100, 1_000)))) as deliveries:  # type: ignore[type-var]
+    async with aclosing(connection.deliveries([id], credit=random.choice((10, 100, 1_000)))) as deliveries:
         async for delivery in deliveries:
             line = [delivery.subscription, delivery.document, delivery.id, delivery.payload.decode()]
             file.write(json.dumps(line) + "\n")

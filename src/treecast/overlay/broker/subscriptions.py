@@ -73,13 +73,15 @@ class Subscriptions:
         while changes := self._shadow.scan(CHANGES, version, 10_000):
             changed.update((data.decode(), None) for _, data in changes)
             version = changes[-1][0]
-        for id in changed:  # an added one may be there already: the saved index is never older than it says
-            if id in self.index:
-                self.index.remove(id)
         ids = list(changed)
         for begin in range(0, len(ids), ADDED_AT_ONCE):
-            rows = self._shadow.get_many(SUBSCRIPTIONS, ids[begin : begin + ADDED_AT_ONCE])
-            self._add_all((id, decode(data, SubscriptionRow)) for id, data in rows.items())
+            some = ids[begin : begin + ADDED_AT_ONCE]
+            stored = self._shadow.get_many(SUBSCRIPTIONS, some)
+            rows = [(id, decode(data, SubscriptionRow)) for id, data in stored.items()]
+            for id in some:  # an added one may be there already: the saved index is never older than it says
+                if id in self.index:
+                    self.index.remove(id)
+            self._add_all(rows)
 
     def _add_all(self, rows: Iterable[tuple[str, SubscriptionRow]]) -> None:
         batch: list[Subscription | tuple[str, str]] = []
