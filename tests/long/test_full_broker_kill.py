@@ -1,6 +1,6 @@
 """Fifty times a broker is killed under load: every acknowledged document reaches every subscription it should, once.
 
-The twin of tests/serve/test_kill.py.
+The twin of tests/serve/test_broker_kill.py.
 
 TREECAST_SEED chooses the seed, to try a failure again, and TREECAST_RUNS how often the broker is killed.
 """

@@ -26,7 +26,7 @@ from treecast.overlay.messages import (
     Unsubscribe,
 )
 from treecast.overlay.peer import Effect
-from treecast.overlay.receiver import Delivered, Delivery, Opened
+from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened
 from treecast.sim.broker.history import History, Operation, Receipt
 from treecast.sim.broker.workload import (
     QUERIES,
@@ -66,6 +66,7 @@ class Application:
         next_number: Callable[[], int],
         *,
         is_reliable: bool,
+        is_in_order: bool,
     ) -> None:
         self.plan = plan
         self.is_calm = False
@@ -78,6 +79,8 @@ class Application:
         self._next_number = next_number
         self._is_reliable = is_reliable
         """No message is lost or overtaken in this run."""
+        self._is_in_order = is_in_order
+        """None is overtaken or arrives twice."""
         self._random = world.random_of("application", plan.name)
         self._tickets: dict[int, Operation] = {}
         self._receiver: int | None = None
@@ -294,12 +297,24 @@ class Application:
             self._receive(event.deliveries)
         elif isinstance(event, Opened) and event.unknown and event.receiver == self._receiver:
             self._misses.update(event.unknown)
-            if not self.is_calm:
-                self._world.after(REATTACH_MS * 1000, self._attach_again, event.receiver)
+            self._world.after(REATTACH_MS * 1000, self._attach_again, event.receiver)
+        elif isinstance(event, Interrupted) and not self._is_in_order:
+            # A repeated Attach that arrives late opens the old session again, which then shares the subscriptions.
+            self._history.attach(f"{self.plan.name} again", self.plan.received)
 
     def _attach_again(self, receiver: int) -> None:
-        if receiver == self._receiver and self._misses:
+        if receiver == self._receiver and (any(map(self._exists, self._misses)) if self.is_calm else self._misses):
             self.attach()
+
+    def _exists(self, id: str) -> bool:
+        """As far as answers tell, there is such a subscription now."""
+        changes = [
+            operation.command
+            for operation in self._history.operations
+            if operation.is_done and getattr(operation.command, "id", "") == id
+            if isinstance(operation.command, Subscribe | Unsubscribe)
+        ]
+        return bool(changes) and isinstance(changes[-1], Subscribe)
 
     def _receive(self, deliveries: list[Delivery]) -> None:
         failed, done = [], []

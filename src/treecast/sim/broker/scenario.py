@@ -25,7 +25,7 @@ from treecast.sim.broker.application import BROKER, Application
 from treecast.sim.broker.checks import Checks, Letter
 from treecast.sim.broker.history import History
 from treecast.sim.broker.workload import Workload, draw_workload
-from treecast.sim.faults import Fault, FaultRates, HostFault, draw_faults
+from treecast.sim.faults import Fault, FaultRates, HostFault, LinkFault, draw_faults
 from treecast.sim.frames import PacketCodec
 from treecast.sim.host import Host
 from treecast.sim.scenario import Outcome, outcome_of
@@ -37,6 +37,8 @@ HEALING_MS_MAX = 120_000
 STEP_MS = 250
 HARMLESS = ("stall", "slow", "slow-disk", "clock-jump", "clock-drift")
 """Faults of hosts that lose no message, and let none overtake another."""
+DISORDERLY = ("reordering", "duplication")
+"""Faults of links with which a connection is not what it usually is."""
 QUIET_MS = 1_500
 """Time after that in which nothing may be delivered any more."""
 
@@ -182,6 +184,7 @@ class BrokerRun:
                 self._waiting_letters,
                 lambda: next(numbers),
                 is_reliable=all(isinstance(f, HostFault) and f.effect in HARMLESS for f in faults),
+                is_in_order=not any(isinstance(f, LinkFault) and f.effect in DISORDERLY for f in faults),
             )
             for plan in workload.clients
         ]
