@@ -4,6 +4,8 @@
 #include "base/digest.hpp"
 #include "base/interrupt.hpp"
 
+#include <map>
+
 namespace treecast {
 
 namespace {
@@ -11,9 +13,9 @@ namespace {
 constexpr uint64_t empty_place = ~0ull;
 
 // The filter is small enough to stay in the cache, and says of most texts that they are not in the table.
-constexpr size_t filter_bits_per_place = 8;
+constexpr size_t filter_bits_per_place = 4;
 uint64_t filter_place(uint64_t hash, size_t words) { return (hash >> 6) & (words - 1); }
-uint64_t filter_bit(uint64_t hash) { return 1ull << (hash & 63); }
+uint64_t filter_bits(uint64_t hash) { return 1ull << (hash & 63) | 1ull << (hash >> 58); }
 }
 
 // Seeds come from the conditions themselves, so that equal machines are saved as equal bytes.
@@ -49,14 +51,16 @@ void Values::build(const std::vector<Condition>& conditions) {
     }
     // Prefixes are looked up once per distinct length, so only the lengths are listed.
     for (Group& group : groups_) {
-        std::vector<uint32_t> sizes;
-        for (uint32_t i = group.begin[7]; i < group.end[7]; ++i) sizes.push_back(ends_[i + 1] - ends_[i]);
         static_assert(static_cast<int>(ValueTest::starts_with) == 7);
-        std::sort(sizes.begin(), sizes.end());
-        sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-        group.prefixes = static_cast<uint32_t>(prefix_sizes_.size());
-        prefix_sizes_.append(sizes.data(), sizes.size());
-        group.prefixes_end = static_cast<uint32_t>(prefix_sizes_.size());
+        std::map<uint64_t, Prefixes> by_size;
+        for (uint32_t i = group.begin[7]; i < group.end[7]; ++i) {
+            Prefixes& prefixes = by_size[text(i).size()];
+            prefixes.size = text(i).size();
+            prefixes.add(text(i));
+        }
+        group.prefixes = static_cast<uint32_t>(prefixes_.size());
+        for (const auto& [size, prefixes] : by_size) prefixes_.push(prefixes);
+        group.prefixes_end = static_cast<uint32_t>(prefixes_.size());
         if (group.has(ValueTest::contains)) build_automaton(group);
     }
     for (size_t i = 0; i < list_read_bytes && !states_.empty(); ++i) arrivals_.push(0);
@@ -68,14 +72,14 @@ void Values::add_text(uint32_t test) {
     size_t at = hash & mask;
     while (table_[at] != empty_place) at = (at + 1) & mask;
     table_[at] = hash >> 32 << 32 | test;
-    filter_[filter_place(hash, filter_.size())] |= filter_bit(hash);
+    filter_[filter_place(hash, filter_.size())] |= filter_bits(hash);
 }
 
 uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) const {
     size_t mask = table_.size() - 1;
     uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(test), seeds_);
     // PERF: bench/shapes.py. Most values match no test: a look at the filter is enough.
-    if (!(filter_[filter_place(hash, filter_.size())] & filter_bit(hash))) return none;
+    if (~filter_[filter_place(hash, filter_.size())] & filter_bits(hash)) return none;
     for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
         if ((table_[at] ^ hash) >> 32) continue;
         uint32_t i = static_cast<uint32_t>(table_[at]);
@@ -153,12 +157,12 @@ uint32_t Values::group_of(uint32_t label) const {
 
 Values::Need Values::need(uint32_t number) const {
     const Group& group = groups_[number - 1];
-    uint32_t prefix = group.prefixes < group.prefixes_end ? prefix_sizes_[group.prefixes_end - 1] : 0;
+    uint32_t prefix = group.prefixes < group.prefixes_end ? static_cast<uint32_t>(prefixes_[group.prefixes_end - 1].size) : 0;
     return {std::max(group.text_bytes_max, prefix), group.has(ValueTest::equal_number), group.automaton != 0};
 }
 
 uint64_t Values::bytes() const {
-    return groups_.bytes() + prefix_sizes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + tests_.bytes() + table_.bytes() +
+    return groups_.bytes() + prefixes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + tests_.bytes() + table_.bytes() +
            states_.bytes() + state_tests_.bytes() + filter_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
 }
 

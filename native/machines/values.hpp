@@ -92,7 +92,7 @@ public:
     }
     template <class Visit>
     void parts(Visit&& visit) {
-        visit(groups_), visit(prefix_sizes_), visit(bytes_), visit(ends_), visit(labels_), visit(tests_), visit(table_), visit(filter_);
+        visit(groups_), visit(prefixes_), visit(bytes_), visit(ends_), visit(labels_), visit(tests_), visit(table_), visit(filter_);
         visit(states_), visit(state_tests_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
     }
     uint64_t bytes() const;
@@ -101,12 +101,24 @@ private:
     struct Group {
         uint32_t label = 0;
         uint32_t begin[8] = {}, end[8] = {};        // tests by kind
-        uint32_t prefixes = 0, prefixes_end = 0;    // in prefix_sizes_
+        uint32_t prefixes = 0, prefixes_end = 0;    // in prefixes_
         uint32_t automaton = 0;                     // the first of its states; 0: none
         uint32_t text_bytes_max = 0;                // of the strings compared with
         bool has(ValueTest test) const { return end[static_cast<int>(test)] != 0; }
     };
     // Of an automaton. PERF: bench/shapes.py. Every value passes through some of them at random, so they are small.
+    struct Prefixes {                               // those of one size
+        uint64_t size = 0;
+        uint64_t last_bytes[4] = {};                // a bit for each byte that one of them ends with
+        static unsigned char last(std::string_view text, uint64_t size) { return static_cast<unsigned char>(text[size - 1]); }
+        void add(std::string_view text) {
+            if (size) last_bytes[last(text, size) >> 6] |= 1ull << (last(text, size) & 63);
+        }
+        // Whether the text may begin with one of them. PERF: bench/shapes.py. Cheaper than a hash, and rarely true where they end alike.
+        bool may_end(std::string_view text) const {
+            return !size || last_bytes[last(text, size) >> 6] >> (last(text, size) & 63) & 1;
+        }
+    };
     struct State {
         uint32_t fallback = 0;                      // the longest proper suffix that is a state; 0 for the root
         uint32_t ends = 0;                          // the longest suffix, or the state itself, that ends a test; 0: none
@@ -149,8 +161,9 @@ private:
     void collect_texts(const Group& group, std::string_view value, One&& one) const {
         if (uint32_t i = find_text(group, value); i != none) one(i);
         for (uint32_t p = group.prefixes; p < group.prefixes_end; ++p) {
-            if (prefix_sizes_[p] > value.size()) continue;
-            if (uint32_t i = find(group.label, ValueTest::starts_with, value.substr(0, prefix_sizes_[p])); i != none) one(i);
+            const Prefixes& prefixes = prefixes_[p];
+            if (prefixes.size > value.size() || !prefixes.may_end(value)) continue;
+            if (uint32_t i = find(group.label, ValueTest::starts_with, value.substr(0, prefixes.size)); i != none) one(i);
         }
     }
     template <class One>
@@ -176,13 +189,13 @@ private:
     }
 
     Array<Group> groups_;                           // by label
-    Array<uint32_t> prefix_sizes_;
+    Array<Prefixes> prefixes_;                      // by group, then size
     Array<char> bytes_;                             // the values, one after the other
     Array<uint32_t> ends_;
     Array<uint32_t> labels_;                        // by test
     Array<ValueTest> tests_;
     Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the test; none: empty
-    Array<uint64_t> filter_;                        // a bit for each text in table_, and few others: see find()
+    Array<uint64_t> filter_;                        // two bits for each text in table_: see find()
     Array<State> states_;                           // of all automata; 0 is none
     Array<uint32_t> state_tests_;                   // by state: the first test that ends here; the others by also_
     Array<unsigned char> arrivals_;                 // by state: the byte that leads to it
