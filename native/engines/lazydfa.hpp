@@ -115,7 +115,8 @@ private:
     static constexpr uint8_t pending = 0xFD, in_delta = 0xFE, nowhere = 0xFF;
     static constexpr uint32_t several_bit = 0x80000000u;
     // PERF: bench/shapes.py. Every machine walks over the document, and a walk for patterns costs more than one for plain paths:
-    // so they are merged sooner, and there are fewer of them, although an addition then takes a third longer.
+    // so they are merged sooner, and there are fewer of them, although an addition then takes a third longer. That holds up to
+    // MergeCredit::patterns_max: larger ones take seconds to merge, during which nothing can be added.
     static constexpr size_t merge_ratio = 4, tree_merge_ratio = 16, delta_paths_max = 256;
     static constexpr uint32_t links_walked_max = 32;
 

@@ -144,7 +144,6 @@ std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> 
 void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
     Placing& placing = change.placing;
     uint8_t begin = trees ? places_max / 2 : 0, end = begin + places_max / 2;
-    const size_t ratio = trees ? tree_merge_ratio : merge_ratio;
     for (;;) {
         uint8_t smallest = nowhere, vacant = nowhere;
         for (uint8_t p = begin; p < end; ++p) {
@@ -154,8 +153,10 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
                 smallest = p;
         }
         if (smallest == nowhere) break;
-        // Stop at a machine that is much larger, unless no place is vacant.
-        if (vacant != nowhere && placing.places[smallest]->accepts() > ratio * numbers.size()) break;
+        // Stop at a machine that is much larger, unless no place is vacant. A very large one is merged seldom: that takes seconds.
+        const size_t size = placing.places[smallest]->accepts();
+        const size_t ratio = trees && size <= MergeCredit::patterns_max ? tree_merge_ratio : merge_ratio;
+        if (vacant != nowhere && size > ratio * numbers.size()) break;
         absorb(paths, rows, smallest, numbers, change);
     }
     build_place(paths, std::move(numbers), trees, placing);
