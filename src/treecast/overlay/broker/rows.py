@@ -47,10 +47,20 @@ class SubscriptionRow(Row, frozen=True):
     deliver: str
     options: SubscriptionOptions
     change: int
-    """The number of the last change. `changes[number]` is the id; an id without a row here was removed."""
+    """The number of the last change, in `changes`."""
     since: int
     """The last document that was published before the subscription."""
     paused: bool = False
+
+
+class ChangeRow(Row, frozen=True):
+    """`changes[number]`: what the index has of a subscription since this change. Without a query, it was removed."""
+
+    id: str
+    query: str = ""
+    namespaces: dict[str, str] = {}
+    ordered: bool = False
+    deliver: str = "document"
 
 
 class ClientRow(Row, frozen=True):
