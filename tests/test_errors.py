@@ -161,7 +161,7 @@ def refuse_connection(data: bytes) -> None:
         BlockingConnection(given["connect"], "golden", connect_s=0.1).__enter__()
     if "certificate" in given:
         server_context(TlsFiles(certificate=given["certificate"]))
-    error = admission.refusal(Hello(given["client"]), "", "broker", given.get("certified"))
+    error = admission.refusal(Hello(given["client"]), "", ("broker",), given.get("certified"))
     assert error is not None
     raise error
 

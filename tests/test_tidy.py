@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "placement": CORE | {"index"},
     "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
     "sim": CORE | {"index", "overlay"},
-    "serve": {"errors", "index", "overlay", "durable"},
+    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, broker, experiment, explain, generate, match, run
+from treecast.cli import bench, broker, experiment, explain, generate, match, run, up
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -107,5 +107,6 @@ def build_parser() -> Parser:
     bench.add_to(verbs)
     run.add_to(verbs)
     broker.add_to(verbs)
+    up.add_to(verbs)
     experiment.add_to(verbs)
     return parser

@@ -12,7 +12,7 @@ way, or to the broker. `treecast.serve.client` runs this on a socket; `treecast.
     >>> publish.message.number, publish.message.command.source
     (8, 'news')
     >>> client.receive("broker", Answer(8, [1], lease=3), 0)
-    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[]))]
+    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[]))]
 
 Numbers of requests belong to the client's name and outlive it, so it begins with a handshake: `Hello`, and a `Welcome`
 that says which number was answered last, and which *lease* to put into requests. Requests and answers with another
@@ -93,6 +93,7 @@ class Answered(msgspec.Struct, frozen=True):
     ticket: int
     documents: list[int]
     refusals: list[Refusal]
+    copies: list[int] = []
 
 
 class ClientError(PeerError):
@@ -241,22 +242,26 @@ class Client:
         del self._by_session[gone.session]
         return gone.detach()
 
-    def acknowledge(self, deliveries: Iterable[Delivery], now_ms: int) -> list[Effect]:
-        """The application has dealt with these."""
-        return self._settle(deliveries, False, now_ms)
+    def ask(self, receiver: int, credit: int, now_ms: int) -> list[Effect]:
+        """Hold so many deliveries from now on; 0 is none."""
+        return self._receivers[receiver].ask(credit, now_ms) if receiver in self._receivers else []
 
-    def fail(self, deliveries: Iterable[Delivery], now_ms: int) -> list[Effect]:
+    def acknowledge(self, deliveries: Iterable[Delivery], now_ms: int, *, singly: bool = False) -> list[Effect]:
+        """The application has dealt with these. `singly`: the broker is told at once, also of parts of a message."""
+        return self._settle(deliveries, False, now_ms, singly)
+
+    def fail(self, deliveries: Iterable[Delivery], now_ms: int, *, singly: bool = False) -> list[Effect]:
         """The application could not deal with these: they are tried again later, some times."""
-        return self._settle(deliveries, True, now_ms)
+        return self._settle(deliveries, True, now_ms, singly)
 
-    def _settle(self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int) -> list[Effect]:
+    def _settle(self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int, singly: bool) -> list[Effect]:
         by_session: dict[str, list[Delivery]] = {}
         for delivery in deliveries:
             by_session.setdefault(delivery.session, []).append(delivery)
         effects: list[Effect] = []
         for session, settled in by_session.items():
             if session in self._by_session:
-                effects += self._by_session[session].settle(settled, is_failed, now_ms)
+                effects += self._by_session[session].settle(settled, is_failed, now_ms, singly)
         return effects
 
     # --- the peer -----------------------------------------------------------------------------------------------------
@@ -368,7 +373,7 @@ class Client:
         self._request_retry.reset()
         if self._pending:
             self._request_retry.start(now_ms)
-        answered = Deliver(Answered(item.ticket, list(message.documents), list(message.refusals)))
+        answered = Deliver(Answered(item.ticket, list(message.documents), list(message.refusals), list(message.copies)))
         return [answered, *(self._send_more(now_ms) if self._queue else [])]
 
     # --- receivers ----------------------------------------------------------------------------------------------------

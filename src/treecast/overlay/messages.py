@@ -133,7 +133,27 @@ class Redeliver(_Message, frozen=True, tag="redeliver"):
     letters: Annotated[list[Number], _MANY]
 
 
-Command = RegisterSource | RemoveSource | Publish | Subscribe | SubscribeMany | Unsubscribe | Pause | Replay | Redeliver
+class Advance(_Message, frozen=True, tag="advance"):
+    """Deliveries of these subscriptions, each up to a document, are done: somebody got them without a session.
+
+    A subscription that does not exist any more is left out.
+    """
+
+    positions: Annotated[list[tuple[Name, Number]], _MANY]
+
+
+Command = (
+    RegisterSource
+    | RemoveSource
+    | Publish
+    | Subscribe
+    | SubscribeMany
+    | Unsubscribe
+    | Pause
+    | Replay
+    | Redeliver
+    | Advance
+)
 
 
 class Request(_Message, frozen=True, tag="request"):
@@ -167,6 +187,8 @@ class Answer(_Message, frozen=True, tag="answer"):
     refusals: Annotated[list[Refusal], _FEW] = []
     lease: Number = 0
     """That of the request."""
+    copies: Annotated[list[Number], _FEW] = []
+    """For `Publish`: the places of documents that were published before, and were dropped."""
 
 
 class Hello(_Message, frozen=True, tag="hello"):
@@ -264,6 +286,8 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     messages: Annotated[list[Number], _MANY]
     failed: Annotated[list[tuple[Number, Number]], _MANY] = []
     epoch: Number = 0
+    done: Annotated[list[tuple[Number, Number]], _MANY] = []
+    """Items that are dealt with, in messages that are not yet."""
 
 
 class Detach(_Message, frozen=True, tag="detach"):
@@ -347,6 +371,7 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
     Pause: "query",
     Replay: "query",
     Redeliver: "query",
+    Advance: "query",
 }
 
 

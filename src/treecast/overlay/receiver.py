@@ -228,26 +228,37 @@ class Receiver:
 
     # --- what the application says ------------------------------------------------------------------------------------
 
-    def settle(self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int) -> list[Effect]:
-        """The application has dealt with these, or has failed to. A message is acknowledged once all its items are."""
+    def settle(
+        self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int, singly: bool = False
+    ) -> list[Effect]:
+        """The application has dealt with these, or has failed to.
+
+        A message is acknowledged once all its items are. `singly` says more, at once: which of its items.
+        """
         messages: list[int] = []
         failed: list[tuple[int, int]] = []
+        parts: list[tuple[int, int]] = []
         for delivery in deliveries:
             places = self._open_places.get(delivery.message)
             if delivery.session != self.session or places is None or delivery.place not in places:
                 continue  # of an earlier session, or settled before
             places.remove(delivery.place)
             self._held -= 1
-            if is_failed:
+            if singly and places:
+                parts.append((delivery.message, delivery.place))
+            elif is_failed:
                 self._failed.setdefault(delivery.message, []).append((delivery.message, delivery.place))
             if not places:
                 del self._open_places[delivery.message]
                 messages.append(delivery.message)
                 failed += self._failed.pop(delivery.message, [])
-        if not messages:
+        if messages:
+            self._remember(messages, failed, now_ms)
+        elif not parts:
             return []
-        self._remember(messages, failed, now_ms)
-        return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch))]
+        done = [] if is_failed else parts
+        failed = [*failed, *parts] if is_failed else failed
+        return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch, done))]
 
     def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
         if not self._repeats:
@@ -275,6 +286,11 @@ class Receiver:
             self._retry.reset()
             return self._attach(now_ms)
         return [*self._flow(now_ms), *(self._repeat() if self._repeats else [])]
+
+    def ask(self, credit: int, now_ms: int) -> list[Effect]:
+        """Hold so many deliveries from now on."""
+        self._credit = credit
+        return self._flow(now_ms) if self.is_open else []
 
     def detach(self) -> list[Effect]:
         return [Send(self._broker, Detach(self.session, "done"))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from treecast.errors import TreecastError
@@ -13,8 +13,12 @@ OWN_MESSAGES = (Durable, Continue, IndexSaved)
 """What only a peer itself, or whoever runs it, says to it."""
 
 
-def refusal(message: Any, name: str, peer_name: str, certified: Sequence[str] | None) -> TreecastError | None:
+def refusal(
+    message: Any, name: str, own_names: Collection[str], certified: Sequence[str] | None
+) -> TreecastError | None:
     """Why a message may not come from a connection whose name is `name` (empty: not known yet); None if it may.
+
+    `own_names` are those of the peer, and of its clients in the same process.
 
     `certified` are the names in the other side's certificate; None if certificates are not asked for.
     """
@@ -26,7 +30,7 @@ def refusal(message: Any, name: str, peer_name: str, certified: Sequence[str] | 
     if message.version != PROTOCOL_VERSION:
         return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")
     client = message.client
-    if not client or client == peer_name or (name and client != name):
+    if not client or client in own_names or (name and client != name):
         return TransportError(f"{client!r} cannot be a client's name here", code="TC406", hint="choose another")
     if certified is not None and client not in certified:
         return wrong_name(client, list(certified))

@@ -50,6 +50,24 @@ class PeerStore(Storage, Protocol):
     def close(self) -> None: ...
 
 
+class LocalPeer(Protocol):
+    """A client of the peer in the same process: it needs no connection. All is called from the event loop."""
+
+    name: str
+
+    def opened(self, peer: Peer) -> None:
+        """The peer serves, for the first time or made anew."""
+
+    def closed(self) -> None:
+        """The peer serves no more."""
+
+    def received(self, messages: list[Any]) -> None:
+        """The peer has sent these."""
+
+    def announced(self, event: Any) -> None:
+        """The peer has something for whoever runs it (`Deliver`)."""
+
+
 class _Life:
     """A peer from the opening of its store to its end."""
 
@@ -99,6 +117,7 @@ class Runtime:
         self._life: _Life | None = None
         self._connections: dict[FrameConnection, None] = {}  # in the order in which they came
         self._by_name: dict[str, FrameConnection] = {}
+        self._locals: dict[str, LocalPeer] = {}
         self._is_held = False
         self._stop = asyncio.Event()
 
@@ -106,14 +125,36 @@ class Runtime:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Open the peer and listen; returns the address. Raises TreecastError if either fails."""
-        life = await self._open()
+        await self.open()
         try:
-            address = await self._listener.listen(host, port)
+            return await self._listener.listen(host, port)
         except TransportError:
-            await self._close_life(life, is_last=False)
+            await self.abandon()
             raise
-        self._life = life
-        return address
+
+    async def open(self) -> None:
+        """Open the peer, for local clients only: `start` listens as well."""
+        self._life = await self._open()
+
+    async def abandon(self) -> None:
+        """Close what `open` has opened. Instead of `run`, when something else cannot start."""
+        life, self._life = self._life, None
+        if life is not None:
+            await self._close_life(life, is_last=False)
+
+    def register(self, local: LocalPeer) -> None:
+        """Let a client in this process talk to the peer, under a name that no connection can have from now on."""
+        self._locals[local.name] = local
+
+    def tell(self, local: LocalPeer, message: Any, size: int = 0) -> None:
+        """Hand the peer a message of a local client, of about so many bytes. It is lost if there is no peer now."""
+        life = self._life
+        if life is None or life.is_over:
+            return
+        life.waiting_bytes += size
+        self.metrics.count_received(message)
+        self._tell(life, local.name, message)
+        self._hold(life)
 
     async def run(self) -> None:
         """Serve until `stop`. Call `start` before."""
@@ -169,6 +210,8 @@ class Runtime:
     async def _live(self, life: _Life) -> None:
         """Serve with one peer, until it fails or we have to stop."""
         self.metrics.ready.set(1)
+        for local in self._locals.values():
+            local.opened(life.peer)
         ticker = asyncio.create_task(self._tick(life))
         is_last = False
         try:
@@ -183,6 +226,8 @@ class Runtime:
         finally:
             self._life = None
             life.is_over = True
+            for local in self._locals.values():
+                local.closed()
             for mark in list(life.marks):
                 mark.set_exception(RuntimeError("the peer has ended"))
             self.metrics.ready.set(0)
@@ -257,13 +302,22 @@ class Runtime:
                     outgoing.setdefault(effect.to, []).append(packet_of(effect.message, root=own))
             elif isinstance(effect, SaveIndex):
                 self._begin_save(life, effect.version)
-            elif isinstance(effect, Deliver) and isinstance(effect.event, Future):
-                effect.event.set_result(None)
+            elif isinstance(effect, Deliver):
+                if isinstance(effect.event, Future):
+                    effect.event.set_result(None)
+                else:
+                    for local in self._locals.values():
+                        local.announced(effect.event)
         for name, packets in outgoing.items():
             self._send(name, packets)
         self.metrics.waiting.set(len(life.outbox))
 
     def _send(self, name: str, packets: list[Packet]) -> None:
+        if (local := self._locals.get(name)) is not None:
+            for packet in packets:
+                self.metrics.count_sent(packet.message)
+            local.received([packet.message for packet in packets])
+            return
         connection = self._by_name.get(name)
         if connection is None or not connection.can_send:
             self.metrics.dropped.inc(len(packets))
@@ -431,7 +485,7 @@ class Runtime:
     def _admit(self, connection: FrameConnection, message: Any, life: _Life) -> bool:
         """Learn who the other side is, or close it."""
         certified = certificate_names(connection.info("peercert")) if self._has_names else None
-        refused = refusal(message, connection.name, life.peer.name, certified)
+        refused = refusal(message, connection.name, (life.peer.name, *self._locals), certified)
         if refused is not None:
             self._close(connection, "refused", refused)
             return False

@@ -93,9 +93,13 @@ class Archive:
             return queue.id in row.subscriptions
         return bool(self._matcher(queue).match(self._shadow.body(row.body)))
 
+    def index_of(self, id: str, row: SubscriptionRow) -> Index:
+        """An index of one subscription, with the limits of the broker's."""
+        return subscription_index(id, row, self._index)
+
     def _matcher(self, queue: Queue) -> Index:
         if queue.matcher is None:
-            queue.matcher = subscription_index(queue.id, queue.row, self._index)
+            queue.matcher = self.index_of(queue.id, queue.row)
         return queue.matcher
 
     def _render(self, queue: Queue, row: DocumentRow) -> bytes | None:

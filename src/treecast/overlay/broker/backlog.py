@@ -328,6 +328,36 @@ class Backlog:
         turn.put(CURSORS, id, CursorRow(document - 1))
         self.touched[id] = queue
 
+    def advance(self, id: str, row: SubscriptionRow, document: int, turn: Turn) -> None:
+        """Deliveries up to this document are done, whoever made them."""
+        document = min(document, self.last_document)
+        queue = self.queue_of(id, row)
+        for key in [key for key in queue.outstanding if 0 < key <= document]:
+            self.settle(queue, key, turn)
+        queue.newest = max(queue.newest, document)
+        if queue.newest >= self.last_document:
+            queue.behind = False
+        self.store_cursor(queue, turn)
+        self.demote(queue, turn)
+
+    def position(self, id: str) -> tuple[int, frozenset[int]]:
+        """The document up to which all deliveries of a subscription are done, and those after it that are."""
+        if (queue := self.queues.get(id)) is not None:
+            is_done = not queue.outstanding and not queue.behind
+            return self.last_document if is_done else queue.floor(), frozenset(queue.done)
+        if (numbers := self._idle.get(id)) is not None:
+            return numbers[0] - 1, frozenset(self._cursor(id).done)
+        if id in self._parked:
+            return self._parked[id], frozenset(self._cursor(id).done)
+        return self.last_document, frozenset()
+
+    def rematch_until(self, id: str) -> int:
+        """Up to this document a subscription has to be matched again, because it replays; mostly 0."""
+        if (queue := self.queues.get(id)) is not None:
+            return queue.rematch_until
+        data = self._shadow.get(PARKED, id) if id in self._parked else None
+        return decode(data, ParkedRow).rematch_until if data else 0
+
     def redeliver(self, number: int, letter: LetterRow, row: SubscriptionRow) -> None:
         """Deliver a dead letter again."""
         queue = self.queue_of(letter.subscription, row)

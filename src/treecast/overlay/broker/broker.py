@@ -28,10 +28,12 @@ from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, dec
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import SECOND_MS, BrokerSettings
 from treecast.overlay.broker.subscriptions import Subscriptions
+from treecast.overlay.broker.tail import Tail
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import (
     WINDOW_MAX,
     Acknowledge,
+    Advance,
     Answer,
     Attach,
     Attached,
@@ -56,7 +58,7 @@ from treecast.overlay.messages import (
     Unsubscribe,
     Welcome,
 )
-from treecast.overlay.peer import Effect, SaveIndex, Send, Store
+from treecast.overlay.peer import Deliver, Effect, SaveIndex, Send, Store
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Put, Storage
 
@@ -87,6 +89,7 @@ class Broker:
         self._subscriptions = Subscriptions(self._shadow, self.index, settings)
         self._intake = Intake(self._shadow, self._archive, self._backlog, self.index, settings)
         self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
+        self.tail = Tail(self._shadow, self._archive, self._backlog, self._subscriptions)
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
         self._counters = Counters()
         self._beginning = Turn(0)
@@ -126,7 +129,7 @@ class Broker:
                 self._request(sender, message, turn)
             case Acknowledge():
                 if session := self._session(message, sender, turn):
-                    self._dispatch.acknowledge(session, message.messages, message.failed, turn)
+                    self._dispatch.acknowledge(session, message.messages, message.failed, message.done, turn)
             case Flow():
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
@@ -180,6 +183,7 @@ class Broker:
         if turn.changes:
             effects += (Store(tuple(turn.changes)), Send(self.name, Durable(group)))
         effects += turn.sends
+        effects += map(Deliver, turn.events)
         change = self._subscriptions.last_change
         if change - self._saved_change >= self.settings.save_index_changes:
             self._saved_change = change
@@ -241,9 +245,9 @@ class Broker:
         match command:
             case Publish():
                 self._subscriptions.check_source(command.source)
-                documents, refusals = self._intake.publish(command, turn)
+                documents, refusals, copies = self._intake.publish(command, turn)
                 self.accepted += len(documents) - len(refusals)
-                return Answer(request.number, documents, refusals)
+                return Answer(request.number, documents, refusals, copies=copies)
             case Subscribe():
                 self._subscriptions.subscribe(command, self._backlog, turn)
             case SubscribeMany():
@@ -258,6 +262,8 @@ class Broker:
                 self._subscriptions.remove_source(command, turn)
             case Redeliver():
                 self._subscriptions.redeliver(command.letters, self._backlog, turn)
+            case Advance():
+                self._subscriptions.advance(command.positions, self._backlog, turn)
             case Replay():
                 return Answer(request.number, [self._replay(command, turn)])
         return Answer(request.number)

@@ -42,23 +42,30 @@ class Dispatch:
         session.activate(queue)
 
     def acknowledge(
-        self, session: Session, messages: Iterable[int], failed: Iterable[tuple[int, int]], turn: Turn
+        self,
+        session: Session,
+        messages: Iterable[int],
+        failed: Iterable[tuple[int, int]],
+        done: Iterable[tuple[int, int]],
+        turn: Turn,
     ) -> None:
-        """The client has dealt with all items of these messages; `failed` ones are tried again."""
+        """The client has dealt with all items of these messages, and with those of `done`; `failed` ones are tried
+        again."""
         changed: dict[str, Queue] = {}
         for message, place in failed:
             if item := session.finish(message, place):
                 self._backlog.fail(*item, "refused by its subscriber", turn)
+        finished = list(done)
         for message in messages:
             sent = session.messages.get(message)
-            if sent is None:
-                continue
-            session.received = max(session.received, message)
-            for place in range(len(sent.items)):
-                if item := session.finish(message, place):
-                    queue, key = item
-                    self._backlog.settle(queue, key, turn)
-                    changed[queue.id] = queue
+            if sent is not None:
+                session.received = max(session.received, message)
+                finished += [(message, place) for place in range(len(sent.items))]
+        for message, place in finished:
+            if item := session.finish(message, place):
+                queue, key = item
+                self._backlog.settle(queue, key, turn)
+                changed[queue.id] = queue
         session.forget_finished()
         for queue in changed.values():
             self._backlog.store_cursor(queue, turn)

@@ -16,6 +16,7 @@ from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
 from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode
 from treecast.overlay.broker.settings import BrokerSettings
+from treecast.overlay.broker.tail import Published
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Document, Publish, Refusal
 from treecast.overlay.shadow import Shadow
@@ -46,8 +47,8 @@ class Intake:
                 self._recent[row.name] = (number, row.published_ms)
             after = rows[-1][0]
 
-    def publish(self, command: Publish, turn: Turn) -> tuple[list[int], list[Refusal]]:
-        """The number of each document, 0 for a refused one; and the refusals."""
+    def publish(self, command: Publish, turn: Turn) -> tuple[list[int], list[Refusal], list[int]]:
+        """The number of each document, 0 for a refused one; the refusals; and the places of duplicates."""
         if len(command.documents) > self._settings.documents_per_publish_max:
             raise RequestError(
                 f"{len(command.documents)} documents in one request",
@@ -60,17 +61,20 @@ class Intake:
         refusals: list[Refusal] = []
         copies: list[tuple[int, int]] = []  # a second one in this batch, and the first
         fresh = self._fresh(command, numbers, refusals, copies)
+        known = [place for place, number in enumerate(numbers) if number]
         start = 0
         while start < len(fresh):
             start += self._accept(command, fresh[start:], numbers, refusals, turn)
         for place, original in copies:
             numbers[place] = numbers[original]
-            if not numbers[place]:
+            if numbers[place]:
+                known.append(place)
+            else:
                 error = next(r for r in refusals if r.item == original)
                 refusals.append(Refusal(place, error.code, error.message))
         self._forget_old(turn)
         self.refused += len(refusals)
-        return numbers, sorted(refusals, key=lambda r: r.item)
+        return numbers, sorted(refusals, key=lambda r: r.item), known
 
     def _fresh(
         self, command: Publish, numbers: list[int], refusals: list[Refusal], copies: list[tuple[int, int]]
@@ -118,8 +122,9 @@ class Intake:
         own = self._append(document.body, turn)
         ids, choices, refused = matches.of(at)
         bodies: dict[int, int] = {}
+        contents: dict[int, bytes] = {}
         for choice in dict.fromkeys(choices):
-            payload = matches.payload(choice)
+            payload = contents[choice] = matches.payload(choice)
             bodies[choice] = own if payload == document.body else self._append(payload, turn)
         payloads = [bodies[choice] for choice in choices]
         row = DocumentRow(source, document.id, turn.now_ms, own, len(document.body), ids, payloads)
@@ -129,6 +134,8 @@ class Intake:
             name = f"{source}\0{document.id}"
             self._recent[name] = (number, turn.now_ms)
             turn.put(RECENT, number, RecentRow(name, turn.now_ms))
+        if self._settings.announces:
+            turn.events.append(Published(number, turn.now_ms, ids, [contents[choice] for choice in choices]))
         for id, code in refused:
             self._backlog.add_letter(id, number, turn.now_ms, code, 0, b"", turn)
         self._backlog.enqueue(number, ids, turn)

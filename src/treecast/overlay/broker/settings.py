@@ -59,5 +59,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_step_ms: int = 10 * SECOND_MS
     retention_rows_max: int = 2_000
 
+    announces: bool = False
+    """Whoever runs the broker gets a `Published` event for each document, once it is durable."""
+
     save_index_changes: int = 50_000
     """The index is saved after so many changes."""

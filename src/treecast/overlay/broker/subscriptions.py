@@ -206,6 +206,11 @@ class Subscriptions:
             turn.changes.append(Put(REDELIVERIES, number, letter.subscription.encode()))
             backlog.redeliver(number, letter, row)
 
+    def advance(self, positions: list[tuple[str, int]], backlog: Backlog, turn: Turn) -> None:
+        for id, document in positions:
+            if (row := self.row(id)) is not None:
+                backlog.advance(id, row, document, turn)
+
     # --- those that nobody receives from any more ---------------------------------------------------------------------
 
     def see(self, id: str, turn: Turn) -> None:

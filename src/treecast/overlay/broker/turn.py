@@ -12,12 +12,14 @@ from treecast.overlay.storage import Change, Delete, Put
 class Turn:
     """Collects the effects of one call. Its changes are stored together, and what it sends leaves after that."""
 
-    __slots__ = ("changes", "now_ms", "sends")
+    __slots__ = ("changes", "events", "now_ms", "sends")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.changes: list[Change] = []
         self.sends: list[Effect] = []
+        self.events: list[Any] = []
+        """For whoever runs the broker, once the changes are durable."""
 
     def put(self, table: str, key: int | str, row: Row) -> None:
         self.changes.append(Put(table, key, encode(row)))

@@ -1,0 +1,143 @@
+"""The documents of a broker as a log that many may read, each from a position of its own, without sessions.
+
+A session *takes* deliveries: what it acknowledges, nobody else gets. A reader of the tail only looks: it remembers how
+far it got, and any number of readers get everything. Event streams of the HTTP door work like that. A reader first
+reads what is stored (`Tail.read`), and then follows what is published (`Published`); both come in the order of
+documents, so there is no gap between them. Whoever has read says so with `Advance`, so that nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treecast.overlay.broker.rows import SUBSCRIPTIONS, DocumentRow, SourceRow, SubscriptionRow, decode
+from treecast.overlay.storage import StorageError
+
+if TYPE_CHECKING:
+    from treecast.index import Index
+    from treecast.overlay.broker.archive import Archive
+    from treecast.overlay.broker.backlog import Backlog
+    from treecast.overlay.broker.subscriptions import Subscriptions
+    from treecast.overlay.shadow import Shadow
+
+ROWS_MAX = 200
+"""Documents that are looked at in one step."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """An event: a document is durable. `payloads` are those of `subscriptions`, in the same order."""
+
+    document: int
+    published_ms: int
+    subscriptions: list[str]
+    payloads: list[bytes]
+
+
+class TailItem(msgspec.Struct, frozen=True):
+    """What one subscription gets of one document."""
+
+    document: int
+    published_ms: int
+    subscription: str
+    payload: bytes
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a subscription stands: all up to `floor` was delivered, and `done` after it."""
+
+    floor: int
+    done: frozenset[int]
+
+
+class Tail:
+    """Reads stored documents, for any number of readers."""
+
+    def __init__(self, shadow: Shadow, archive: Archive, backlog: Backlog, subscriptions: Subscriptions) -> None:
+        self._shadow = shadow
+        self._archive = archive
+        self._backlog = backlog
+        self._subscriptions = subscriptions
+
+    def last_document(self) -> int:
+        """The last one that was accepted; it need not be durable yet."""
+        return self._backlog.last_document
+
+    def first_document(self) -> int:
+        """The first that is kept, or the next one if none is."""
+        rows = self._archive.rows_after(0, 1)
+        return rows[0][0] if rows else self._backlog.last_document + 1
+
+    def subscription(self, id: str) -> SubscriptionRow | None:
+        return self._subscriptions.row(id)
+
+    def subscriptions(self, after: str, count_max: int) -> list[tuple[str, SubscriptionRow]]:
+        """By their ids, from the next one on."""
+        rows = self._shadow.scan(SUBSCRIPTIONS, after, count_max)
+        return [(id, decode(data, SubscriptionRow)) for id, data in rows]
+
+    def sources(self) -> dict[str, SourceRow]:
+        return self._subscriptions.sources
+
+    def position(self, id: str) -> Position:
+        return Position(*self._backlog.position(id))
+
+    def read(self, ids: Collection[str], after: int, until: int, bytes_max: int) -> tuple[list[TailItem], int]:
+        """What these subscriptions get of the documents after `after`, up to `until`, and the last that was looked at.
+
+        One step of bounded size: go on from there, until it is `until`.
+        """
+        items: list[TailItem] = []
+        replays = {id: last for id in ids if (last := self._backlog.rematch_until(id)) > after}
+        indexes: dict[str, Index] = {}
+        size = 0
+        rows = self._archive.rows_after(after, ROWS_MAX)
+        for number, row in rows:
+            if number > until:
+                return items, until
+            if size >= bytes_max:
+                return items, after
+            after = number
+            again = [id for id, last in replays.items() if number <= last]
+            for item in self._items(number, row, ids, again, indexes):
+                items.append(item)
+                size += len(item.payload)
+        return items, after if len(rows) == ROWS_MAX else until
+
+    def recent(self, count: int) -> Iterator[tuple[int, DocumentRow, bytes]]:
+        """The last documents that are kept, newest first."""
+        for number in range(self._backlog.last_document, max(self._backlog.last_document - count, 0), -1):
+            row = self._archive.row(number)
+            if row is None:
+                return
+            try:
+                yield number, row, self._shadow.body(row.body)
+            except StorageError:
+                continue
+
+    def _items(
+        self, number: int, row: DocumentRow, ids: Collection[str], again: list[str], indexes: dict[str, Index]
+    ) -> Iterator[TailItem]:
+        for id, body in zip(row.subscriptions, row.payloads, strict=True):
+            if id in ids and id not in again:
+                try:
+                    yield TailItem(number, row.published_ms, id, self._shadow.body(body))
+                except StorageError:
+                    continue  # dropped, or damaged: nobody can get it
+        for id in again:
+            if (payload := self._match_again(id, row, indexes)) is not None:
+                yield TailItem(number, row.published_ms, id, payload)
+
+    def _match_again(self, id: str, row: DocumentRow, indexes: dict[str, Index]) -> bytes | None:
+        if id not in indexes:
+            subscription = self._subscriptions.row(id)
+            if subscription is None:
+                return None
+            indexes[id] = self._archive.index_of(id, subscription)
+        try:
+            deliveries = indexes[id].render(self._shadow.body(row.body))
+        except StorageError:
+            return None
+        return None if not deliveries or deliveries[0].refused else deliveries[0].payload

@@ -1,0 +1,128 @@
+"""The HTTP door: an ASGI application over the broker in the same process.
+
+Every answer that refuses something is a problem (`problems.py`), also for pages that do not exist and for our own bugs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import msgspec
+import structlog
+from prometheus_client import Counter, Gauge
+
+from treecast.errors import TreecastError
+from treecast.serve.doors.calls import Bodies, Call, DisconnectedError, Receive, Reply, Scope, Send, problem_reply
+from treecast.serve.doors.document_pages import DocumentPages
+from treecast.serve.doors.local import LocalClient
+from treecast.serve.doors.openapi import describe
+from treecast.serve.doors.problems import problem_of, problem_of_error
+from treecast.serve.doors.routes import Route, Router
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.subscription_pages import SubscriptionPages
+from treecast.serve.metrics import CONTENT_TYPE, Metrics
+from treecast.serve.runtime import Runtime
+
+TEXT = "text/plain; charset=utf-8"
+Page = Callable[[Call], Awaitable[Reply | None]]
+
+
+class HttpDoor:
+    """The application. `start` once the broker runs, `stop` before it stops."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        random: Random,
+        log: structlog.typing.FilteringBoundLogger,
+        version: str,
+        settings: DoorSettings | None = None,
+    ) -> None:
+        self.settings = settings = settings or DoorSettings()
+        self._runtime = runtime
+        self._log = log
+        self._client = LocalClient(runtime, random, settings.answer_ms)
+        self._documents = DocumentPages(self._client, settings)
+        self._subscriptions = SubscriptionPages(self._client, settings)
+        self._bodies = Bodies(settings)
+        self._router = Router()
+        self._description = msgspec.json.encode(describe(version))
+        self._counts = _Counts(runtime.metrics, self._subscriptions.feed)
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        """Prepare what publishers need. Raises TreecastError."""
+        await self._documents.register_default()
+
+    def stop(self) -> None:
+        """End event streams, and accept nothing more."""
+        self._is_stopping = True
+        self._subscriptions.feed.close_all()
+        self._client.stop()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        call = Call(scope, receive, send, self._bodies)
+        try:
+            reply = await self._answer(call)
+            if reply is not None:
+                self._counts.count(reply.status)
+                await call.answer(reply)
+        except DisconnectedError:
+            pass
+
+    async def _answer(self, call: Call) -> Reply | None:
+        try:
+            route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
+            return await self._page(route)(call)
+        except TreecastError as error:
+            return problem_reply(problem_of_error(error), getattr(error, "allow", ""))
+        except DisconnectedError:
+            raise
+        except Exception as error:
+            self._log.error("a request failed", path=call.scope["path"][:200], error=repr(error), exc_info=True)
+            return problem_reply(problem_of("TC437", "TC437 the request failed, and that is our mistake"))
+
+    def _page(self, route: Route) -> Page:
+        for pages in (self, self._documents, self._subscriptions):
+            page: Page | None = getattr(pages, route.name, None)
+            if page is not None:
+                return page
+        raise AssertionError(route.name)
+
+    # --- pages for those who watch ------------------------------------------------------------------------------------
+
+    async def health(self, call: Call) -> Reply:
+        return Reply(200, b"alive\n", TEXT)
+
+    async def readiness(self, call: Call) -> Reply:
+        is_ready = self._runtime.is_ready() and not self._is_stopping
+        return Reply(200 if is_ready else 503, b"ready\n" if is_ready else b"not ready\n", TEXT)
+
+    async def metrics(self, call: Call) -> Reply:
+        return Reply(200, self._runtime.metrics.text(), CONTENT_TYPE)
+
+    async def openapi(self, call: Call) -> Reply:
+        return Reply(200, self._description)
+
+
+class _Counts:
+    """What the door counts."""
+
+    def __init__(self, metrics: Metrics, feed: object) -> None:
+        self._requests = Counter(
+            "treecast_http_requests", "Requests by the status of their answer", ["status"], registry=metrics.registry
+        )
+        self._by_status: dict[int, Counter] = {}
+        streams = Gauge("treecast_http_streams", "Event streams", registry=metrics.registry)
+        streams.set_function(lambda: len(feed))  # type: ignore[arg-type]
+
+    def count(self, status: int) -> None:
+        counter = self._by_status.get(status)
+        if counter is None:
+            counter = self._by_status[status] = self._requests.labels(str(status))
+        counter.inc()

@@ -1,0 +1,190 @@
+"""Serves an ASGI application with uvicorn, and adds the limits that it does not have.
+
+uvicorn waits for ever for the rest of a header, and for a reader that does not read. Here a header has a deadline and a
+size, a connection that takes nothing is closed after a while, and so is one too many. Bodies have their deadline in
+`calls.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Generator
+from typing import Any, cast
+
+import msgspec
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.transport_error import TransportError
+
+BACKLOG = 1_024
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    settings = DoorSettings()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._header_bytes = 0
+        self._is_in_header = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast(asyncio.Transport, transport))
+        if len(self.connections) > self.settings.connections_max:
+            self.transport.abort()
+            return
+        self._begin_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_header()
+        self._end_stall()
+        super().connection_lost(exc)
+
+    # --- headers ------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_in_header:
+            self._header_bytes += len(data)
+            if self._header_timer is None:
+                self._begin_header()
+        super().data_received(data)
+        if self._is_in_header and self._header_bytes > self.settings.header_bytes_max:
+            error = DoorError("the header is too large", code="TC432", status=431)
+            self._refuse(error)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_header = False
+        self._end_header()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._is_in_header = True
+        self._header_bytes = 0
+
+    def _begin_header(self) -> None:
+        self._header_timer = self.loop.call_later(self.settings.header_ms / 1000, self._header_is_late)
+
+    def _end_header(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _header_is_late(self) -> None:
+        self._header_timer = None
+        if self._header_bytes:
+            self._refuse(DoorError("the header did not arrive in time", code="TC433"))
+        else:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(DoorError("this is not HTTP", code="TC434"))
+
+    def _refuse(self, error: DoorError) -> None:
+        """Answer what is no request, and close. While another request is being answered, only close."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            problem = problem_of_error(error)
+            body = msgspec.json.encode(problem)
+            head = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            self.transport.write(STATUS_LINE[problem.status] + head.encode() + body)
+        self.transport.close()
+
+    # --- readers that do not read -------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_timer = self.loop.call_later(self.settings.stalled_ms / 1000, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._end_stall()
+        super().resume_writing()
+
+    def _end_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+
+class _Server(uvicorn.Server):
+    """Signals are for whoever runs the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class _Forward(logging.Handler):
+    """What uvicorn logs goes to our log."""
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.warning("http", message=record.getMessage())
+
+
+class HttpServer:
+    """Listens, and serves until `stop`."""
+
+    def __init__(self, application: Any, settings: DoorSettings, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._socket: socket.socket | None = None
+        logger = logging.getLogger("uvicorn.error")
+        logger.handlers = [_Forward(log)]
+        logger.propagate = False
+        protocol = type("Protocol", (GuardedProtocol,), {"settings": settings})
+        config = uvicorn.Config(
+            application,
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=max(settings.keep_alive_ms // 1000, 1),
+            timeout_graceful_shutdown=max(settings.stop_ms // 1000, 1),
+            backlog=BACKLOG,
+        )
+        self._server = _Server(config)
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Returns the address; port 0 takes a free one. Raises TransportError TC408."""
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            listening = socket.socket(family, kind, protocol)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind(address)
+                listening.listen(BACKLOG)
+            except OSError:
+                listening.close()
+                raise
+        except OSError as error:
+            raise TransportError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
+                code="TC408",
+                hint="choose another address or port, or stop what uses it",
+            ) from None
+        self._socket = listening
+        name = listening.getsockname()
+        return str(name[0]), int(name[1])
+
+    async def run(self) -> None:
+        assert self._socket is not None
+        await self._server.serve([self._socket])
+
+    def stop(self) -> None:
+        self._server.should_exit = True

@@ -1,0 +1,188 @@
+"""A client of a broker that runs in the same process and event loop.
+
+It is the state machine of any client (`treecast.overlay.client`), but its messages need no connection. If the broker
+has to be made anew, the client says hello again and repeats what has no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, TypeVar
+
+from treecast.overlay.broker import Broker
+from treecast.overlay.client import Answered, Client, ClientSettings
+from treecast.overlay.messages import Command, Inspected, Kind, Publish, Request
+from treecast.overlay.peer import TICK_MS, Deliver, Effect, Peer, Send
+from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, ReceiverSettings
+from treecast.serve.client import RefusedError
+from treecast.serve.connection import now_ms
+from treecast.serve.doors.problems import DoorError
+from treecast.serve.runtime import Runtime
+
+NAME = "http door"
+Result = TypeVar("Result")
+SETTINGS = ClientSettings(
+    queue_max=10_000,
+    request_ms=60_000,
+    request_ms_max=60_000,
+    receivers_max=10_000,
+    receiver=ReceiverSettings(flow_ms=3_000),
+)
+"""Nothing is lost on the way, so nothing needs to be sent again, except to a broker that was made anew."""
+
+
+class LocalClient:
+    """A `LocalPeer` of the runtime."""
+
+    def __init__(self, runtime: Runtime, random: Random, answer_ms: int) -> None:
+        self.name = NAME
+        self.broker: Broker | None = None
+        """While it serves. Only for looking at it."""
+        self.on_opened: list[Callable[[Broker], None]] = []
+        self.on_announced: list[Callable[[Any], None]] = []
+        self.on_tick: list[Callable[[int], None]] = []
+        self._runtime = runtime
+        self._answer_s = answer_ms / 1000
+        self._client = Client(NAME, "broker", random, SETTINGS)
+        self._answers: dict[int, asyncio.Future[Answered]] = {}
+        self._receivers: dict[int, Callable[[Delivered | Opened | Interrupted], None]] = {}
+        self._inspections: dict[int, asyncio.Future[Inspected]] = {}
+        self._outgoing: list[Any] = []
+        self._ticker: asyncio.Task[None] | None = None
+        runtime.register(self)
+
+    # --- what the runtime calls ---------------------------------------------------------------------------------------
+
+    def opened(self, peer: Peer) -> None:
+        assert isinstance(peer, Broker)
+        self.broker = peer
+        if self._ticker is None:
+            self._ticker = asyncio.create_task(self._tick())
+        for callback in self.on_opened:
+            callback(peer)
+        self._do(self._client.connected(now_ms()))
+
+    def closed(self) -> None:
+        self.broker = None
+
+    def received(self, messages: list[Any]) -> None:
+        for message in messages:
+            self._do(self._client.receive("broker", message, now_ms()))
+
+    def announced(self, event: Any) -> None:
+        for callback in self.on_announced:
+            callback(event)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            now = now_ms()
+            self._do(self._client.tick(now))
+            for callback in self.on_tick:
+                callback(now)
+
+    def stop(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                if not self._outgoing:
+                    asyncio.get_running_loop().call_soon(self._flush)
+                self._outgoing.append(effect.message)
+            elif isinstance(effect, Deliver):
+                self._take(effect.event)
+
+    def _flush(self) -> None:
+        """Not at once: the broker may be in the middle of something that made us send."""
+        messages, self._outgoing = self._outgoing, []
+        for message in messages:
+            size = 0
+            if isinstance(message, Request) and isinstance(message.command, Publish):
+                size = sum(len(document.body) for document in message.command.documents)
+            self._runtime.tell(self, message, size)
+
+    def _take(self, event: Any) -> None:
+        if isinstance(event, Answered):
+            future = self._answers.pop(event.ticket, None)
+            if future is not None and not future.done():
+                future.set_result(event)
+        elif isinstance(event, Inspected):
+            question = self._inspections.pop(event.question, None)
+            if question is not None and not question.done():
+                question.set_result(event)
+        elif isinstance(event, Delivered | Opened | Interrupted):
+            callback = self._receivers.get(event.receiver)
+            if callback is not None:
+                callback(event)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def expect_broker(self) -> Broker:
+        """Raises DoorError if there is none at present."""
+        if self.broker is None or not self._runtime.is_ready():
+            raise DoorError("the broker is not ready", code="TC436", hint="try again soon")
+        return self.broker
+
+    def send(self, command: Command) -> asyncio.Future[Answered]:
+        """Ask for something. Raises if it is too large, or too much waits."""
+        ticket, effects = self._client.request(command, now_ms())
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._answers[ticket] = future
+        self._do(effects)
+        return future
+
+    async def request(self, command: Command) -> Answered:
+        """Ask for something, and wait until it is done and durable. Raises RefusedError, or DoorError TC436."""
+        self.expect_broker()
+        answered = await self.within_time(self.send(command))
+        if answered.refusals:
+            raise RefusedError(answered.documents, answered.refusals)
+        return answered
+
+    async def within_time(self, future: asyncio.Future[Result]) -> Result:
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await future
+        except TimeoutError:
+            hint = "it may still be done; ask again, with the same id"
+            raise DoorError("the broker does not answer", code="TC436", hint=hint) from None
+
+    async def inspect(self, kind: Kind, after: str, count_max: int) -> list[dict[str, str | int]]:
+        """Rows of what the broker has. Raises DoorError TC436."""
+        self.expect_broker()
+        question, effects = self._client.inspect(kind, after=after, count_max=count_max)
+        future: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
+        self._inspections[question] = future
+        self._do(effects)
+        try:
+            return (await self.within_time(future)).rows
+        finally:
+            self._inspections.pop(question, None)
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    def attach(
+        self, subscription: str, credit: int, callback: Callable[[Delivered | Opened | Interrupted], None]
+    ) -> int:
+        """Receive from a subscription; returns the number of the receiver. Raises if there are too many."""
+        receiver, effects = self._client.attach([subscription], now_ms(), credit=credit)
+        self._receivers[receiver] = callback
+        self._do(effects)
+        return receiver
+
+    def ask(self, receiver: int, credit: int) -> None:
+        self._do(self._client.ask(receiver, credit, now_ms()))
+
+    def detach(self, receiver: int) -> None:
+        self._receivers.pop(receiver, None)
+        self._do(self._client.detach(receiver, now_ms()))
+
+    def settle(self, deliveries: Iterable[Delivery], *, is_failed: bool = False) -> None:
+        settle = self._client.fail if is_failed else self._client.acknowledge
+        self._do(settle(deliveries, now_ms(), singly=True))

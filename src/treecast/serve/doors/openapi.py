@@ -1,0 +1,92 @@
+"""The OpenAPI description of the HTTP door, made from its table of routes and the structs of its bodies."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from treecast.serve.doors.envelopes import Envelope
+from treecast.serve.doors.problems import CONTENT_TYPE, Problem
+from treecast.serve.doors.routes import ID, PARAMETERS, ROUTES, Route
+
+REFERENCE = "#/components/schemas/{name}"
+
+
+def describe(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
+    """The whole description."""
+    kinds = [Problem, Envelope]
+    for route in routes:
+        kinds += [kind for kind in (route.form, *route.answers.values()) if kind not in (None, bytes)]
+    unique = list(dict.fromkeys(kind for kind in kinds if isinstance(kind, type)))
+    _, components = msgspec.json.schema_components(unique, ref_template=REFERENCE)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "treecast",
+            "version": version,
+            "description": "A durable broker of XML documents: publish, subscribe with XPath, receive.",
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "responses": {
+            **{str(status): _response(route, status, kind) for status, kind in route.answers.items()},
+            "default": {
+                "description": "A problem",
+                "content": {CONTENT_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}},
+            },
+        },
+    }
+    parameters = [_parameter(name, "query") for name in route.parameters]
+    parameters += [_parameter(name, "header") for name in route.headers]
+    if ID in route.path:
+        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})
+    if parameters:
+        operation["parameters"] = parameters
+    if route.form is not None:
+        operation["requestBody"] = {"required": True, "content": {route.content: {"schema": _schema(route.form)}}}
+    return operation
+
+
+def _response(route: Route, status: int, kind: Any) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if kind is not None:
+        response["content"] = {"application/json": {"schema": _schema(kind)}}
+    elif status != HTTPStatus.NO_CONTENT:
+        response["content"] = {route.content: {"schema": {"type": "string"}}}
+    return response
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    kind, description = PARAMETERS[name]
+    schema: dict[str, Any] = {"type": kind}
+    if kind == "array":
+        schema = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    if kind == "integer":
+        schema["minimum"] = 1
+    return {
+        "name": name,
+        "in": place,
+        "required": kind == "array",
+        "description": description,
+        "schema": schema,
+    }
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    if kind is bytes:
+        return {"type": "string", "format": "binary"}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return {"$ref": REFERENCE.format(name=kind.__name__)}
+    return {"type": "object"}

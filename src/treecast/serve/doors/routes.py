@@ -1,0 +1,153 @@
+"""The pages of the HTTP door: one table, from which requests are routed and the OpenAPI description is made.
+
+A path may contain `{id}`, which takes everything up to the end or to what follows it: ids may contain slashes. An
+action is written behind the id, `{id}:pull`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from treecast.serve.doors import forms
+from treecast.serve.doors.problems import DoorError
+
+ID = "{id}"
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One operation. `answers` has the type of the body by status; None is no body, or one that is no JSON."""
+
+    method: str
+    path: str
+    name: str
+    """Of the function that answers it, and of the operation."""
+    summary: str
+    answers: dict[int, Any]
+    form: Any = None
+    parameters: tuple[str, ...] = ()
+    """In the query: see `PARAMETERS`."""
+    headers: tuple[str, ...] = ()
+    content: str = "application/json"
+    """The type of the request's body, if there is a form; or of the answer, if that is no JSON."""
+
+
+PARAMETERS = {
+    "after": ("string", "The last one that is known: the answer begins after it."),
+    "count": ("integer", "How many, at most."),
+    "source": ("string", "The source that the documents belong to; else that of the header, else `default`."),
+    "subscription": ("array", "The subscriptions to receive from: repeat it for each."),
+    "last_event_id": ("string", "Where to go on, for those who cannot send the header `Last-Event-ID`."),
+    "Treecast-Document-Id": ("string", "The publisher's own id: a second document with it is dropped."),
+    "Treecast-Source": ("string", "The source that the documents belong to."),
+    "Last-Event-ID": ("string", "The id of the last event that came: what follows it is sent."),
+}
+PAGE = ("after", "count")
+_SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
+_SUBSCRIPTION = f"/v1/subscriptions/{ID}"
+
+ROUTES = (
+    Route("GET", "/healthz", "health", "Whether the process lives", {200: None}, content="text/plain"),
+    Route("GET", "/readyz", "readiness", "Whether requests are served", {200: None, 503: None}, content="text/plain"),
+    Route("GET", "/metrics", "metrics", "Counts for Prometheus", {200: None}, content="text/plain"),
+    Route("GET", "/openapi.json", "openapi", "This description", {200: dict[str, Any]}),
+    Route(
+        *("POST", "/v1/documents", "publish", "Publish a document"),
+        {201: forms.DocumentAnswer, 200: forms.DocumentAnswer},
+        bytes,
+        parameters=("source",),
+        headers=("Treecast-Document-Id", "Treecast-Source"),
+        content="application/xml",
+    ),
+    Route(
+        *("POST", "/v1/documents:batch", "publish_batch", "Publish documents, one in each line"),
+        {200: forms.BatchAnswer},
+        forms.BatchLine,
+        content="application/x-ndjson",
+        **_SOURCE,  # type: ignore[arg-type]
+    ),
+    Route("GET", "/v1/sources", "list_sources", "Sources of documents", {200: forms.SourcesAnswer}, parameters=PAGE),
+    Route(
+        *("PUT", f"/v1/sources/{ID}", "put_source", "Add or change a source"),
+        {201: forms.SourceAnswer, 200: forms.SourceAnswer},
+        forms.SourceForm,
+    ),
+    Route("GET", f"/v1/sources/{ID}", "get_source", "A source", {200: forms.SourceAnswer}),
+    Route("DELETE", f"/v1/sources/{ID}", "delete_source", "Remove a source", {204: None}),
+    Route(
+        *("GET", "/v1/subscriptions", "list_subscriptions", "Subscriptions"),
+        {200: forms.SubscriptionsAnswer},
+        parameters=PAGE,
+    ),
+    Route(
+        *("PUT", _SUBSCRIPTION, "put_subscription", "Add or change a subscription"),
+        {201: forms.SubscriptionAnswer, 200: forms.SubscriptionAnswer},
+        forms.SubscriptionForm,
+    ),
+    Route("GET", _SUBSCRIPTION, "get_subscription", "A subscription", {200: forms.SubscriptionAnswer}),
+    Route("DELETE", _SUBSCRIPTION, "delete_subscription", "Remove a subscription, and what it waits for", {204: None}),
+    Route(
+        *("POST", "/v1/subscriptions:try", "try_subscription", "Try a query on recent documents"),
+        {200: forms.TryAnswer},
+        forms.TryForm,
+    ),
+    Route(*("POST", f"{_SUBSCRIPTION}:pull", "pull", "Take deliveries"), {200: forms.PullAnswer}, forms.PullForm),
+    Route(
+        *("POST", f"{_SUBSCRIPTION}:ack", "acknowledge", "Deliveries are dealt with"),
+        {200: forms.SettleAnswer},
+        forms.SettleForm,
+    ),
+    Route(
+        *("POST", f"{_SUBSCRIPTION}:fail", "fail", "Deliveries are to be tried again"),
+        {200: forms.SettleAnswer},
+        forms.SettleForm,
+    ),
+    Route("POST", f"{_SUBSCRIPTION}:pause", "pause", "Deliver nothing for now", {200: forms.SubscriptionAnswer}),
+    Route("POST", f"{_SUBSCRIPTION}:resume", "resume", "Deliver again", {200: forms.SubscriptionAnswer}),
+    Route(
+        *("POST", f"{_SUBSCRIPTION}:replay", "replay", "Deliver again what is kept"),
+        {200: forms.ReplayAnswer},
+        forms.ReplayForm,
+    ),
+    Route(
+        *("GET", "/v1/events", "events", "Deliveries as server-sent events"),
+        {200: None},
+        parameters=("subscription", "last_event_id"),
+        headers=("Last-Event-ID",),
+        content="text/event-stream",
+    ),
+    Route("GET", "/v1/letters", "letters", "Dead letters", {200: forms.LettersAnswer}, parameters=PAGE),
+    Route(
+        *("POST", "/v1/letters:redeliver", "redeliver", "Deliver dead letters again"), {204: None}, forms.RedeliverForm
+    ),
+)
+
+
+class Router:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: tuple[Route, ...] = ROUTES) -> None:
+        self._exact = {(route.method, route.path): route for route in routes if ID not in route.path}
+        # Those with the longest ends first: an action before the page of an id that looks like it.
+        patterns = [(*route.path.partition(ID)[::2], route) for route in routes if ID in route.path]
+        self._patterns = sorted(patterns, key=lambda pattern: -len(pattern[1]))
+
+    def find(self, method: str, path: str) -> tuple[Route, str]:
+        """The route, and the id in the path. Raises DoorError: TC430 no such page, TC431 no such method."""
+        wanted = "GET" if method == "HEAD" else method
+        route = self._exact.get((wanted, path))
+        if route is not None:
+            return route, ""
+        allowed = [one for one, exact in self._exact if exact == path]
+        for before, after, other in self._patterns:
+            if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
+                if other.method == wanted:
+                    return other, path[len(before) : len(path) - len(after)]
+                allowed.append(other.method)
+        if allowed:
+            methods = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
+            raise DoorError(f"this page has no {method[:20]}", code="TC431", hint=f"it has {methods}", allow=methods)
+        raise DoorError(
+            f"there is no page {path[:200]!r}", code="TC430", hint="/openapi.json lists those that there are"
+        )

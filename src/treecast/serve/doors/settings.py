@@ -1,0 +1,69 @@
+"""Limits and times of the HTTP door. Every queue, buffer and wait has a bound here."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults suit a broker with thousands of clients."""
+
+    connections_max: int = 20_000
+    """Further ones are closed at once."""
+    header_ms: int = 10_000
+    """The header of a request has so long to arrive,"""
+    header_bytes_max: int = 64 << 10
+    body_ms: int = 30_000
+    """and its body so long after that."""
+    keep_alive_ms: int = 75_000
+    """A connection that asks nothing for so long is closed."""
+    stalled_ms: int = 30_000
+    """A connection that does not take what it is sent for so long is closed."""
+    answer_ms: int = 30_000
+    """What the broker has not answered for so long is answered with 503."""
+    stop_ms: int = 5_000
+    """At the end, requests have so long to be answered."""
+
+    document_bytes_max: int = 16 << 20
+    """Of one document, after unpacking."""
+    batch_bytes_max: int = 32 << 20
+    """Of a batch of documents, after unpacking."""
+    request_bytes_max: int = 4 << 20
+    """Of any other body."""
+    bodies_bytes_max: int = 256 << 20
+    """Of all bodies that are arriving."""
+    documents_per_batch_max: int = 1_000
+
+    waiting_documents_max: int = 50_000
+    """Documents that wait to be handed to the broker. Beyond it, the answer is 503."""
+    waiting_bytes_max: int = 128 << 20
+    publish_documents_max: int = 500
+    """Documents that are handed to the broker at once,"""
+    publish_bytes_max: int = 8 << 20
+    """unless a single one is larger."""
+    publishes_max: int = 2
+    """So many such groups are under way: one is written while the next one is matched."""
+
+    streams_max: int = 20_000
+    subscriptions_per_stream_max: int = 1_000
+    stream_bytes_max: int = 256 << 10
+    """Events that wait for one stream to take them. Beyond it, they are read from disk later."""
+    heartbeat_ms: int = 15_000
+    advance_ms: int = 1_000
+    """How often the broker is told what event streams have sent."""
+
+    pulls_max: int = 1_000
+    """Subscriptions that are pulled from at the same time."""
+    pull_deliveries_max: int = 1_000
+    """Deliveries of one pull, and those of one subscription that are pulled and not acknowledged."""
+    pull_wait_ms_max: int = 30_000
+    pull_idle_ms: int = 60_000
+    """A subscription that nobody pulls from for so long, and that has nothing to acknowledge, is left to others."""
+
+    page_rows_max: int = 1_000
+    try_documents_max: int = 100
+    """A query is tried on so many of the last documents,"""
+    try_bytes_max: int = 8 << 20
+    """and at most so many bytes of them,"""
+    try_subscriptions_max: int = 500
+    """and compared with so many subscriptions."""

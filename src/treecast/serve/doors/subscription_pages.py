@@ -1,0 +1,163 @@
+"""The pages of subscribers: subscriptions, deliveries as events or pulled, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+
+from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.messages import Pause, Redeliver, Replay, Unsubscribe
+from treecast.serve.doors.calls import Call, Reply, json_reply
+from treecast.serve.doors.envelopes import timestamp
+from treecast.serve.doors.events import Feed
+from treecast.serve.doors.forms import (
+    Letter,
+    LettersAnswer,
+    PullAnswer,
+    PullForm,
+    RedeliverForm,
+    ReplayAnswer,
+    ReplayForm,
+    SettleAnswer,
+    SettleForm,
+    SubscriptionForm,
+    SubscriptionsAnswer,
+    TryForm,
+    subscription_answer,
+)
+from treecast.serve.doors.local import LocalClient
+from treecast.serve.doors.problems import DoorError
+from treecast.serve.doors.pulling import Pulls
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.trying import try_query
+
+EVENT_STREAM = "text/event-stream"
+
+
+class SubscriptionPages:
+    """Subscriptions and what they get."""
+
+    def __init__(self, client: LocalClient, settings: DoorSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self.feed = Feed(client, settings)
+        self._pulls = Pulls(client, settings)
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    def _row(self, id: str) -> SubscriptionRow:
+        row = self._client.expect_broker().tail.subscription(id)
+        if row is None:
+            raise DoorError(f"no subscription has the id {id!r}", code="TC412")
+        return row
+
+    async def put_subscription(self, call: Call) -> Reply:
+        form = await call.form(SubscriptionForm)
+        is_new = self._client.expect_broker().tail.subscription(call.parameter) is None
+        await self._client.request(form.command(call.parameter))
+        return json_reply(201 if is_new else 200, subscription_answer(call.parameter, self._row(call.parameter)))
+
+    async def get_subscription(self, call: Call) -> Reply:
+        return json_reply(200, subscription_answer(call.parameter, self._row(call.parameter)))
+
+    async def delete_subscription(self, call: Call) -> Reply:
+        await self._client.request(Unsubscribe(call.parameter))
+        self._pulls.forget(call.parameter)
+        return Reply(204)
+
+    async def list_subscriptions(self, call: Call) -> Reply:
+        count = call.number_parameter("count", 100, self._settings.page_rows_max)
+        rows = self._client.expect_broker().tail.subscriptions(call.text_parameter("after"), count + 1)
+        more = rows[count - 1][0] if len(rows) > count else ""
+        return json_reply(200, SubscriptionsAnswer([subscription_answer(*row) for row in rows[:count]], more))
+
+    async def try_subscription(self, call: Call) -> Reply:
+        form = await call.form(TryForm)
+        return json_reply(200, await try_query(form, self._client.expect_broker(), self._settings))
+
+    async def pause(self, call: Call) -> Reply:
+        await self._client.request(Pause(call.parameter, True))
+        return await self.get_subscription(call)
+
+    async def resume(self, call: Call) -> Reply:
+        await self._client.request(Pause(call.parameter, False))
+        return await self.get_subscription(call)
+
+    async def replay(self, call: Call) -> Reply:
+        form = await call.form(ReplayForm, optional=True)
+        answer = await self._client.request(Replay(call.parameter, form.from_document, form.from_ms))
+        return json_reply(200, ReplayAnswer(answer.documents[0]))
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    async def pull(self, call: Call) -> Reply:
+        form = await call.form(PullForm, optional=True)
+        return json_reply(200, PullAnswer(await self._pulls.pull(call.parameter, form.max, form.wait_ms)))
+
+    async def acknowledge(self, call: Call) -> Reply:
+        return await self._settle(call, is_failed=False)
+
+    async def fail(self, call: Call) -> Reply:
+        return await self._settle(call, is_failed=True)
+
+    async def _settle(self, call: Call, *, is_failed: bool) -> Reply:
+        form = await call.form(SettleForm)
+        unknown = self._pulls.settle(call.parameter, form.deliveries, is_failed)
+        return json_reply(200, SettleAnswer(len(form.deliveries) - len(unknown), unknown))
+
+    async def events(self, call: Call) -> Reply | None:
+        """Answers by itself, as long as the other side listens."""
+        if call.scope["method"] == "HEAD":
+            return Reply(200, b"", EVENT_STREAM)
+        position = call.header(b"last-event-id") or call.text_parameter("last_event_id")
+        stream = self.feed.open(list(dict.fromkeys(call.query("subscription"))), position)
+        headers = [
+            (b"content-type", EVENT_STREAM.encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+
+        async def write(data: bytes) -> None:
+            await call.send({"type": "http.response.body", "body": data, "more_body": True})
+
+        async def watch() -> None:
+            """Until the other side has gone."""
+            while (await call.receive())["type"] != "http.disconnect":
+                pass
+            stream.close()
+
+        watching = asyncio.create_task(watch())
+        try:
+            await call.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self.feed.run(stream, write)
+            await call.send({"type": "http.response.body", "body": b""})
+        finally:
+            self.feed.close(stream)
+            watching.cancel()
+        return None
+
+    # --- dead letters -------------------------------------------------------------------------------------------------
+
+    async def letters(self, call: Call) -> Reply:
+        count = call.number_parameter("count", 100, self._settings.page_rows_max)
+        after = call.text_parameter("after")
+        if after and not (after.isascii() and after.isdecimal() and len(after) < 19):
+            raise DoorError("the parameter after is the number of a letter", code="TC434")
+        rows = await self._client.inspect("letters", after, count)
+        letters = [
+            Letter(
+                int(row["key"]),
+                str(row["subscription"]),
+                int(row["document"]),
+                str(row["reason"]),
+                int(row["attempts"]),
+                int(row["bytes"]),
+                timestamp(int(row["died_ms"])),
+            )
+            for row in rows
+        ]
+        return json_reply(200, LettersAnswer(letters, str(letters[-1].letter) if len(letters) == count else ""))
+
+    async def redeliver(self, call: Call) -> Reply:
+        form = await call.form(RedeliverForm)
+        await self._client.request(Redeliver(list(form.letters)))
+        return Reply(204)

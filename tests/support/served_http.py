@@ -1,0 +1,185 @@
+"""A service with an HTTP door, in a process of its own, and small ways to talk to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+PROGRAM = """\
+import sys, msgspec
+from treecast.serve.logs import make_log
+from treecast.serve.service_process import ServiceOptions, run_service
+options = msgspec.json.decode(sys.argv[1], type=ServiceOptions)
+run_service(options, make_log("json", "warning"), lambda address, peers: print(*address, flush=True))
+"""
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Service:
+    """Started and ended by its id."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        """`settings` are those of the door; `broker` those of the broker."""
+        broker = settings.pop("broker", {})
+        self.options = {"directory": str(directory), "broker": broker, "door": settings}
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Service:
+        """On a free port; again on the same one."""
+        options = {**self.options, "listen": ("127.0.0.1", self.port)}
+        command = [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self._process.communicate()[1]
+        self.port = int(line.split()[1])
+        return self
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """The exit status, and what was logged."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        _, logs = self._process.communicate(timeout=60)
+        return self._process.returncode, logs
+
+    def __enter__(self) -> Service:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def ask(self, method: str, path: str, body: bytes | str | dict[str, Any] | None = None, **headers: str) -> Answer:
+        connection = self.connect()
+        data = json.dumps(body) if isinstance(body, dict) else body
+        try:
+            connection.request(method, path, data, {name.replace("_", "-"): value for name, value in headers.items()})
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def publish(self, body: str, **headers: str) -> int:
+        answer = self.ask("POST", "/v1/documents", body.encode(), **headers)
+        assert answer.status == 201, answer
+        number: int = answer.json["document"]
+        return number
+
+    def subscribe(self, id: str, query: str, **settings: Any) -> None:
+        answer = self.ask("PUT", f"/v1/subscriptions/{quote(id, safe='')}", {"query": query, **settings})
+        assert answer.status == 201, answer
+
+    def problem(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
+        """The status and code of what is refused."""
+        answer = self.ask(method, path, body, **headers)
+        assert answer.headers["content-type"] == "application/problem+json", answer
+        problem = answer.json
+        assert problem["status"] == answer.status and problem["title"] and problem["detail"], problem
+        assert problem["type"] == f"urn:treecast:error:{problem['code']}"
+        return answer.status, problem["code"]
+
+    def events(self, *subscriptions: str, last: str = "") -> EventReader:
+        return EventReader(self, subscriptions, last)
+
+    def raw(self, data: bytes) -> bytes:
+        """Send bytes, and read until the other side closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(data)
+            return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    parts = []
+    try:
+        while data := connection.recv(65536):
+            parts.append(data)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+class EventReader:
+    """Reads server-sent events as browsers do, and remembers the last id."""
+
+    def __init__(self, service: Service, subscriptions: tuple[str, ...], last: str) -> None:
+        self.last = last
+        self._connection = service.connect()
+        query = "&".join(f"subscription={quote(id, safe='')}" for id in subscriptions)
+        self._connection.request("GET", f"/v1/events?{query}", headers={"Last-Event-ID": last} if last else {})
+        self.response = self._connection.getresponse()
+        assert self.response.status == 200, self.response.read()
+        assert self.response.headers["content-type"] == "text/event-stream"
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """The name and data of each event, until the connection ends."""
+        fields: dict[str, str] = {}
+        while True:
+            try:
+                line = self.response.readline().decode().rstrip("\n")
+            except (ConnectionError, http.client.HTTPException):
+                return
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+                continue
+            if not fields:  # the end
+                return
+            self.last = fields.get("id", self.last)
+            if "data" in fields:
+                yield fields.get("event", "message"), json.loads(fields["data"])
+            fields = {}
+
+    def take(self, count: int) -> list[Any]:
+        """The data of so many events."""
+        taken: list[Any] = []
+        for _, data in self:
+            taken.append(data)
+            if len(taken) == count:
+                break
+        return taken
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> EventReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def eventually(is_so: Any, seconds: float = 20) -> None:
+    """Wait until something is so. How long that takes decides nothing, except that a test ends."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
