@@ -32,7 +32,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["--help"]]
-    + [[verb, "--help"] for verb in ("match", "explain", "generate", "bench", "run", "broker", "experiment")]
+    + [[verb, "--help"] for verb in ("match", "explain", "generate", "bench", "run", "broker", "up", "experiment")]
     + [["generate", what, "--help"] for what in ("documents", "queries")],
     ids=" ".join,
 )

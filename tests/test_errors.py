@@ -6,6 +6,7 @@ change of wording, TREECAST_GOLDEN=write makes the texts anew, to be read before
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import re
@@ -40,6 +41,9 @@ from treecast.serve import admission
 from treecast.serve.address import parse_address
 from treecast.serve.blocking_client import BlockingConnection
 from treecast.serve.broker_process import BrokerOptions, run_broker
+from treecast.serve.doors.calls import Bodies, Call, decode_form
+from treecast.serve.doors.routes import Router as HttpRouter
+from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.logs import make_log
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
@@ -193,6 +197,30 @@ def refuse_store(data: bytes) -> None:
                 Store.open("other")
 
 
+def refuse_http(data: bytes) -> None:
+    """Route a request, and read its body: parts that arrive one after the other, and then nothing more."""
+    given = tomllib.loads(data.decode())
+    parts = [{"type": "http.request", "body": part.encode(), "more_body": True} for part in given.get("parts", ())]
+    headers = [(name.encode(), value.encode()) for name, value in given.get("headers", {}).items()]
+
+    async def receive() -> dict[str, object]:
+        if not parts and given.get("is_endless"):
+            await asyncio.sleep(60)
+        return parts.pop(0) if parts else {"type": "http.request"}
+
+    async def send(message: object) -> None:
+        raise AssertionError(message)
+
+    async def read() -> None:
+        route, _ = HttpRouter().find(given["method"], given["path"])
+        scope = {"headers": headers, "query_string": b""}
+        call = Call(scope, receive, send, Bodies(DoorSettings(body_ms=10, **given.get("settings", {}))))
+        data = await call.body(given.get("bytes_max", 100))
+        decode_form(data, route.form)
+
+    asyncio.run(read())
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -223,6 +251,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".connection": refuse_connection,
     ".command": refuse_command,
     ".store": refuse_store,
+    ".http": refuse_http,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from http.client import HTTPException
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -88,7 +90,7 @@ def test_streams_that_are_refused(service: Service) -> None:
     service.subscribe("known", "/known")
     assert service.problem("GET", "/v1/events") == (400, "TC434")
     assert service.problem("GET", "/v1/events?subscription=known&subscription=unknown") == (404, "TC412")
-    for id in ("x", "1.2", "a.b.c", "a." + "9" * 30 + ".b"):
+    for id in ("x", ".1.a", "a.b.c", "a." + "9" * 30 + ".b"):
         assert service.problem("GET", "/v1/events?subscription=known", Last_Event_ID=id) == (400, "TC434")
     assert service.ask("HEAD", "/v1/events?subscription=known").status == 200
 
@@ -97,7 +99,7 @@ def test_a_position_in_other_data_is_gone(service: Service) -> None:
     service.subscribe("moved", "/moved")
     number = service.publish("<moved/>")
     with service.events("moved", last="00000000.7.moved") as events:
-        (name, gone), (_, event) = [pair for pair, _ in zip(events, range(2), strict=False)]
+        (name, gone), (_, event) = islice(events, 2)
     assert name == "gone" and gone == {"first": 0, "last": 0} and event["document"] == number
 
 
@@ -127,7 +129,7 @@ def test_readers_resume_after_the_broker_was_killed(tmp_path: Path) -> None:
                     answer = service.ask(
                         "POST", "/v1/documents", b"<survivor/>", Treecast_Document_Id=f"{len(published)}"
                     )
-                except OSError:
+                except (OSError, HTTPException):  # it was killed meanwhile
                     continue
                 if answer.status in (200, 201):
                     published.append(answer.json["document"])

@@ -1,4 +1,4 @@
-"""What strangers send to the HTTP door: too large, too slow, too many, or no HTTP at all. Others are served meanwhile."""
+"""What strangers send to the HTTP door: too large, too slow, too many, or no HTTP at all. Others are served."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_headers_and_parameters_that_are_not_text(strict: Service) -> None:
     twice = b"Treecast-Source: a\r\nTreecast-Source: b\r\n"
     assert status_and_code(strict.raw(HEAD + twice + body)) == (400, b"TC434")
     assert strict.problem("GET", "/v1/events?subscription=%ff") == (400, "TC434")
-    assert strict.problem("GET", "/v1/events?" + "subscription=a&" * 1_200) == (400, "TC434")
+    assert strict.problem("GET", "/v1/events?" + "&".join(f"subscription={n}" for n in range(1_001))) == (400, "TC434")
 
 
 def test_bodies_where_none_belongs(strict: Service) -> None:

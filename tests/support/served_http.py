@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -144,15 +145,15 @@ class EventReader:
         fields: dict[str, str] = {}
         while True:
             try:
-                line = self.response.readline().decode().rstrip("\n")
+                line = self.response.readline()
             except (ConnectionError, http.client.HTTPException):
                 return
-            if line:
-                name, _, value = line.partition(": ")
+            if not line.endswith(b"\n"):  # the end
+                return
+            if line != b"\n":
+                name, _, value = line.decode().rstrip("\n").partition(": ")
                 fields[name] = value
                 continue
-            if not fields:  # the end
-                return
             self.last = fields.get("id", self.last)
             if "data" in fields:
                 yield fields.get("event", "message"), json.loads(fields["data"])
@@ -160,11 +161,7 @@ class EventReader:
 
     def take(self, count: int) -> list[Any]:
         """The data of so many events."""
-        taken: list[Any] = []
-        for _, data in self:
-            taken.append(data)
-            if len(taken) == count:
-                break
+        taken = [data for _, data in islice(self, count)]
         return taken
 
     def close(self) -> None:

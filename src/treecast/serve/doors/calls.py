@@ -174,7 +174,9 @@ class Call:
 
     async def _inflate(self, data: bytes, kind: str, bytes_max: int) -> bytes:
         def inflate() -> bytes:
-            return inflating(io.BytesIO(data), kind).read(bytes_max + 1)
+            stream = inflating(io.BytesIO(data), kind)
+            plain = stream.read(bytes_max + 1)
+            return plain + stream.read(1)  # what is wrong behind the last good byte is only said now
 
         try:
             if len(data) <= INFLATED_AT_ONCE_BYTES and kind == "gz" and bytes_max <= 16 * INFLATED_AT_ONCE_BYTES:

@@ -13,11 +13,12 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from treecast.errors import TreecastError
+from treecast.overlay.messages import NAME_CHARS_MAX
 from treecast.serve.doors.calls import Bodies, Call, DisconnectedError, Receive, Reply, Scope, Send, problem_reply
 from treecast.serve.doors.document_pages import DocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
-from treecast.serve.doors.problems import problem_of, problem_of_error
+from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
 from treecast.serve.doors.routes import Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.subscription_pages import SubscriptionPages
@@ -78,6 +79,8 @@ class HttpDoor:
     async def _answer(self, call: Call) -> Reply | None:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
+            if len(call.parameter) > NAME_CHARS_MAX:
+                raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             return await self._page(route)(call)
         except TreecastError as error:
             return problem_reply(problem_of_error(error), getattr(error, "allow", ""))

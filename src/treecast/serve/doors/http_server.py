@@ -55,12 +55,15 @@ class GuardedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_in_header:
             self._header_bytes += len(data)
-            if self._header_timer is None:
-                self._begin_header()
         super().data_received(data)
         if self._is_in_header and self._header_bytes > self.settings.header_bytes_max:
             error = DoorError("the header is too large", code="TC432", status=431)
             self._refuse(error)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._header_timer is None:
+            self._begin_header()
 
     def on_headers_complete(self) -> None:
         self._is_in_header = False
@@ -82,7 +85,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _header_is_late(self) -> None:
         self._header_timer = None
-        if self._header_bytes:
+        if self._header_bytes or self.cycle is not None:
             self._refuse(DoorError("the header did not arrive in time", code="TC433"))
         else:
             self.transport.close()
@@ -129,11 +132,11 @@ class _Forward(logging.Handler):
     """What uvicorn logs goes to our log."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.ERROR)  # a warning is what strangers can cause, as often as they like
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log.warning("http", message=record.getMessage())
+        self._log.error("http", message=record.getMessage())
 
 
 class HttpServer:
