@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import spark_session
 from support.nats_server import nats_address
+from support.served_http import service
 from support.spark_session import connect_address, connect_port, spark
 
-__all__ = ["connect_address", "connect_port", "nats_address", "spark"]  # fixtures
+__all__ = ["connect_address", "connect_port", "nats_address", "service", "spark"]  # fixtures
 
 # No clock decides a test, hence no deadlines. CI repeats itself exactly; `make long` draws anew each time.
 settings.register_profile("test", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.house
 class World:
     """A broker, its storage and a clock; messages arrive at once and in order."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.storage = MemoryStorage()
         self.settings = BrokerSettings(**settings)
         self.now_ms = 1_000_000

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+import pytest
 
 PROGRAM = """\
 import sys, msgspec
@@ -180,3 +181,12 @@ def eventually(is_so: Any, seconds: float = 20) -> None:
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One for all tests that need nothing special: they use names of their own."""
+    with Service(tmp_path_factory.mktemp("service") / "data", heartbeat_ms=300, advance_ms=100) as running:
+        yield running
+        status, logs = running.end()
+        assert (status, logs) == (0, "")
