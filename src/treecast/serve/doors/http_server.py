@@ -26,36 +26,6 @@ from treecast.serve.transport_error import TransportError
 BACKLOG = 1_024
 
 
-class JoiningTransport:
-    """A transport that sends what is written in one turn of the event loop at once.
-
-    PERF: bench/http.py. uvicorn writes the head and the body of an answer one after the other; a call of the system for
-    each costs more than all else that it does for a request.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def _flush(self) -> None:
-        if self._parts:
-            parts, self._parts = self._parts, []
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-
 class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -70,9 +40,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._has_begun = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(
-            cast(asyncio.Transport, JoiningTransport(cast(asyncio.Transport, transport), self.loop))
-        )
+        super().connection_made(cast(asyncio.Transport, transport))
         if len(self.connections) > self.settings.connections_max:
             self.transport.abort()
             return
@@ -89,7 +57,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_in_header:
             self._header_bytes += len(data)
         super().data_received(data)
-        # PERF: bench/http.py. Most headers arrive at once, and need no timer.
+        # Most headers arrive at once, and need no timer.
         if self._is_in_header and self._has_begun:
             if self._header_timer is None:
                 self._begin_header()

@@ -82,7 +82,7 @@ class Publisher:
             self._unanswered.pop(group, None)
 
     def _tick(self, _: int) -> None:
-        """PERF: bench/http.py. One look at the oldest now and then, instead of a timer for each document."""
+        """Give up those that wait too long: one look at the oldest now and then, not a timer for each."""
         limit = steady_ms() - self._settings.answer_ms
         for group in list(islice(self._unanswered, self._settings.publish_documents_max)):
             if group.since_ms > limit:
