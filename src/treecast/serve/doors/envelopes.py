@@ -1,7 +1,8 @@
 """A delivery as JSON: the same envelope for event streams and pulls.
 
->>> encode(envelope("5f1c", 7, 0, "sport", b"<goal/>")).decode()[80:]
-'"document":7,"subscription":"sport","content_type":"application/xml","payload":"<goal/>","published":"1970-01-01T00:00:00.000Z"}'
+>>> made = envelope("5f1c", 7, 0, "sport", b"<goal/>")
+>>> made.document, made.subscription, made.payload, made.published
+(7, 'sport', '<goal/>', '1970-01-01T00:00:00.000Z')
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
         self._header_bytes = 0
         self._is_in_header = True
+        self._has_begun = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
@@ -56,17 +57,19 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_in_header:
             self._header_bytes += len(data)
         super().data_received(data)
-        if self._is_in_header and self._header_bytes > self.settings.header_bytes_max:
-            error = DoorError("the header is too large", code="TC432", status=431)
-            self._refuse(error)
+        # Most headers arrive at once, and need no timer.
+        if self._is_in_header and self._has_begun:
+            if self._header_timer is None:
+                self._begin_header()
+            if self._header_bytes > self.settings.header_bytes_max:
+                self._refuse(DoorError("the header is too large", code="TC432", status=431))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._header_timer is None:
-            self._begin_header()
+        self._has_begun = True
 
     def on_headers_complete(self) -> None:
-        self._is_in_header = False
+        self._is_in_header = self._has_begun = False
         self._end_header()
         super().on_headers_complete()
 

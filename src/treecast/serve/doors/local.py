@@ -150,8 +150,7 @@ class LocalClient:
             async with asyncio.timeout(self._answer_s):
                 return await future
         except TimeoutError:
-            hint = "it may still be done; ask again, with the same id"
-            raise DoorError("the broker does not answer", code="TC436", hint=hint) from None
+            raise no_answer() from None
 
     async def inspect(self, kind: Kind, after: str, count_max: int) -> list[dict[str, str | int]]:
         """Rows of what the broker has. Raises DoorError TC436."""
@@ -186,3 +185,8 @@ class LocalClient:
     def settle(self, deliveries: Iterable[Delivery], *, is_failed: bool = False) -> None:
         settle = self._client.fail if is_failed else self._client.acknowledge
         self._do(settle(deliveries, now_ms(), singly=True))
+
+
+def no_answer() -> DoorError:
+    hint = "it may still be done; ask again, with the same id"
+    return DoorError("the broker does not answer", code="TC436", hint=hint)

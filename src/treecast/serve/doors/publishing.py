@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
 from treecast.errors import TreecastError
 from treecast.overlay.client import Answered
 from treecast.overlay.messages import Document, Publish, Refusal
-from treecast.serve.doors.local import LocalClient
+from treecast.serve.connection import steady_ms
+from treecast.serve.doors.local import LocalClient, no_answer
 from treecast.serve.doors.problems import DoorError, Problem, problem_of
 from treecast.serve.doors.settings import DoorSettings
 
@@ -34,12 +36,13 @@ Outcome = Accepted | Problem
 class _Group:
     """Documents of one request."""
 
-    __slots__ = ("documents", "future", "size", "source")
+    __slots__ = ("documents", "future", "since_ms", "size", "source")
 
     def __init__(self, source: str, documents: list[Document], size: int) -> None:
         self.source = source
         self.documents = documents
         self.size = size
+        self.since_ms = steady_ms()
         self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
 
 
@@ -54,6 +57,8 @@ class Publisher:
         self._waiting_bytes = 0
         self._under_way = 0
         self._is_scheduled = False
+        self._unanswered: dict[_Group, None] = {}  # in the order in which they came
+        client.on_tick.append(self._tick)
 
     async def publish(self, source: str, documents: Sequence[Document]) -> list[Outcome]:
         """What became of each, in order; when all of them are durable or refused. Raises DoorError TC436."""
@@ -70,7 +75,20 @@ class Publisher:
         self._waiting_documents += len(documents)
         self._waiting_bytes += size
         self._schedule()
-        return await self._client.within_time(group.future)
+        self._unanswered[group] = None
+        try:
+            return await group.future
+        finally:
+            self._unanswered.pop(group, None)
+
+    def _tick(self, _: int) -> None:
+        """Give up those that wait too long: one look at the oldest now and then, not a timer for each."""
+        limit = steady_ms() - self._settings.answer_ms
+        for group in list(islice(self._unanswered, self._settings.publish_documents_max)):
+            if group.since_ms > limit:
+                break
+            if not group.future.done():
+                group.future.set_exception(no_answer())
 
     def _schedule(self) -> None:
         """All that arrives in this turn of the event loop goes together."""
