@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant("machines/gauges.hpp", "default: return height;", "default: return height + 1;", "value >= bound leaves equal ones"),
     Mutant("machines/gauges.hpp", "at != 0 && at != height", "at != height", "!= holds where there is no value"),
     Mutant("machines/gauges.hpp", "b == 0 ? a : height_various", "a", "values that differ all count as the first"),
-    Mutant("machines/values.hpp", "prefix_sizes_[p] > value.size()", "prefix_sizes_[p] >= value.size()", "a whole value is no prefix of itself"),
+    Mutant("machines/values.hpp", "prefixes.size > value.size()", "prefixes.size >= value.size()", "a whole value is no prefix of itself"),
     Mutant("machines/gauges.hpp", "number == 0 ? 0 : number", "number", "-0 is below 0"),
     Mutant("machines/gauges.hpp", "std::upper_bound(begin, end, height)", "std::lower_bound(begin, end, height)", "a bound that is just met is lost"),
     Mutant("machines/gauges.hpp", "tree[at] > height", "tree[at] >= height", "a second bound that is just met is lost"),
