@@ -2,23 +2,17 @@
 
 A peer is ahead of its storage: what it asked to store a moment ago may still be on its way to the disk. Reading through
 a `Shadow`, it finds its own changes at once. When they are durable, the shadow forgets them.
-
-    >>> shadow = Shadow(storage)  # doctest: +SKIP
-    >>> group = shadow.apply([Put("t", "k", b"v")])  # doctest: +SKIP
-    >>> shadow.get("t", "k")  # doctest: +SKIP
-    b'v'
-    >>> shadow.durable(group)  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
 
-_ABSENT = None
+SCANNED_AT_ONCE = 1_000
 
 
 class Shadow:
@@ -47,7 +41,7 @@ class Shadow:
                     self._bodies[number] = body
                     bodies.append(number)
                 case Delete(table, key):
-                    self._rows.setdefault(table, {})[key] = (self._group, _ABSENT)
+                    self._rows.setdefault(table, {})[key] = (self._group, None)
                     keys.append((table, key))
                 case DeleteBefore(table, before):
                     self._deleted_before[table] = max(before, self._deleted_before.get(table, 0))
@@ -110,6 +104,12 @@ class Shadow:
     def stored_count(self, table: str) -> int:
         """How many rows are stored, whatever was asked for since."""
         return self._storage.count(table)
+
+    def rows(self, table: str, after: Key, step: int = SCANNED_AT_ONCE) -> Iterator[tuple[Key, bytes]]:
+        """All rows after a key, ascending, read `step` at a time. Changes may be made between them."""
+        while rows := self.scan(table, after, step):
+            yield from rows
+            after = rows[-1][0]
 
     def body(self, number: int) -> bytes:
         if number in self._bodies:

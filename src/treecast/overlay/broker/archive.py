@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from treecast.index import Index
 from treecast.overlay.broker.queue import Queue
+from treecast.overlay.broker.row_cache import RowCache
 from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, DocumentRow, LetterRow, SubscriptionRow, decode
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import BodyGoneError
@@ -40,33 +39,13 @@ class Archive:
     def __init__(self, shadow: Shadow, index: Index, cached_rows_max: int) -> None:
         self._shadow = shadow
         self._index = index
-        self._rows: OrderedDict[int, DocumentRow] = OrderedDict()
-        self._cached_rows_max = cached_rows_max
+        self.rows: RowCache[int, DocumentRow] = RowCache(shadow, DOCUMENTS, DocumentRow, cached_rows_max)
 
     def has_subscription(self, id: str) -> bool:
         return id in self._index
 
-    def remember(self, number: int, row: DocumentRow) -> None:
-        self._rows[number] = row
-        if len(self._rows) > self._cached_rows_max:
-            self._rows.popitem(last=False)
-
-    def row(self, number: int) -> DocumentRow | None:
-        row = self._rows.get(number)
-        if row is None:
-            data = self._shadow.get(DOCUMENTS, number)
-            if data is None:
-                return None
-            row = decode(data, DocumentRow)
-            self.remember(number, row)
-        return row
-
     def rows_after(self, number: int, count_max: int) -> list[tuple[int, DocumentRow]]:
         return [(key, decode(data, DocumentRow)) for key, data in self._shadow.scan(DOCUMENTS, number, count_max)]
-
-    def forget_before(self, number: int) -> None:
-        for key in [key for key in self._rows if key < number]:
-            del self._rows[key]
 
     def payload(self, queue: Queue, key: int) -> Payload | None:
         """None if the subscription has changed since a replay found this document, and does not match it any more.
@@ -75,7 +54,7 @@ class Archive:
         """
         if key < 0:
             return self._letter(-key)
-        row = self.row(key)
+        row = self.rows.get(key)
         if row is None:
             raise BodyGoneError(key)
         if key in queue.rematched:

@@ -70,7 +70,7 @@ class Backlog:
 
     def load(self, floor: int, turn: Turn) -> None:
         """Find what is not done yet among documents after `floor`."""
-        for id, _ in self._all_rows(PARKED):
+        for id, _ in self._shadow.rows(PARKED, ""):
             self._parked[id] = self._cursor(id).floor
         floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
         done: dict[str, frozenset[int]] = {}
@@ -86,7 +86,7 @@ class Backlog:
                 if waiting:
                     self.enqueue(number, waiting, turn)
             after = rows[-1][0]
-        for number, data in self._redeliveries():
+        for number, data in self._shadow.rows(REDELIVERIES, 0):
             letter = self._shadow.get(LETTERS, number)
             subscription = self._shadow.get(SUBSCRIPTIONS, data.decode())
             if letter is not None and subscription is not None:
@@ -104,18 +104,6 @@ class Backlog:
         # the rest; `queue_of` looks when it has to. It matters if a subscription was removed and another has its id.
         for id in ids - floors.keys():
             floors[id] = 0 if self._archive.has_subscription(id) else _FOREVER
-
-    def _all_rows(self, table: str) -> Iterator[tuple[str, bytes]]:
-        after = ""
-        while rows := self._shadow.scan(table, after, 1_000):
-            yield from rows
-            after = rows[-1][0]
-
-    def _redeliveries(self) -> Iterator[tuple[int, bytes]]:
-        after = 0
-        while rows := self._shadow.scan(REDELIVERIES, after, 1_000):
-            yield from rows
-            after = rows[-1][0]
 
     def _cursor(self, id: str) -> CursorRow:
         if (data := self._shadow.get(CURSORS, id)) is not None:

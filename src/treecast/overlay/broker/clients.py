@@ -6,9 +6,8 @@ it starts with request 1 again, as it learns from `Welcome`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from treecast.overlay.broker.refused import RequestError, check_name
+from treecast.overlay.broker.row_cache import RowCache
 from treecast.overlay.broker.rows import CLIENTS, ClientRow, decode
 from treecast.overlay.broker.settings import MINUTE_MS, BrokerSettings
 from treecast.overlay.broker.turn import Turn
@@ -23,23 +22,13 @@ class Clients:
     def __init__(self, shadow: Shadow, count: int, settings: BrokerSettings) -> None:
         self._shadow = shadow
         self._settings = settings
-        self._cache: OrderedDict[str, ClientRow] = OrderedDict()
+        self._rows: RowCache[str, ClientRow] = RowCache(shadow, CLIENTS, ClientRow, CACHED_MAX)
         self.count = count
         self._swept_ms = -MINUTE_MS
 
-    def find(self, name: str) -> ClientRow | None:
-        row = self._cache.get(name)
-        if row is None:
-            data = self._shadow.get(CLIENTS, name)
-            if data is None:
-                return None
-            row = decode(data, ClientRow)
-            self._remember(name, row)
-        return row
-
     def row(self, name: str, turn: Turn) -> ClientRow:
         """A new client gets an empty row, which is not stored yet. Raises if there are too many."""
-        row = self.find(name)
+        row = self._rows.get(name)
         if row is not None:
             return row
         check_name(name, "client")
@@ -50,26 +39,17 @@ class Clients:
         return ClientRow()
 
     def store(self, name: str, row: ClientRow, turn: Turn) -> None:
-        self.count += self.find(name) is None
-        self._remember(name, row)
+        self.count += self._rows.get(name) is None
+        self._rows.remember(name, row)
         turn.put(CLIENTS, name, row)
-
-    def _remember(self, name: str, row: ClientRow) -> None:
-        self._cache[name] = row
-        self._cache.move_to_end(name)
-        if len(self._cache) > CACHED_MAX:
-            self._cache.popitem(last=False)
 
     def _sweep(self, turn: Turn) -> None:
         """Forget clients that have been silent for long; looked for once a minute at most."""
         if turn.now_ms - self._swept_ms < MINUTE_MS:
             return
         self._swept_ms = turn.now_ms
-        after = ""
-        while rows := self._shadow.scan(CLIENTS, after, 1_000):
-            for name, data in rows:
-                if turn.now_ms - decode(data, ClientRow).heard_ms > self._settings.client_ms:
-                    turn.delete(CLIENTS, name)
-                    self._cache.pop(name, None)
-                    self.count -= 1
-            after = rows[-1][0]
+        for name, data in self._shadow.rows(CLIENTS, ""):
+            if turn.now_ms - decode(data, ClientRow).heard_ms > self._settings.client_ms:
+                turn.delete(CLIENTS, name)
+                self._rows.forget(name)
+                self.count -= 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.sessions import Sent, Session
@@ -159,7 +159,7 @@ class Dispatch:
             queue.sent[key] = session
             session.held += 1
             items.append((queue, key))
-            row = self._archive.row(key) if key > 0 else None
+            row = self._archive.rows.get(key) if key > 0 else None
             size += row.bytes if row else 0
             if not session.room() or size >= self._settings.message_bytes_max:
                 break
@@ -174,24 +174,12 @@ class Dispatch:
         payloads: list[bytes] = []
         places: dict[tuple[str, int], int] = {}
         for place, item in enumerate(sent.items):
-            if item is None or item[1] not in item[0].outstanding:  # done meanwhile
+            payload = self._payload(*item, turn) if item else None
+            if item is None or payload is None:
                 session.finish(number, place)
                 items.append(NOTHING)
                 continue
             queue, key = item
-            try:
-                payload = self._archive.payload(queue, key)
-            except StorageError as error:
-                session.finish(number, place)
-                self._backlog.give_up(queue, key, error.code, turn)
-                items.append(NOTHING)
-                continue
-            if payload is None:
-                session.finish(number, place)
-                self._backlog.settle(queue, key, turn)
-                self._backlog.store_cursor(queue, turn)
-                items.append(NOTHING)
-                continue
             if payload.place not in places:
                 places[payload.place] = len(payloads)
                 payloads.append(payload.body)
@@ -199,6 +187,20 @@ class Dispatch:
             items.append(Item(queue.id, payload.document, payload.published_ms, attempt, places[payload.place]))
             self.sent_items += 1
         turn.send(session.client, Deliveries(session.name, number, items, payloads, session.epoch))
+
+    def _payload(self, queue: Queue, key: int, turn: Turn) -> Payload | None:
+        """None if there is nothing to send any more; then the delivery is done, or given up."""
+        if key not in queue.outstanding:
+            return None
+        try:
+            payload = self._archive.payload(queue, key)
+        except StorageError as error:
+            self._backlog.give_up(queue, key, error.code, turn)
+            return None
+        if payload is None:
+            self._backlog.settle(queue, key, turn)
+            self._backlog.store_cursor(queue, turn)
+        return payload
 
     # --- time --------------------------------------------------------------------------------------------------------
 

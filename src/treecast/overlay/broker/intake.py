@@ -40,12 +40,9 @@ class Intake:
         """By source and publisher's id: the number of the document, and when it was published. Oldest first."""
 
     def load(self) -> None:
-        after = 0
-        while rows := self._shadow.scan(RECENT, after, 10_000):
-            for number, data in rows:
-                row = decode(data, RecentRow)
-                self._recent[row.name] = (number, row.published_ms)
-            after = rows[-1][0]
+        for number, data in self._shadow.rows(RECENT, 0, step=10_000):
+            row = decode(data, RecentRow)
+            self._recent[row.name] = (number, row.published_ms)
 
     def publish(self, command: Publish, turn: Turn) -> tuple[list[int], list[Refusal], list[int]]:
         """The number of each document, 0 for a refused one; the refusals; and the places of duplicates."""
@@ -129,7 +126,7 @@ class Intake:
         payloads = [bodies[choice] for choice in choices]
         row = DocumentRow(source, document.id, turn.now_ms, own, len(document.body), ids, payloads)
         turn.put(DOCUMENTS, number, row)
-        self._archive.remember(number, row)
+        self._archive.rows.remember(number, row)
         if document.id:
             name = f"{source}\0{document.id}"
             self._recent[name] = (number, turn.now_ms)

@@ -80,11 +80,6 @@ class Queue:
                 return key
         return None
 
-    def has_ready(self) -> bool:
-        while self.ready and (self.ready[0] not in self.outstanding or self.ready[0] in self.sent):
-            self.ready.popleft()
-        return bool(self.ready)
-
     def put_back(self, keys: Iterable[int]) -> None:
         """Keys that were sent in vain are ready again, in order, before those that came later."""
         self.ready = deque(sorted({*keys, *self.ready}))

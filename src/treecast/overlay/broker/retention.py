@@ -24,7 +24,6 @@ class Retention:
         self._backlog = backlog
         self._settings = settings
         self._next_ms = 0
-        self.dropped = 0
 
     def tick(self, turn: Turn) -> None:
         if turn.now_ms < self._next_ms:
@@ -33,29 +32,24 @@ class Retention:
         rows = self._archive.rows_after(0, self._settings.retention_rows_max)
         excess = self._shadow.body_bytes() - self._settings.keep_bytes
         needed_from = self._backlog.needed_from()
-        overdue = drop = first_kept_body = 0
+        overdue = drop = 0
         for number, row in rows:
             age = turn.now_ms - row.published_ms
             if number >= needed_from:
                 if age <= self._settings.undelivered_ms_max:
-                    first_kept_body = row.body
                     break
                 overdue = number
             elif age <= self._settings.keep_ms and excess <= 0:
-                first_kept_body = row.body
                 break
             drop = number
             excess -= row.bytes
         if overdue:
             self._backlog.expire_before(overdue + 1, turn)
         if drop:
-            self._drop(drop, first_kept_body, turn)
+            self._drop(drop, turn)
 
-    def _drop(self, last: int, first_kept_body: int, turn: Turn) -> None:
-        following = self._archive.rows_after(last, 1)
-        body = first_kept_body or (following[0][1].body if following else 0)
+    def _drop(self, last: int, turn: Turn) -> None:
         turn.changes.append(DeleteBefore(DOCUMENTS, last + 1))
-        if body:
-            turn.changes.append(DropBefore(body))
-        self._archive.forget_before(last + 1)
-        self.dropped += 1
+        for _, kept in self._archive.rows_after(last, 1):
+            turn.changes.append(DropBefore(kept.body))
+        self._archive.rows.forget_before(last + 1)

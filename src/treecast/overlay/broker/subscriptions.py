@@ -6,7 +6,7 @@ up to date: only what changed since is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -54,29 +54,21 @@ class Subscriptions:
 
     def load(self, index_version: int) -> None:
         """Bring the index up to date, which contains all changes up to `index_version`."""
-        for id, data in self._rows(SOURCES):
+        for id, data in self._shadow.rows(SOURCES, ""):
             self.sources[id] = decode(data, SourceRow)
-        for id, data in self._rows(EXPIRING):
+        for id, data in self._shadow.rows(EXPIRING, ""):
             self.last_seen[id] = int.from_bytes(data, "big")
         if index_version or len(self.index):
             self._apply_changes(index_version)
             return
-        self._add_all((id, decode(data, SubscriptionRow)) for id, data in self._rows(SUBSCRIPTIONS))
-
-    def _rows(self, table: str) -> Iterator[tuple[str, bytes]]:
-        after = ""
-        while rows := self._shadow.scan(table, after, 1_000):
-            yield from rows
-            after = rows[-1][0]
+        self._add_all((id, decode(data, SubscriptionRow)) for id, data in self._shadow.rows(SUBSCRIPTIONS, ""))
 
     def _apply_changes(self, version: int) -> None:
         changed: dict[str, ChangeRow] = {}
         # PERF: bench/broker_restart.py. All that the index needs is in these rows, one behind the other.
-        while changes := self._shadow.scan(CHANGES, version, 10_000):
-            for _, data in changes:
-                row = decode(data, ChangeRow)
-                changed[row.id] = row
-            version = changes[-1][0]
+        for _, data in self._shadow.rows(CHANGES, version, step=10_000):
+            row = decode(data, ChangeRow)
+            changed[row.id] = row
         for id in changed:  # an added one may be there already: the saved index is never older than it says
             if id in self.index:
                 self.index.remove(id)
@@ -218,17 +210,14 @@ class Subscriptions:
         self.last_seen[id] = turn.now_ms
         turn.changes.append(Put(EXPIRING, id, turn.now_ms.to_bytes(8, "big")))
 
-    def expire(self, attached: set[str], backlog: Backlog, turn: Turn) -> list[str]:
+    def expire(self, attached: set[str], backlog: Backlog, turn: Turn) -> None:
         """Remove subscriptions that were abandoned."""
-        expired = []
         for id, seen_ms in list(self.last_seen.items()):
             if id in attached:
                 continue
             row = self.row(id)
             if row is not None and turn.now_ms - seen_ms > row.options.expires_ms:
                 self.unsubscribe(id, backlog, turn)
-                expired.append(id)
-        return expired
 
     def saved(self, version: int, turn: Turn) -> None:
         """An index with all changes up to this one is saved: they need not be applied again."""

@@ -109,7 +109,7 @@ class Tail:
     def recent(self, count: int) -> Iterator[tuple[int, DocumentRow, bytes]]:
         """The last documents that are kept, newest first."""
         for number in range(self._backlog.last_document, max(self._backlog.last_document - count, 0), -1):
-            row = self._archive.row(number)
+            row = self._archive.rows.get(number)
             if row is None:
                 return
             try:
