@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from treecast.cli.serving import add_log_options, add_name_option, add_place_options, read_addresses
+
 DESCRIPTION = """\
 Runs a broker: publishers send it documents, subscribers send it queries and
 get what they match. What it has acknowledged is on disk, in DIR, which it
@@ -32,34 +34,27 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
     )
     option = parser.add_argument
-    option("--data", metavar="DIR", required=True, help="where everything is kept")
-    option("--listen", metavar="HOST:PORT", default=LISTEN, help="address for clients; else %(default)s")
+    add_place_options(parser, LISTEN, "clients")
     option("--status", metavar="HOST:PORT", help="address for /metrics, /healthz and /readyz")
-    option("--name", metavar="NAME", default="broker", help="of the broker, in messages; else %(default)s")
+    add_name_option(parser)
     option("--tls-cert", metavar="FILE", help="certificate of the broker (PEM)")
     option("--tls-key", metavar="FILE", help="its key, unless it is in the same file")
     option("--tls-ca", metavar="FILE", help="CA of clients: they then must have certificates")
     option("--connections-max", metavar="N", type=int, help="clients at the same time; else 10000")
-    option("--log", metavar="FORMAT", choices=("json", "console"), default="json", help="json or console")
-    levels = ("debug", "info", "warning", "error")
-    option("--log-level", metavar="LEVEL", choices=levels, default="info", help="least level; else %(default)s")
+    add_log_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         from treecast.serve import broker_process
-        from treecast.serve.address import format_address, parse_address
+        from treecast.serve.address import format_address
         from treecast.serve.logs import make_log
         from treecast.serve.settings import RuntimeSettings
         from treecast.serve.tls import TlsFiles
     except ModuleNotFoundError as error:
         parser.error(f"a broker needs {error.name}; pip install 'treecast[serve]'")
-    try:
-        listen = parse_address(options.listen)
-        status = parse_address(options.status) if options.status else None
-    except ValueError as error:
-        parser.error(str(error))
+    listen, status = read_addresses(parser, options.listen, options.status)
     if (options.tls_key or options.tls_ca) and not options.tls_cert:
         parser.error("--tls-key and --tls-ca need --tls-cert")
     if options.connections_max is not None and options.connections_max < 1:

@@ -9,6 +9,7 @@ import argparse
 from typing import Any
 
 from treecast import __version__
+from treecast.cli.serving import add_log_options, add_name_option, add_place_options, read_addresses
 
 DESCRIPTION = """\
 Runs a broker that is used over HTTP: publish documents, subscribe with
@@ -32,29 +33,21 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         usage="treecast up --data DIR [options]",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
     )
-    option = parser.add_argument
-    option("--data", metavar="DIR", required=True, help="where everything is kept")
-    option("--listen", metavar="HOST:PORT", default=LISTEN, help="address for HTTP; else %(default)s")
-    option("--peer-listen", metavar="HOST:PORT", help="address for the Python client; else none")
-    option("--name", metavar="NAME", default="broker", help="of the broker, in messages; else %(default)s")
-    option("--log", metavar="FORMAT", choices=("json", "console"), default="json", help="json or console")
-    levels = ("debug", "info", "warning", "error")
-    option("--log-level", metavar="LEVEL", choices=levels, default="info", help="least level; else %(default)s")
+    add_place_options(parser, LISTEN, "HTTP")
+    parser.add_argument("--peer-listen", metavar="HOST:PORT", help="address for the Python client; else none")
+    add_name_option(parser)
+    add_log_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         from treecast.serve import service_process
-        from treecast.serve.address import format_address, parse_address
+        from treecast.serve.address import format_address
         from treecast.serve.logs import make_log
     except ModuleNotFoundError as error:
         parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
-    try:
-        listen = parse_address(options.listen)
-        peer_listen = parse_address(options.peer_listen) if options.peer_listen else None
-    except ValueError as error:
-        parser.error(str(error))
+    listen, peer_listen = read_addresses(parser, options.listen, options.peer_listen)
     settings = service_process.ServiceOptions(
         directory=options.data, listen=listen, peer_listen=peer_listen, name=options.name, version=__version__
     )

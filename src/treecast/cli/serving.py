@@ -1,0 +1,38 @@
+"""What `treecast broker` and `treecast up` have in common: some options, and how addresses are read."""
+
+from __future__ import annotations
+
+import argparse
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def add_place_options(parser: argparse.ArgumentParser, listen: str, purpose: str) -> None:
+    """Where data are kept, and where to listen."""
+    parser.add_argument("--data", metavar="DIR", required=True, help="where everything is kept")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default=listen, help=f"address for {purpose}; else %(default)s"
+    )
+
+
+def add_name_option(parser: argparse.ArgumentParser) -> None:
+    help = "of the broker, in messages; else %(default)s"
+    parser.add_argument("--name", metavar="NAME", default="broker", help=help)
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option("--log", metavar="FORMAT", choices=("json", "console"), default="json", help="json or console")
+    option("--log-level", metavar="LEVEL", choices=LOG_LEVELS, default="info", help="least level; else %(default)s")
+
+
+def read_addresses(
+    parser: argparse.ArgumentParser, listen: str, other: str | None
+) -> tuple[tuple[str, int], tuple[str, int] | None]:
+    """An address that is needed and one that may be missing; a wrong one ends the program."""
+    from treecast.serve.address import parse_address
+
+    try:
+        return parse_address(listen), parse_address(other) if other else None
+    except ValueError as error:
+        parser.error(str(error))
