@@ -29,7 +29,6 @@ NAMES = (
     "shapes",
     "doubling",
     "saved",
-    "shapes",
     "churn_mixed",
     "generating",
     "growth",
@@ -41,6 +40,7 @@ NAMES = (
     "broker_restart",
     "broker_stalled",
     "broker_soak",
+    "http",
 )
 
 

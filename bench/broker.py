@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from bench.broker_peers import PEERS, Load, cpu_seconds
+from bench.broker_peers import PEERS, Load, add_load, drive, median_load
 from bench.measure import Report, finish, options_of, run
 from treecast.overlay.messages import Subscribe
 from treecast.serve.client import Connection
@@ -65,24 +65,9 @@ async def subscribe(address: str, count: int) -> None:
 
 
 async def publish(address: str, documents: list[bytes], pid: int) -> Load:
-    latencies: list[float] = []
-    batches = [documents[first : first + BATCH] for first in range(0, len(documents), BATCH)]
     async with Connection(address, "publisher") as connection:
         await connection.register_source("bench")
-        await connection.publish("bench", documents[:BATCH])
-        await connection.publish("bench", documents[BATCH : 2 * BATCH])
-        room = asyncio.Semaphore(WINDOW)
-
-        async def send(batch: list[bytes]) -> None:
-            async with room:
-                begin = time.perf_counter()
-                await connection.publish("bench", batch)
-                latencies.append(time.perf_counter() - begin)
-
-        cpu, wall = cpu_seconds(pid), time.perf_counter()
-        await asyncio.gather(*map(send, batches[2:]))
-        taken = time.perf_counter() - wall
-    return Load(len(documents) - 2 * BATCH, taken, cpu_seconds(pid) - cpu, sorted(latencies))
+        return await drive(pid, documents, BATCH, WINDOW, lambda batch: connection.publish("bench", batch))
 
 
 def measure(report: Report, count: int, subscriptions: int, passes: int) -> None:
@@ -101,19 +86,9 @@ def measure(report: Report, count: int, subscriptions: int, passes: int) -> None
         report.figure("adding the subscriptions", (time.perf_counter() - begin) / subscriptions * 1e6, "µs each (wall)")
         for number in range(passes):
             loads.append(asyncio.run(publish(address, make_documents(count, subscriptions, number), pid)))
-    load = sorted(loads, key=lambda each: each.wall)[len(loads) // 2]
     is_full = subscriptions == SUBSCRIPTIONS
-    report.add(
-        "treecast: acknowledged documents",
-        f"{load.rate:,.0f}",
-        "/s",
-        matches=str(MATCHES),
-        bar=f">= {RATE_MIN:,}" if is_full else "",
-        met=load.rate >= RATE_MIN if is_full else None,
-    )
-    report.figure("treecast: CPU of the broker", load.cpu_us, "µs/doc", bar=CPU_US_MAX if is_full else None)
-    for percent in (50, 99, 99.9):
-        report.figure(f"treecast: latency of a batch, {percent:g} %", load.latency(percent) * 1e3, "ms")
+    bars = (RATE_MIN, CPU_US_MAX) if is_full else (None, None)
+    add_load(report, "treecast", median_load(loads), MATCHES, *bars)
     for name, peer in PEERS.items():
         with tempfile.TemporaryDirectory() as directory:
             answer = peer(Path(directory), documents, BATCH, WINDOW)

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.measure import Report
+
 PATIENCE_SECONDS = 60
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -42,6 +44,27 @@ class Load:
 
     def latency(self, percent: float) -> float:
         return self.latencies[min(len(self.latencies) - 1, int(len(self.latencies) * percent / 100))]
+
+
+def median_load(loads: Sequence[Load]) -> Load:
+    return sorted(loads, key=lambda each: each.wall)[len(loads) // 2]
+
+
+def add_load(
+    report: Report, name: str, load: Load, matches: int, rate_min: int | None, cpu_us_max: float | None
+) -> None:
+    """The rows of what a server did."""
+    report.add(
+        f"{name}: acknowledged documents",
+        f"{load.rate:,.0f}",
+        "/s",
+        matches=str(matches),
+        bar="" if rate_min is None else f">= {rate_min:,}",
+        met=None if rate_min is None else load.rate >= rate_min,
+    )
+    report.figure(f"{name}: CPU of the server", load.cpu_us, "µs/doc", bar=cpu_us_max)
+    for percent in (50, 99, 99.9):
+        report.figure(f"{name}: latency of a request, {percent:g} %", load.latency(percent) * 1e3, "ms")
 
 
 def cpu_seconds(pid: int) -> float:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.broker import MATCHES, SUBSCRIPTIONS, make_documents, subscribe
-from bench.broker_peers import Load, cpu_seconds
+from bench.broker_peers import Load, add_load, cpu_seconds, median_load
 from bench.measure import Report, finish, options_of, run
 
 CONNECTIONS, BATCH_CONNECTIONS, BATCH = 64, 8, 100
@@ -80,10 +80,6 @@ def in_batches(documents: list[bytes]) -> list[bytes]:
     return [post("/v1/documents:batch", body) for body in bodies]
 
 
-def median(loads: list[Load]) -> Load:
-    return sorted(loads, key=lambda each: each.wall)[len(loads) // 2]
-
-
 def measure(report: Report, count: int, subscriptions: int, passes: int) -> None:
     single: list[Load] = []
     batches: list[Load] = []
@@ -101,21 +97,11 @@ def measure(report: Report, count: int, subscriptions: int, passes: int) -> None
     report.note(f"medians of {passes} passes; all on one machine, load {os.getloadavg()[0]:.1f}")
     is_full = subscriptions == SUBSCRIPTIONS
     for name, load, rate in (
-        (f"single, {CONNECTIONS} connections", median(single), RATE_MIN),
-        (f"batches of {BATCH}, {BATCH_CONNECTIONS} connections", median(batches), BATCH_RATE_MIN),
+        (f"single, {CONNECTIONS} connections", median_load(single), RATE_MIN),
+        (f"batches of {BATCH}, {BATCH_CONNECTIONS} connections", median_load(batches), BATCH_RATE_MIN),
     ):
-        report.add(
-            f"{name}: acknowledged documents",
-            f"{load.rate:,.0f}",
-            "/s",
-            matches=str(MATCHES),
-            bar=f">= {rate:,}" if is_full else "",
-            met=load.rate >= rate if is_full else None,
-        )
-        has_bar = is_full and rate == RATE_MIN
-        report.figure(f"{name}: CPU of the server", load.cpu_us, "µs/doc", bar=CPU_US_MAX if has_bar else None)
-        for percent in (50, 99, 99.9):
-            report.figure(f"{name}: latency of a request, {percent:g} %", load.latency(percent) * 1e3, "ms")
+        cpu_us_max = CPU_US_MAX if is_full and rate == RATE_MIN else None
+        add_load(report, name, load, MATCHES, rate if is_full else None, cpu_us_max)
 
 
 def main(arguments: list[str]) -> int:
