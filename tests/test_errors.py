@@ -146,7 +146,7 @@ def refuse_request(data: bytes) -> None:
 
 def refuse_command(data: bytes) -> None:
     """Ask a small broker for these things, one a line: the last is refused."""
-    settings = BrokerSettings(sources_max=1, documents_per_publish_max=1, store_bytes_max=20)
+    settings = BrokerSettings(sources_max=1, documents_per_publish_max=1, store_bytes_max=20, record_bytes_max=20)
     broker = Broker("golden", MemoryStorage(), Random(1), settings)
     for number, line in enumerate(data.splitlines(), 1):
         request = Request(number, msgspec.json.decode(line, type=Command))

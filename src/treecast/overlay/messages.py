@@ -142,6 +142,21 @@ class Advance(_Message, frozen=True, tag="advance"):
     positions: Annotated[list[tuple[Name, Number]], _MANY]
 
 
+class SetRecord(_Message, frozen=True, tag="record"):
+    """Keep a small value of a door, under a kind and a key. Only from the broker's own process."""
+
+    kind: Name
+    key: Name
+    value: bytes
+
+
+class RemoveRecord(_Message, frozen=True, tag="no-record"):
+    """No error if there is none. Only from the broker's own process."""
+
+    kind: Name
+    key: Name
+
+
 Command = (
     RegisterSource
     | RemoveSource
@@ -153,6 +168,8 @@ Command = (
     | Replay
     | Redeliver
     | Advance
+    | SetRecord
+    | RemoveRecord
 )
 
 
@@ -372,6 +389,8 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
     Replay: "query",
     Redeliver: "query",
     Advance: "query",
+    SetRecord: "control",
+    RemoveRecord: "control",
 }
 
 

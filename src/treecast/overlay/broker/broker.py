@@ -9,6 +9,7 @@ Every call ends with one group of changes; answers and deliveries follow it, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
 from treecast.overlay.broker.intake import Intake
+from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
 from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, decode
@@ -50,9 +52,11 @@ from treecast.overlay.messages import (
     Publish,
     Redeliver,
     RegisterSource,
+    RemoveRecord,
     RemoveSource,
     Replay,
     Request,
+    SetRecord,
     Subscribe,
     SubscribeMany,
     Unsubscribe,
@@ -91,6 +95,7 @@ class Broker:
         self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
         self.tail = Tail(self._shadow, self._archive, self._backlog, self._subscriptions)
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
+        self._records = Records(self._shadow, settings)
         self._counters = Counters()
         self._beginning = Turn(0)
         """Changes that loading asked for: they are stored with those of the first call."""
@@ -264,6 +269,10 @@ class Broker:
                 self._subscriptions.redeliver(command.letters, self._backlog, turn)
             case Advance():
                 self._subscriptions.advance(command.positions, self._backlog, turn)
+            case SetRecord():
+                self._records.set(command, turn)
+            case RemoveRecord():
+                self._records.remove(command, turn)
             case Replay():
                 return Answer(request.number, [self._replay(command, turn)])
         return Answer(request.number)
@@ -346,6 +355,14 @@ class Broker:
         self._dispatch.detach(session, reason, turn, counts=counts)
 
     # --- looking at it -----------------------------------------------------------------------------------------------
+
+    def record(self, kind: str, key: str) -> bytes | None:
+        """What a door has set."""
+        return self._records.get(kind, key)
+
+    def records(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        """All of a kind, by their keys."""
+        return self._records.all(kind)
 
     @property
     def index_version(self) -> int:

@@ -17,6 +17,12 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """If there are so many, those that were silent for so long are forgotten."""
     subscriptions_max: int = 10_000_000
 
+    record_bytes_max: int = 256 << 10
+    """Of one value that a door keeps,"""
+    records_per_kind_max: int = 100_000
+    record_kinds_max: int = 100
+    """of so many of a kind, and so many kinds."""
+
     duplicates_max: int = 100_000
     """The ids of so many documents are remembered, to drop those that are published again."""
     duplicates_ms: int = 10 * MINUTE_MS
