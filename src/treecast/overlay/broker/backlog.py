@@ -383,6 +383,23 @@ class Backlog:
         queue.retry_at(turn.now_ms + int(wait * self._random.uniform(0.5, 1.5)), key)
         self.retrying[queue.id] = queue
 
+    def postpone(self, queue: Queue, key: int, wait_ms: int, reason: str, turn: Turn) -> None:
+        """An attempt failed, and its receiver says when to try again; 0: never."""
+        queue.sent.pop(key, None)
+        if key not in queue.outstanding:
+            return
+        if not wait_ms:
+            self.give_up(queue, key, reason, turn)
+            return
+        queue.retry_at(turn.now_ms + min(wait_ms, self._settings.postponed_ms_max), key)
+        self.retrying[queue.id] = queue
+
+    def hasten(self, id: str, turn: Turn) -> None:
+        """What waits to be tried again is due now."""
+        queue = self.queues.get(id)
+        if queue is not None and queue.retries:
+            queue.retries = sorted((turn.now_ms, key) for _, key in queue.retries)
+
     def give_up(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
         """Make a dead letter of a delivery."""
         attempts = queue.outstanding.get(key, 0)

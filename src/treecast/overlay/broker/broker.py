@@ -44,6 +44,7 @@ from treecast.overlay.messages import (
     Detach,
     Durable,
     Flow,
+    Hasten,
     Hello,
     IndexSaved,
     Inspect,
@@ -134,7 +135,7 @@ class Broker:
                 self._request(sender, message, turn)
             case Acknowledge():
                 if session := self._session(message, sender, turn):
-                    self._dispatch.acknowledge(session, message.messages, message.failed, message.done, turn)
+                    self._dispatch.acknowledge(session, message, turn)
             case Flow():
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
@@ -269,6 +270,9 @@ class Broker:
                 self._subscriptions.redeliver(command.letters, self._backlog, turn)
             case Advance():
                 self._subscriptions.advance(command.positions, self._backlog, turn)
+            case Hasten():
+                self._subscriptions.expect(command.id)
+                self._backlog.hasten(command.id, turn)
             case SetRecord():
                 self._records.set(command, turn)
             case RemoveRecord():

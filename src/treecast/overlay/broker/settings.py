@@ -43,6 +43,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_ms: int = SECOND_MS
     """A failed delivery is tried again after so long, then after twice as long, and so on."""
     retry_ms_max: int = MINUTE_MS
+    postponed_ms_max: int = DAY_MS
+    """A receiver that decides itself when to try again waits so long at most."""
 
     queue_memory_max: int = 1_000
     """Deliveries of one subscription that are in memory. If there are more, the rest is read from disk later."""
