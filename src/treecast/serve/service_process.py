@@ -53,7 +53,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
         runtime=options.runtime,
     )
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime)
-    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door)
+    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory)
     server = HttpServer(door, options.door, log)
     address = server.listen(*options.listen)
     peer_address = None

@@ -240,6 +240,8 @@ class Broker:
         except TreecastError as error:
             del turn.changes[done:]
             answer = Answer(request.number, [], [refusal(error, -1)])
+            if isinstance(request.command, Publish):
+                self._intake.announce_refused(request.command, answer.refusals, turn)
         answers = [*client.answers, answer][-WINDOW_MAX:]
         row = ClientRow(request.number, answers, client.lease, client.nonce, turn.now_ms)
         self._clients.store(sender, row, turn)
@@ -372,6 +374,18 @@ class Broker:
     def index_version(self) -> int:
         """The last change of the subscriptions, which `index` contains."""
         return self._subscriptions.last_change
+
+    def sizes(self) -> dict[str, int]:
+        """Counts that cost nothing, for whoever asks every second."""
+        return {
+            "subscriptions": len(self.index),
+            "sources": len(self._subscriptions.sources),
+            "sessions": len(self._dispatch.sessions),
+            "sent": self._dispatch.sent_items,
+            "duplicates": self._intake.duplicates,
+            "letters": self._backlog.letters,
+            "body_bytes": self._shadow.body_bytes(),
+        }
 
     def stats(self) -> dict[str, int]:
         """Counts for metrics, and for whoever checks that limits hold."""

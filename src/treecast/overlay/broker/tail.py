@@ -36,6 +36,30 @@ class Published(msgspec.Struct, frozen=True):
     payloads: list[bytes]
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """An event: a document of `size` bytes was refused. `beginning` is that of its body."""
+
+    source: str
+    id: str
+    code: str
+    message: str
+    size: int
+    beginning: bytes
+    refused_ms: int
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """How much a subscription waits for. Of a parked one, `waiting` is what is in memory: there is more on disk."""
+
+    subscription: str
+    waiting: int
+    sent: int
+    receivers: int
+    is_parked: bool
+    first: int
+    """A document up to which all its deliveries are done, plus one."""
+
+
 class TailItem(msgspec.Struct, frozen=True):
     """What one subscription gets of one document."""
 
@@ -116,6 +140,37 @@ class Tail:
                 yield number, row, self._shadow.body(row.body)
             except StorageError:
                 continue
+
+    # --- for those who watch ------------------------------------------------------------------------------------------
+
+    def documents_before(self, number: int, count: int) -> Iterator[tuple[int, DocumentRow]]:
+        """The last documents before this one that are kept, newest first."""
+        last = min(number - 1, self._backlog.last_document)
+        for place in range(last, max(last - count, 0), -1):
+            row = self._archive.rows.get(place)
+            if row is None:
+                return
+            yield place, row
+
+    def document(self, number: int) -> DocumentRow | None:
+        return self._archive.rows.get(number)
+
+    def body(self, number: int) -> bytes:
+        """A body that a row names. Raises `StorageError`."""
+        return self._shadow.body(number)
+
+    def published_ms(self, number: int) -> int:
+        """When this document was published, or the first after it that is kept; 0 if there is none."""
+        rows = self._archive.rows_after(number - 1, 1)
+        return rows[0][1].published_ms if rows else 0
+
+    def longest(self, count: int) -> list[Depth]:
+        """The subscriptions that wait for most, parked ones first. It looks at everything that waits."""
+        return [Depth(*depth) for depth in self._backlog.longest(count)]
+
+    def waiting_from(self, *, received: bool = False) -> int:
+        """The first document that somebody waits for; or, somebody who receives at present."""
+        return self._backlog.received_from() if received else self._backlog.needed_from()
 
     def _items(
         self, number: int, row: DocumentRow, ids: Collection[str], again: list[str], indexes: dict[str, Index]

@@ -24,6 +24,10 @@ INFLATED_AT_ONCE_BYTES = 64 << 10
 INFLATIONS_MAX = 4
 """and so many at a time: each may need as much memory as its decompressor is allowed."""
 PARAMETERS_MAX = 2_000
+NUMBER_MAX = 1 << 62
+"""Documents and the like have smaller numbers."""
+INERT = ((b"content-security-policy", b"default-src 'none'; sandbox"), (b"x-content-type-options", b"nosniff"))
+"""For answers that strangers have written, such as documents: a browser that is led to one runs nothing of it."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

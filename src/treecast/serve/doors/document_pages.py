@@ -6,6 +6,7 @@ import base64
 import binascii
 
 from treecast.overlay.messages import NAME_CHARS_MAX, Document, RegisterSource, RemoveSource
+from treecast.serve.connection import now_ms
 from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply
 from treecast.serve.doors.forms import (
     BatchAnswer,
@@ -18,6 +19,7 @@ from treecast.serve.doors.forms import (
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
 from treecast.serve.doors.publishing import Accepted, Outcome, Publisher
+from treecast.serve.doors.refusals import Refusals
 from treecast.serve.doors.settings import DoorSettings
 
 DEFAULT_SOURCE = "default"
@@ -27,16 +29,22 @@ DEFAULT_SOURCE = "default"
 class DocumentPages:
     """Documents and sources."""
 
-    def __init__(self, client: LocalClient, settings: DoorSettings) -> None:
+    def __init__(self, client: LocalClient, settings: DoorSettings, refusals: Refusals) -> None:
         self._client = client
+        self._refusals = refusals
         self._settings = settings
         self._publisher = Publisher(client, settings)
 
     async def publish(self, call: Call) -> Reply:
         source = self._source(call)
-        id = _document_id(call.header(b"treecast-document-id"))
-        body = await call.body(self._settings.document_bytes_max)
-        (outcome,) = await self._publisher.publish(source, [Document(body, id)])
+        id = call.header(b"treecast-document-id")
+        body = b""
+        try:
+            body = await call.body(self._settings.document_bytes_max)
+            (outcome,) = await self._publisher.publish(source, [Document(body, _document_id(id))])
+        except DoorError as error:  # the broker has not seen it
+            self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
+            raise
         if isinstance(outcome, Problem):
             return problem_reply(outcome)
         return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
@@ -56,7 +64,9 @@ class DocumentPages:
                 documents.append(_document_of(line))
                 answers.append(None)
             except DoorError as error:
-                answers.append(problem_of_error(error))
+                problem = problem_of_error(error)
+                self._refusals.add(source, "", problem, line, now_ms())
+                answers.append(problem)
         outcomes = iter(await self._publisher.publish(source, documents) if documents else [])
         return json_reply(200, BatchAnswer([_item(answer or next(outcomes)) for answer in answers]))
 

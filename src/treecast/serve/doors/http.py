@@ -15,12 +15,15 @@ from prometheus_client import Counter, Gauge
 from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX
 from treecast.serve.doors.calls import Bodies, Call, DisconnectedError, Receive, Reply, Scope, Send, problem_reply
+from treecast.serve.doors.console_pages import ConsolePages
 from treecast.serve.doors.document_pages import DocumentPages
+from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
 from treecast.serve.doors.routes import Route, Router
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.status import StatusPages
 from treecast.serve.doors.subscription_pages import SubscriptionPages
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
@@ -39,17 +42,23 @@ class HttpDoor:
         log: structlog.typing.FilteringBoundLogger,
         version: str,
         settings: DoorSettings | None = None,
+        directory: str | None = None,
     ) -> None:
+        """`directory` is where the data are: its sizes are part of the status."""
         self.settings = settings = settings or DoorSettings()
         self._runtime = runtime
         self._log = log
         self._client = LocalClient(runtime, random, settings.answer_ms)
-        self._documents = DocumentPages(self._client, settings)
         self._subscriptions = SubscriptionPages(self._client, settings)
+        feed = self._subscriptions.feed
+        self._status = StatusPages(self._client, feed, settings, version, directory)
+        self._documents = DocumentPages(self._client, settings, self._status.refusals)
+        self._kept = KeptDocumentPages(self._client, feed, settings)
+        self._console = ConsolePages()
         self._bodies = Bodies(settings)
         self._router = Router()
         self._description = msgspec.json.encode(describe(version))
-        self._counts = _Counts(runtime.metrics, self._subscriptions.feed)
+        self._counts = _Counts(runtime.metrics, feed)
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -91,7 +100,7 @@ class HttpDoor:
             return problem_reply(problem_of("TC437", "TC437 the request failed, and that is our mistake"))
 
     def _page(self, route: Route) -> Page:
-        for pages in (self, self._documents, self._subscriptions):
+        for pages in (self, self._documents, self._subscriptions, self._status, self._kept, self._console):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:
                 return page

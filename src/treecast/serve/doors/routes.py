@@ -35,7 +35,10 @@ class Route(msgspec.Struct, frozen=True):
 
 PARAMETERS = {
     "after": ("string", "The last one that is known: the answer begins after it."),
+    "before": ("integer", "The number of the last one that is known: the answer goes on with the one before it."),
     "count": ("integer", "How many, at most."),
+    "search": ("string", "Only those whose id or query contains this, in upper or lower case."),
+    "Range": ("string", "One range of bytes, as in HTTP: `bytes=0-999`."),
     "source": ("string", "The source that the documents belong to; else that of the header, else `default`."),
     "subscription": ("array", "The subscriptions to receive from: repeat it for each."),
     "last_event_id": ("string", "Where to go on, for those who cannot send the header `Last-Event-ID`."),
@@ -44,6 +47,7 @@ PARAMETERS = {
     "Last-Event-ID": ("string", "The id of the last event that came: what follows it is sent."),
 }
 PAGE = ("after", "count")
+RECENT = ("before", "count")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
 
@@ -52,6 +56,31 @@ ROUTES = (
     Route("GET", "/readyz", "readiness", "Whether requests are served", {200: None, 503: None}, content="text/plain"),
     Route("GET", "/metrics", "metrics", "Counts for Prometheus", {200: None}, content="text/plain"),
     Route("GET", "/openapi.json", "openapi", "This description", {200: dict[str, Any]}),
+    Route("GET", "/", "console", "The console, for people", {200: None}, content="text/html"),
+    Route("GET", f"/console/{ID}", "console_file", "A file of the console", {200: None}, content="*/*"),
+    Route("GET", "/v1/status", "status", "Rates, lag, queues and sizes", {200: forms.StatusAnswer}),
+    Route(
+        "GET", "/v1/documents", "list_documents", "The last documents", {200: forms.DocumentsAnswer}, parameters=RECENT
+    ),
+    Route(
+        *("GET", f"/v1/documents/{ID}", "get_document", "The bytes of a document"),
+        {200: None, 206: None},
+        headers=("Range",),
+        content="application/xml",
+    ),
+    Route(
+        *("GET", f"/v1/documents/{ID}/matches", "list_matches", "Who got a document, and why"),
+        {200: forms.MatchesAnswer},
+        parameters=PAGE,
+    ),
+    Route(
+        "GET",
+        "/v1/refusals",
+        "list_refusals",
+        "Documents that were refused",
+        {200: forms.RefusalsAnswer},
+        parameters=RECENT,
+    ),
     Route(
         *("POST", "/v1/documents", "publish", "Publish a document"),
         {201: forms.DocumentAnswer, 200: forms.DocumentAnswer},
@@ -78,7 +107,7 @@ ROUTES = (
     Route(
         *("GET", "/v1/subscriptions", "list_subscriptions", "Subscriptions"),
         {200: forms.SubscriptionsAnswer},
-        parameters=PAGE,
+        parameters=(*PAGE, "search"),
     ),
     Route(
         *("PUT", _SUBSCRIPTION, "put_subscription", "Add or change a subscription"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.tail import Tail
 from treecast.overlay.messages import Pause, Redeliver, Replay, Unsubscribe
 from treecast.serve.doors.calls import Call, Reply, json_reply
 from treecast.serve.doors.envelopes import timestamp
@@ -31,6 +32,20 @@ from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.trying import try_query
 
 EVENT_STREAM = "text/event-stream"
+
+
+def search_rows(
+    tail: Tail, after: str, count: int, text: str, looked_at_max: int
+) -> tuple[list[tuple[str, SubscriptionRow]], str]:
+    """Those that contain a text, and where to go on, if there may be more: only so many are looked at in one go."""
+    found: list[tuple[str, SubscriptionRow]] = []
+    rows = tail.subscriptions(after, looked_at_max)
+    for id, row in rows:
+        if text in id.casefold() or text in row.query.casefold():
+            found.append((id, row))
+            if len(found) == count:
+                return found, id if id != rows[-1][0] or len(rows) == looked_at_max else ""
+    return found, rows[-1][0] if len(rows) == looked_at_max else ""
 
 
 class SubscriptionPages:
@@ -66,8 +81,13 @@ class SubscriptionPages:
 
     async def list_subscriptions(self, call: Call) -> Reply:
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
-        rows = self._client.expect_broker().tail.subscriptions(call.text_parameter("after"), count + 1)
-        more = rows[count - 1][0] if len(rows) > count else ""
+        after, search = call.text_parameter("after"), call.text_parameter("search").casefold()
+        tail = self._client.expect_broker().tail
+        if search:
+            rows, more = search_rows(tail, after, count, search, self._settings.search_rows_max)
+        else:
+            rows = tail.subscriptions(after, count + 1)
+            more = rows[count - 1][0] if len(rows) > count else ""
         return json_reply(200, SubscriptionsAnswer([subscription_answer(*row) for row in rows[:count]], more))
 
     async def try_subscription(self, call: Call) -> Reply:
