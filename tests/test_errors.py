@@ -38,6 +38,11 @@ from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
 from treecast.serve import admission
+from treecast.serve.access.access import Access
+from treecast.serve.access.exposure import check_exposure
+from treecast.serve.access.gate import Gate
+from treecast.serve.access.scopes import Scopes
+from treecast.serve.access.tokens import TokenLimits, TokenStore
 from treecast.serve.address import parse_address
 from treecast.serve.blocking_client import BlockingConnection
 from treecast.serve.broker_process import BrokerOptions, run_broker
@@ -221,6 +226,33 @@ def refuse_http(data: bytes) -> None:
     asyncio.run(read())
 
 
+def refuse_access(data: bytes) -> None:
+    """Listen, read a file of tokens, make one, send one, or use one up."""
+    given = tomllib.loads(data.decode())
+    if "listen" in given:
+        check_exposure(parse_address(given["listen"]), None, has_tokens=False, has_peer_certificates=False)
+    if "peer_listen" in given:
+        check_exposure(
+            ("127.0.0.1", 0), parse_address(given["peer_listen"]), has_tokens=True, has_peer_certificates=False
+        )
+    with tempfile.TemporaryDirectory() as directory:
+        tokens = TokenStore(Path(directory))
+        if "file" in given:
+            tokens.path.write_text(given["file"])
+            tokens.path.chmod(0o600)
+        tokens.create(given.get("scopes", ["admin"]))
+        if "authorization" in given:
+            gate = Gate(Path(directory), make_log())
+            gate.load()
+            gate.admit(given["authorization"])
+    access = Access(scopes=Scopes.parse(given["scopes"]), limits=TokenLimits(**given.get("limits", {})))
+    with access.holding(lambda: None):
+        access.check_page(given["page"])
+        access.charge(10, 1_000)
+        access.charge(1, 100)
+        access.holding(lambda: None).__enter__()
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -252,6 +284,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".command": refuse_command,
     ".store": refuse_store,
     ".http": refuse_http,
+    ".access": refuse_access,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

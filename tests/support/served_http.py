@@ -43,10 +43,12 @@ class Service:
     """Started and ended by its id."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        """`settings` are those of the door; `broker` those of the broker."""
-        broker = settings.pop("broker", {})
-        self.options = {"directory": str(directory), "broker": broker, "door": settings}
+        """`settings` are those of the door; `broker` and `access` those of the broker and of tokens."""
+        broker, access = settings.pop("broker", {}), settings.pop("access", {})
+        self.options = {"directory": str(directory), "broker": broker, "access": access, "door": settings}
         self.port = 0
+        self.token = ""
+        """Sent with every request, if there is one."""
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Service:
@@ -80,11 +82,15 @@ class Service:
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
 
+    def authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
     def ask(self, method: str, path: str, body: bytes | str | dict[str, Any] | None = None, **headers: str) -> Answer:
         connection = self.connect()
         data = json.dumps(body) if isinstance(body, dict) else body
+        sent = {**self.authorization(), **{name.replace("_", "-"): value for name, value in headers.items()}}
         try:
-            connection.request(method, path, data, {name.replace("_", "-"): value for name, value in headers.items()})
+            connection.request(method, path, data, sent)
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
@@ -136,7 +142,8 @@ class EventReader:
         self.last = last
         self._connection = service.connect()
         query = "&".join(f"subscription={quote(id, safe='')}" for id in subscriptions)
-        self._connection.request("GET", f"/v1/events?{query}", headers={"Last-Event-ID": last} if last else {})
+        headers = {**service.authorization(), **({"Last-Event-ID": last} if last else {})}
+        self._connection.request("GET", f"/v1/events?{query}", headers=headers)
         self.response = self._connection.getresponse()
         assert self.response.status == 200, self.response.read()
         assert self.response.headers["content-type"] == "text/event-stream"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, broker, experiment, explain, generate, match, run, up
+from treecast.cli import bench, broker, experiment, explain, generate, match, run, token, up
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -108,5 +108,6 @@ def build_parser() -> Parser:
     run.add_to(verbs)
     broker.add_to(verbs)
     up.add_to(verbs)
+    token.add_to(verbs)
     experiment.add_to(verbs)
     return parser

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -12,6 +13,9 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.broker import BrokerSettings
+from treecast.serve.access.exposure import check_exposure
+from treecast.serve.access.gate import Gate
+from treecast.serve.access.settings import AccessSettings
 from treecast.serve.broker_process import BrokerOptions, open_broker, warm_up
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
@@ -33,6 +37,9 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerSettings = BrokerSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     door: DoorSettings = DoorSettings()
+    access: AccessSettings = AccessSettings()
+    open: bool = False
+    """Strangers are let in without tokens or certificates."""
 
 
 Announce = Callable[[tuple[str, int], tuple[str, int] | None], None]
@@ -52,8 +59,12 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
         broker=msgspec.structs.replace(options.broker, announces=True),
         runtime=options.runtime,
     )
+    gate = Gate(Path(options.directory), log, options.access)
+    gate.load()
+    if not options.open:
+        check_exposure(options.listen, options.peer_listen, has_tokens=not gate.is_open, has_peer_certificates=False)
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime)
-    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory)
+    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate)
     server = HttpServer(door, options.door, log)
     address = server.listen(*options.listen)
     peer_address = None

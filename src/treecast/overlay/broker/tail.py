@@ -9,11 +9,20 @@ documents, so there is no gap between them. Whoever has read says so with `Advan
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from treecast.overlay.broker.rows import SUBSCRIPTIONS, DocumentRow, SourceRow, SubscriptionRow, decode
+from treecast.overlay.broker.rows import (
+    LETTERS,
+    SUBSCRIPTIONS,
+    DocumentRow,
+    LetterRow,
+    SourceRow,
+    SubscriptionRow,
+    decode,
+)
 from treecast.overlay.storage import StorageError
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 200
 """Documents that are looked at in one step."""
+SCANNED_AT_ONCE = 64
+"""Of subscriptions with a prefix: as few as possible of those behind them."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -97,10 +108,34 @@ class Tail:
     def subscription(self, id: str) -> SubscriptionRow | None:
         return self._subscriptions.row(id)
 
-    def subscriptions(self, after: str, count_max: int) -> list[tuple[str, SubscriptionRow]]:
-        """By their ids, from the next one on."""
-        rows = self._shadow.scan(SUBSCRIPTIONS, after, count_max)
+    def subscriptions(self, after: str, count_max: int, prefix: str = "") -> list[tuple[str, SubscriptionRow]]:
+        """By their ids, from the next one on; only those that begin with `prefix`."""
+        if prefix:
+            rows = list(islice(self._under(prefix, after), count_max))
+        else:
+            rows = self._shadow.scan(SUBSCRIPTIONS, after, count_max)
         return [(id, decode(data, SubscriptionRow)) for id, data in rows]
+
+    def count_subscriptions(self, prefix: str, count_max: int) -> int:
+        """How many begin so; at most `count_max` are counted."""
+        return sum(1 for _ in islice(self._under(prefix, ""), count_max))
+
+    def _under(self, prefix: str, after: str) -> Iterator[tuple[str, bytes]]:
+        """What begins with a prefix stands together, and begins with the prefix itself."""
+        if prefix and after < prefix:
+            data = self._shadow.get(SUBSCRIPTIONS, prefix)
+            if data is not None:
+                yield prefix, data
+            after = prefix
+        for id, data in self._shadow.rows(SUBSCRIPTIONS, after, SCANNED_AT_ONCE):
+            if not id.startswith(prefix):
+                return
+            yield id, data
+
+    def letter_subscription(self, number: int) -> str | None:
+        """Whose a dead letter is; None if there is no such letter."""
+        data = self._shadow.get(LETTERS, number)
+        return None if data is None else decode(data, LetterRow).subscription
 
     def sources(self) -> dict[str, SourceRow]:
         return self._subscriptions.sources

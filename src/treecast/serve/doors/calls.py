@@ -13,6 +13,8 @@ import msgspec
 
 from treecast.errors import PipelineError
 from treecast.inputs.inflate import inflating
+from treecast.serve.access.access import Access
+from treecast.serve.access.scopes import Scopes
 from treecast.serve.doors.problems import CONTENT_TYPE as PROBLEM_TYPE
 from treecast.serve.doors.problems import RETRY_AFTER_S, DoorError, Problem
 from treecast.serve.doors.settings import DoorSettings
@@ -53,8 +55,7 @@ def json_reply(status: int, content: Any, headers: tuple[tuple[str, str], ...] =
     return Reply(status, msgspec.json.encode(content), JSON, headers)
 
 
-def problem_reply(problem: Problem, allow: str = "") -> Reply:
-    headers: tuple[tuple[str, str], ...] = (("allow", allow),) if allow else ()
+def problem_reply(problem: Problem, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers = (*headers, ("retry-after", str(RETRY_AFTER_S)))
     return Reply(problem.status, msgspec.json.encode(problem), PROBLEM_TYPE, headers)
@@ -69,15 +70,20 @@ class Bodies:
         self.inflations = asyncio.Semaphore(INFLATIONS_MAX)
 
 
+NOBODY = Access(scopes=Scopes.parse(()))
+
+
 class Call:
     """A request."""
 
-    __slots__ = ("_bodies", "_query", "is_read", "parameter", "receive", "scope", "send")
+    __slots__ = ("_bodies", "_query", "access", "is_read", "parameter", "receive", "scope", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bodies: Bodies) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
+        self.access = NOBODY
+        """What its token allows."""
         self.parameter = ""
         """The id in the path."""
         self.is_read = False
@@ -99,6 +105,11 @@ class Call:
         except UnicodeDecodeError:
             raise DoorError(f"the header {name.decode()} is not UTF-8", code="TC434") from None
         return text
+
+    def authorization(self) -> str:
+        """The header, or nothing where it cannot be used."""
+        values = [value for key, value in self.scope["headers"] if key == b"authorization"]
+        return values[0].decode("latin-1") if len(values) == 1 else ""
 
     def query(self, name: str) -> list[str]:
         """All values of a parameter."""

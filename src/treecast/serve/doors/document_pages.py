@@ -21,6 +21,7 @@ from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
 from treecast.serve.doors.publishing import Accepted, Outcome, Publisher
 from treecast.serve.doors.refusals import Refusals
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.visible import unknown_source
 
 DEFAULT_SOURCE = "default"
 """For those who have only one. The door registers it."""
@@ -40,8 +41,11 @@ class DocumentPages:
         id = call.header(b"treecast-document-id")
         body = b""
         try:
-            body = await call.body(self._settings.document_bytes_max)
-            (outcome,) = await self._publisher.publish(source, [Document(body, _document_id(id))])
+            name = _document_id(id)
+            call.access.check_rate()
+            body = await call.body(call.access.document_bytes_max(self._settings.document_bytes_max))
+            call.access.charge(1, len(body))
+            (outcome,) = await self._publisher.publish(source, [Document(body, name)])
         except DoorError as error:  # the broker has not seen it
             self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
             raise
@@ -52,6 +56,7 @@ class DocumentPages:
     async def publish_batch(self, call: Call) -> Reply:
         """JSON lines. A line that cannot be used is refused by itself."""
         source = self._source(call)
+        call.access.check_rate()
         body = await call.body(self._settings.batch_bytes_max)
         lines = [line for line in body.split(b"\n") if line.strip()]
         if len(lines) > self._settings.documents_per_batch_max:
@@ -59,19 +64,24 @@ class DocumentPages:
             raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=hint)
         answers: list[Outcome | None] = []
         documents: list[Document] = []
+        bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
         for line in lines:
             try:
-                documents.append(_document_of(line))
+                documents.append(_document_of(line, bytes_max))
                 answers.append(None)
             except DoorError as error:
                 problem = problem_of_error(error)
                 self._refusals.add(source, "", problem, line, now_ms())
                 answers.append(problem)
+        call.access.charge(len(documents), sum(len(document.body) for document in documents))
         outcomes = iter(await self._publisher.publish(source, documents) if documents else [])
         return json_reply(200, BatchAnswer([_item(answer or next(outcomes)) for answer in answers]))
 
     def _source(self, call: Call) -> str:
-        return call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        """The source that is named, if the token allows to publish to it."""
+        source = call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        call.access.check_source(source)
+        return source
 
     # --- sources ------------------------------------------------------------------------------------------------------
 
@@ -91,7 +101,7 @@ class DocumentPages:
     def _get_source(self, id: str, status: int) -> Reply:
         row = self._client.expect_broker().tail.sources().get(id)
         if row is None:
-            raise DoorError(f"no source is called {id!r}", code="TC410")
+            raise unknown_source(id)
         return json_reply(status, source_answer(id, row))
 
     async def delete_source(self, call: Call) -> Reply:
@@ -102,7 +112,7 @@ class DocumentPages:
         after = call.text_parameter("after")
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
         rows = self._client.expect_broker().tail.sources()
-        names = sorted(name for name in rows if name > after)
+        names = sorted(name for name in rows if name > after and call.access.sees_source(name))
         more = names[count - 1] if len(names) > count else ""
         return json_reply(200, SourcesAnswer([source_answer(name, rows[name]) for name in names[:count]], more))
 
@@ -113,14 +123,18 @@ def _document_id(id: str) -> str:
     return id
 
 
-def _document_of(line: bytes) -> Document:
+def _document_of(line: bytes, bytes_max: int) -> Document:
     given = decode_form(line, BatchLine)
     if given.encoding == "base64":
         try:
-            return Document(base64.b64decode(given.document, validate=True), given.id)
+            body = base64.b64decode(given.document, validate=True)
         except (binascii.Error, ValueError):
             raise DoorError("the document is not base64", code="TC434") from None
-    return Document(given.document.encode("utf-8", "surrogatepass"), given.id)
+    else:
+        body = given.document.encode("utf-8", "surrogatepass")
+    if len(body) > bytes_max:
+        raise DoorError(f"the document has more than {bytes_max} bytes", code="TC432", hint="send a smaller one")
+    return Document(body, given.id)
 
 
 def _item(outcome: Outcome) -> BatchItem:

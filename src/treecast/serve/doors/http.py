@@ -5,6 +5,7 @@ Every answer that refuses something is a problem (`problems.py`), also for pages
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -14,6 +15,7 @@ from prometheus_client import Counter, Gauge
 
 from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX
+from treecast.serve.access.gate import Gate
 from treecast.serve.doors.calls import Bodies, Call, DisconnectedError, Receive, Reply, Scope, Send, problem_reply
 from treecast.serve.doors.console_pages import ConsolePages
 from treecast.serve.doors.document_pages import DocumentPages
@@ -21,10 +23,11 @@ from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
-from treecast.serve.doors.routes import Route, Router
+from treecast.serve.doors.routes import PUBLIC, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.status import StatusPages
 from treecast.serve.doors.subscription_pages import SubscriptionPages
+from treecast.serve.doors.visible import check_route
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
 
@@ -43,13 +46,16 @@ class HttpDoor:
         version: str,
         settings: DoorSettings | None = None,
         directory: str | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """`directory` is where the data are: its sizes are part of the status."""
         self.settings = settings = settings or DoorSettings()
         self._runtime = runtime
         self._log = log
+        self._gate = gate = gate or Gate(None, log)
+        self._looking: asyncio.Task[None] | None = None
         self._client = LocalClient(runtime, random, settings.answer_ms)
-        self._subscriptions = SubscriptionPages(self._client, settings)
+        self._subscriptions = SubscriptionPages(self._client, settings, gate.settings)
         feed = self._subscriptions.feed
         self._status = StatusPages(self._client, feed, settings, version, directory)
         self._documents = DocumentPages(self._client, settings, self._status.refusals)
@@ -64,10 +70,13 @@ class HttpDoor:
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""
         await self._documents.register_default()
+        self._looking = asyncio.create_task(self._gate.run())
 
     def stop(self) -> None:
         """End event streams, and accept nothing more."""
         self._is_stopping = True
+        if self._looking is not None:
+            self._looking.cancel()
         self._subscriptions.feed.close_all()
         self._client.stop()
 
@@ -88,11 +97,14 @@ class HttpDoor:
     async def _answer(self, call: Call) -> Reply | None:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
+            if route.scopes != PUBLIC:
+                call.access = self._gate.admit(call.authorization())
+                check_route(call.access, route, call.parameter)
             if len(call.parameter) > NAME_CHARS_MAX:
                 raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             return await self._page(route)(call)
         except TreecastError as error:
-            return problem_reply(problem_of_error(error), getattr(error, "allow", ""))
+            return problem_reply(problem_of_error(error), getattr(error, "headers", ()))
         except DisconnectedError:
             raise
         except Exception as error:

@@ -71,8 +71,8 @@ class DoorError(PeerError):
     def __init__(self, message: str, *, code: str, hint: str = "", status: int = 0, allow: str = "") -> None:
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
         self.status = status or STATUSES[code]
-        self.allow = allow
-        """The methods that a page has, for 405."""
+        self.headers = (("allow", allow),) if allow else ()
+        """Of the answer: the methods that a page has, for 405."""
 
 
 def problem_of(code: str, message: str, status: int = 0) -> Problem:
