@@ -65,7 +65,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
         check_exposure(options.listen, options.peer_listen, has_tokens=not gate.is_open, has_peer_certificates=False)
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime)
     door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate)
-    server = HttpServer(door, options.door, log)
+    server = HttpServer(door, options.door, log, door.publish_directly)
     address = server.listen(*options.listen)
     peer_address = None
     if options.peer_listen is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 
+from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX, Document, RegisterSource, RemoveSource
 from treecast.serve.connection import now_ms
-from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply
+from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply, too_large
 from treecast.serve.doors.forms import (
     BatchAnswer,
     BatchItem,
@@ -41,17 +43,41 @@ class DocumentPages:
         id = call.header(b"treecast-document-id")
         body = b""
         try:
-            name = _document_id(id)
-            call.access.check_rate()
-            body = await call.body(call.access.document_bytes_max(self._settings.document_bytes_max))
+            bytes_max = self._check_document(call, id)
+            body = await call.body(bytes_max)
             call.access.charge(1, len(body))
-            (outcome,) = await self._publisher.publish(source, [Document(body, name)])
+            return _reply(*await self._publisher.publish(source, [Document(body, id)]))
         except DoorError as error:  # the broker has not seen it
             self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
             raise
-        if isinstance(outcome, Problem):
-            return problem_reply(outcome)
-        return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
+
+    def publish_arrived(self, call: Call, body: bytes, answer: Callable[[Reply], None]) -> None:
+        """`publish` for a document that has arrived as a whole, without a task. Raises as `publish` does."""
+        source = self._source(call)
+        id = call.header(b"treecast-document-id")
+
+        def finish(outcomes: list[Outcome] | TreecastError) -> None:
+            if isinstance(outcomes, TreecastError):
+                answer(problem_reply(problem_of_error(outcomes)))
+            else:
+                answer(_reply(*outcomes))
+
+        try:
+            bytes_max = self._check_document(call, id)
+            if len(body) > bytes_max:
+                raise too_large(bytes_max)
+            call.access.charge(1, len(body))
+            self._publisher.submit(source, (Document(body, id),), finish)
+        except DoorError as error:
+            self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
+            raise
+
+    def _check_document(self, call: Call, id: str) -> int:
+        """Whether one may be published now, as far as its header says; returns how large it may be."""
+        if len(id) > NAME_CHARS_MAX:
+            raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
+        call.access.check_rate()
+        return call.access.document_bytes_max(self._settings.document_bytes_max)
 
     async def publish_batch(self, call: Call) -> Reply:
         """JSON lines. A line that cannot be used is refused by itself."""
@@ -117,10 +143,10 @@ class DocumentPages:
         return json_reply(200, SourcesAnswer([source_answer(name, rows[name]) for name in names[:count]], more))
 
 
-def _document_id(id: str) -> str:
-    if len(id) > NAME_CHARS_MAX:
-        raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
-    return id
+def _reply(outcome: Outcome) -> Reply:
+    if isinstance(outcome, Problem):
+        return problem_reply(outcome)
+    return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
 
 
 def _document_of(line: bytes, bytes_max: int) -> Document:
