@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sized
 from typing import Any, cast
 
 import msgspec
@@ -22,9 +22,11 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from treecast.serve.certificate import Certificate
 from treecast.serve.doors.calls import Reply, Scope
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.tls_acceptor import TlsAcceptor
 from treecast.serve.transport_error import TransportError
 
 BACKLOG = 1_024
@@ -252,7 +254,31 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Signals are for whoever runs the process."""
+    """Signals are for whoever runs the process. With a certificate, connections are accepted by us."""
+
+    make_acceptor: Callable[[Callable[[], asyncio.Protocol], Sized], TlsAcceptor] | None = None
+    _acceptor: TlsAcceptor | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.make_acceptor is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        self._acceptor = self.make_acceptor(self._make_protocol, self.server_state.connections)
+        for listening in sockets or ():
+            self._acceptor.accept(listening)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        config = self.config
+        protocol: asyncio.Protocol = cast(Any, config.http_protocol_class)(
+            config=config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._acceptor is not None:
+            await self._acceptor.close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -279,6 +305,7 @@ class HttpServer:
         settings: DoorSettings,
         log: structlog.typing.FilteringBoundLogger,
         direct: Direct | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self._socket: socket.socket | None = None
         logger = logging.getLogger("uvicorn.error")
@@ -301,6 +328,10 @@ class HttpServer:
             backlog=BACKLOG,
         )
         self._server = _Server(config)
+        if certificate is not None:
+            self._server.make_acceptor = lambda make, connections: TlsAcceptor(
+                make, connections, certificate, settings, log
+            )
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Returns the address; port 0 takes a free one. Raises TransportError TC408."""

@@ -10,6 +10,8 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     connections_max: int = 20_000
     """Further ones are closed at once."""
+    handshake_ms: int = 10_000
+    """A connection with TLS has so long for its handshake. It counts meanwhile."""
     header_ms: int = 10_000
     """The header of a request has so long to arrive,"""
     header_bytes_max: int = 64 << 10
