@@ -24,6 +24,7 @@ from support.memory_storage import MemoryStorage
 
 import treecast
 from treecast import _native, durable
+from treecast.cli.up_settings import resolve
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
@@ -253,6 +254,13 @@ def refuse_access(data: bytes) -> None:
         access.holding(lambda: None).__enter__()
 
 
+def refuse_settings(data: bytes) -> None:
+    """A file of settings, beside which nothing is given."""
+    with tempfile.TemporaryDirectory() as directory, chdir(directory):
+        Path("treecast.toml").write_bytes(data)
+        resolve({"config": "treecast.toml"}, ["door.page_rows_max=many"], ["--lisen"], {"TREECAST_UP_NAM": "a"})
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -285,6 +293,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".store": refuse_store,
     ".http": refuse_http,
     ".access": refuse_access,
+    ".settings": refuse_settings,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

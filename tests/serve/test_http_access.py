@@ -85,10 +85,11 @@ def test_every_page_says_who_may_ask_for_it() -> None:
     assert [route.name for route in ROUTES if not route.scopes] == []
     kinds = {"publish", "subscribe", "read", "admin"}
     assert [route.name for route in ROUTES if route.scopes != PUBLIC and not kinds.issuperset(route.scopes)] == []
-    assert {route.name for route in ROUTES if route.scopes == PUBLIC} == {"health", "readiness", "openapi"}
-    # An id in a path is checked for all of its pages at once; a page with another kind of id is to be added here,
-    # once it checks by itself what its token may see.
-    assert [route.name for route in ROUTES if ID in route.path and not route.names] == []
+    static = {"openapi", "console", "console_file"}  # they say nothing about what a service has
+    assert {route.name for route in ROUTES if route.scopes == PUBLIC} == {"health", "readiness", *static}
+    # Ids of subscriptions and sources are checked for all pages at once. Who may see any other has to see everything.
+    others = [route for route in ROUTES if ID in route.path and not route.names and route.scopes != PUBLIC]
+    assert [route.name for route in others if route.scopes not in (("read",), ("admin",))] == []
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
@@ -100,7 +101,7 @@ def test_no_token_no_answer(guarded: Guarded, route: Route) -> None:
         for id in ("exists", "nothing")
     ]
     if route.scopes == PUBLIC:
-        assert {answer.status for answer in answers} == {200}
+        assert {answer.status for answer in answers} <= {200, 404}
         return
     (refused,) = {(a.status, a.body, a.headers["www-authenticate"]) for a in answers}
     assert refused[0] == 401 and b"TC602" in refused[1] and refused[2] == 'Bearer realm="treecast"'

@@ -24,7 +24,7 @@ import sys, msgspec
 from treecast.serve.logs import make_log
 from treecast.serve.service_process import ServiceOptions, run_service
 options = msgspec.json.decode(sys.argv[1], type=ServiceOptions)
-run_service(options, make_log("json", "warning"), lambda address, peers: print(*address, flush=True))
+run_service(options, make_log("json", "warning"), lambda address, peers: print(*address, *(peers or ()), flush=True))
 """
 
 
@@ -43,10 +43,12 @@ class Service:
     """Started and ended by its id."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        """`settings` are those of the door; `broker` and `access` those of the broker and of tokens."""
-        broker, access = settings.pop("broker", {}), settings.pop("access", {})
-        self.options = {"directory": str(directory), "broker": broker, "access": access, "door": settings}
+        """`settings` are those of the door; `broker`, `access` and so on are other options of a service."""
+        others = {name: settings.pop(name) for name in ("broker", "access", "tls", "peer_listen") if name in settings}
+        self.options = {"directory": str(directory), "door": settings, **others}
         self.port = 0
+        self.peers: list[str] = []
+        """The host and port for peers, if there is one."""
         self.token = ""
         """Sent with every request, if there is one."""
         self._process: subprocess.Popen[str] | None = None
@@ -60,7 +62,13 @@ class Service:
         line = self._process.stdout.readline()
         assert line, self._process.communicate()[1]
         self.port = int(line.split()[1])
+        self.peers = line.split()[2:]
         return self
+
+    def tell(self, number: int) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was logged."""

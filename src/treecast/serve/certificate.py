@@ -1,7 +1,7 @@
 """The certificate of a service, which may be renewed while it runs: new connections get the new one.
 
-Files are looked at now and then, and on SIGHUP. A pair that does not fit, as while one of two files is replaced, changes
-nothing: it is tried again when a file changes again.
+Files are looked at now and then, and on SIGHUP. A pair that does not fit, as while one of two files is replaced,
+changes nothing: it is tried again when a file changes again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treecast.serve.transport_error import TransportError
 
 
 class Certificate:
-    """Contexts for HTTP, and for peers if there is a CA for them. Raises TransportError TC409 if files cannot be used."""
+    """Contexts for HTTP, and for peers if there is a CA for them. Raises TransportError TC409."""
 
     def __init__(self, files: TlsFiles, log: structlog.typing.FilteringBoundLogger) -> None:
         self._files = files
