@@ -174,7 +174,11 @@ class TokenStore:
             yield tokens
             content = _Content(FORMAT, VERSION, list(tokens.values()))
             text = msgspec.json.format(msgspec.json.encode(content), indent=1)
-            durable.write(self.path, text + b"\n", mode=0o600)
+            with durable.replacing(self.path, mode=0o600) as file:
+                if os.geteuid() == 0:  # the service is somebody else, and has to read it
+                    owner = os.fstat(descriptor)
+                    os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+                file.write(text + b"\n")
         finally:
             os.close(descriptor)
 
