@@ -219,6 +219,9 @@ def test_rates(guarded: Guarded) -> None:
     late = guarded.ask(small, "POST", "/v1/documents", b"<a/>")
     assert late.status == 429 and 90 <= int(late.headers["retry-after"]) <= 101
     assert guarded.ask(small, "POST", "/v1/documents:batch", b'{"document": "<a/>"}\n').status == 429
+    # That is said before a body is read.
+    head = f"POST /v1/documents HTTP/1.1\r\nAuthorization: Bearer {small}\r\nContent-Length: 9999\r\n\r\n"
+    assert guarded.service.raw(head.encode()).startswith(b"HTTP/1.1 429")
     guarded.publish(guarded.admin, "<others-are-served/>")
 
 

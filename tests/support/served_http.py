@@ -45,7 +45,7 @@ class Service:
     def __init__(self, directory: Path, **settings: Any) -> None:
         """`settings` are those of the door; `broker`, `access` and so on are other options of a service."""
         others = {name: settings.pop(name) for name in ("broker", "access", "tls", "peer_listen") if name in settings}
-        self.options = {"directory": str(directory), "door": settings, **others}
+        self.options: dict[str, Any] = {"directory": str(directory), "door": settings, **others}
         self.port = 0
         self.peers: list[str] = []
         """The host and port for peers, if there is one."""

@@ -150,8 +150,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(DoorError("this is not HTTP", code="TC434"))
 
     def _refuse(self, error: DoorError) -> None:
-        """Answer what is no request, and close. While another request is being answered, only close."""
+        """Answer what is no request, and close. Requests before it that arrived as a whole are answered first."""
         if self.transport.is_closing():
+            return
+        if self.cycle is not None and not (self.cycle.more_body or self.cycle.response_started):
+            self.cycle.keep_alive = False
+            self.flow.pause_reading()
             return
         if self.cycle is None or self.cycle.response_complete:
             problem = problem_of_error(error)
