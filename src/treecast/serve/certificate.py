@@ -30,11 +30,11 @@ class Certificate:
         found = [Path(name).stat() for name in names if Path(name).exists()]
         return [(one.st_mtime_ns, one.st_size, one.st_ino) for one in found]
 
-    def look(self, *, is_asked: bool = False) -> None:
-        """Load the files again if they have changed, or if somebody asks for it."""
+    def look(self) -> None:
+        """Load the files again if they have changed."""
         try:
             signature = self._look_at_files()
-            if signature == self._signature and not is_asked:
+            if signature == self._signature:
                 return
             self._signature = signature
             self.context = https_context(self._files)

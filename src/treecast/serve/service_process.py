@@ -117,7 +117,7 @@ def _handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Even
     def reload() -> None:
         gate.look()
         if certificate is not None:
-            certificate.look(is_asked=True)
+            certificate.look()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
