@@ -50,6 +50,8 @@ class DirectCycle:
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
     _event = _Event()
+    more_body = response_started = False
+    """It has arrived as a whole, and is answered at once."""
 
     def __init__(self, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -153,11 +155,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """Answer what is no request, and close. Requests before it that arrived as a whole are answered first."""
         if self.transport.is_closing():
             return
-        if self.cycle is not None and not (self.cycle.more_body or self.cycle.response_started):
-            self.cycle.keep_alive = False
+        cycle = self.cycle
+        if cycle is not None and not (cycle.response_complete or cycle.response_started or cycle.more_body):
+            cycle.keep_alive = False
             self.flow.pause_reading()
             return
-        if self.cycle is None or self.cycle.response_complete:
+        if cycle is None or cycle.response_complete:
             problem = problem_of_error(error)
             body = msgspec.json.encode(problem)
             head = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
