@@ -84,13 +84,15 @@ class Access:
 
     def check_rate(self) -> None:
         """Before a body is read: refuse it if nothing may be published yet. Raises AccessRefusedError TC604."""
-        self._take(0, 1, 1)
+        if self._documents or self._bytes:
+            self._take(1, 1, is_asking=True)
 
     def charge(self, documents: int, size: int) -> None:
         """All of it, or nothing. Raises AccessRefusedError TC604, with `Retry-After`."""
-        self._take(1, documents, size)
+        if self._documents or self._bytes:
+            self._take(documents, size)
 
-    def _take(self, factor: int, documents: int, size: int) -> None:
+    def _take(self, documents: int, size: int, *, is_asking: bool = False) -> None:
         now = steady_ms()
         pairs = [(bucket, cost) for bucket, cost in ((self._documents, documents), (self._bytes, size)) if bucket]
         wait = max((bucket.wait_ms(cost, now) for bucket, cost in pairs), default=0)
@@ -102,7 +104,7 @@ class Access:
                 hint=f"try again in {seconds} s",
                 headers=(("retry-after", seconds),),
             )
-        if factor:
+        if not is_asking:
             for bucket, cost in pairs:
                 bucket.take(cost, now)
 
