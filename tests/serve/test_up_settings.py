@@ -16,12 +16,19 @@ import pytest
 from support.served_http import eventually
 
 from treecast.cli import main, up_settings
-from treecast.cli.up_settings import SettingsError, format_settings, format_value, resolve, table
-from treecast.overlay.broker import BrokerSettings
-from treecast.serve.access.settings import AccessSettings
-from treecast.serve.doors.settings import DoorSettings
+from treecast.cli.up_settings import (
+    Effective,
+    SettingsError,
+    build,
+    convert,
+    format_settings,
+    format_value,
+    resolve,
+    sections,
+    table,
+    with_inner,
+)
 from treecast.serve.service_process import ServiceOptions
-from treecast.serve.settings import RuntimeSettings
 
 pytestmark = pytest.mark.house
 
@@ -74,12 +81,46 @@ def test_every_setting_can_be_given_in_each_way(tmp_path: Path) -> None:
 
 
 def test_the_table_has_every_setting_of_a_service() -> None:
-    sections = {"door": DoorSettings, "broker": BrokerSettings, "access": AccessSettings, "peer": RuntimeSettings}
     kinds = {field.type for field in msgspec.structs.fields(ServiceOptions)}
-    assert kinds >= set(sections.values())  # and a service has no other struct of settings
-    assert {kind for kind in kinds if str(getattr(kind, "__name__", "")).endswith("Settings")} == set(sections.values())
-    names = {f"{section}.{name}" for section, kind in sections.items() for name in kind.__struct_fields__}
-    assert {name for name in table() if "." in name} == names - {"broker.announces"}
+    settings = {kind for kind in kinds if str(getattr(kind, "__name__", "")).endswith("Settings")}
+    assert settings <= {type(defaults) for defaults in sections().values()}
+    # All of them have an effect: what is built from the table is what was given.
+    given = {name: one for name, one in table().items() if one.section and one.kind in ("count", "duration", "size")}
+    assert len(given) > 50
+    effective = resolve({"data": "d"}, [f"{name}={one.default + 1}" for name, one in given.items()], (), {})
+    for section, defaults in sections().items():
+        made = build(effective, sections(), section)
+        for name in defaults.__struct_fields__:
+            if f"{section}.{name}" in given:
+                assert getattr(made, name) == getattr(defaults, name) + 1
+
+
+class Inner(msgspec.Struct, frozen=True):
+    allow: list[str] = []
+    wait_ms: int = 5
+
+
+class Outer(msgspec.Struct, frozen=True):
+    inner: Inner = Inner()
+    rows_max: int = 7
+
+
+def test_a_struct_within_a_struct_is_a_section_too() -> None:
+    structs = with_inner({"outer": Outer()})
+    settings = table(structs)
+    assert [name for name in settings if "." in name] == ["outer.rows_max", "inner.allow", "inner.wait_ms"]
+    allow = settings["inner.allow"]
+    assert (
+        convert(allow, "10.0.0.0/8, ::1/128,") == convert(allow, ["10.0.0.0/8", "::1/128"]) == ["10.0.0.0/8", "::1/128"]
+    )
+    for wrong in (5, [5], {"a": "b"}):
+        with pytest.raises(ValueError, match="no list of texts"):
+            convert(allow, wrong)
+    texts = ["x", 'a,"']
+    assert tomllib.loads("a = " + format_value(allow, texts)) == {"a": texts}
+    values = {name: Effective(one, one.default, "default") for name, one in settings.items()}
+    values["inner.allow"] = Effective(allow, ["::1/128"], "--set")
+    assert build(values, structs, "outer") == Outer(Inner(["::1/128"]))
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -179,14 +220,17 @@ def meanings(kind: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for item, following in zip(made.body, [*made.body[1:], None], strict=True):
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-            found[item.target.id] = " ".join(str(following.value.value).split()) if is_text else ""  # type: ignore[union-attr]
+            text = ""
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                text = str(following.value.value)
+            found[item.target.id] = " ".join(text.split())
     return found
 
 
 def rows(section: str) -> list[str]:
-    kinds = {"door": DoorSettings, "broker": BrokerSettings, "access": AccessSettings, "peer": RuntimeSettings}
-    about = meanings(kinds[section]) if section else {setting.name: setting.help for setting in up_settings.TOP}
+    about = (
+        meanings(type(sections()[section])) if section else {setting.name: setting.help for setting in up_settings.TOP}
+    )
     lines = []
     for setting in table().values():
         if setting.section == section:
@@ -197,7 +241,7 @@ def rows(section: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("section", ["", "door", "broker", "access", "peer"])
+@pytest.mark.parametrize("section", ["", *sections()])
 def test_the_page_has_every_setting(section: str) -> None:
     """TREECAST_GOLDEN=write makes its tables anew."""
     text = PAGE.read_text("utf-8")

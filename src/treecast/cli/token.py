@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,6 +122,8 @@ def _create(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
     limits = TokenLimits(**{name: getattr(options, name) for name in LIMITS})
     expires_ms = (int(time.time()) + options.expires) * 1000 if options.expires else 0
     _, text = store.create(options.scopes, limits=limits, expires_ms=expires_ms, description=options.description)
+    if not (Path(options.data) / "store.json").exists():
+        print(f"treecast: no service has used {printable(options.data)} yet", file=sys.stderr)
     print(text)
     return 0
 

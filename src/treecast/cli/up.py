@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from treecast import __version__
-from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, format_settings, resolve
+from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, build, format_settings, resolve, sections
 from treecast.errors import TreecastError
 from treecast.names import printable_lines
 
@@ -82,17 +82,11 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
     """What a service is started with, if these settings fit together. Raises SettingsError."""
-    from treecast.overlay.broker import BrokerSettings
-    from treecast.serve.access.settings import AccessSettings
-    from treecast.serve.doors.settings import DoorSettings
     from treecast.serve.service_process import ServiceOptions
-    from treecast.serve.settings import RuntimeSettings
     from treecast.serve.tls import TlsFiles
 
-    def section(name: str) -> dict[str, Any]:
-        return {one.setting.name: one.value for one in effective.values() if one.setting.section == name}
-
-    value = section("")
+    value = {setting.name: effective[setting.name].value for setting in TOP}
+    structs = sections()
     tls = None
     if value["certificate"]:
         tls = TlsFiles(certificate=value["certificate"], key=value["key"], ca=value["peer_ca"])
@@ -104,10 +98,10 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         version=__version__,
         tls=tls,
         open=value["open"],
-        door=DoorSettings(**section("door")),
-        broker=BrokerSettings(**section("broker")),
-        access=AccessSettings(**section("access")),
-        runtime=RuntimeSettings(**section("peer")),
+        door=build(effective, structs, "door"),
+        broker=build(effective, structs, "broker"),
+        access=build(effective, structs, "access"),
+        runtime=build(effective, structs, "peer"),
     )
     mistakes = [
         Mistake(f"--{name.replace('_', '-')}", f"it needs --{needed}")

@@ -21,6 +21,8 @@ from treecast.errors import PipelineError
 
 PREFIX = "TREECAST_UP_"
 CONFIG = f"{PREFIX}CONFIG"
+DECIDED_BY_SERVICE = "announces"
+"""A field that is no setting."""
 MISTAKES_MAX = 50
 NUMBER_MAX = 1 << 53
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -29,7 +31,7 @@ SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class Setting(NamedTuple):
-    """`kind` is one of text, path, address, choice, switch, count, duration (in ms) and size (in bytes)."""
+    """`kind` is one of text, texts, path, address, choice, switch, count, duration (in ms) and size (in bytes)."""
 
     section: str
     name: str
@@ -71,29 +73,53 @@ TOP = (
 )
 
 
-def table() -> dict[str, Setting]:
-    """All settings, by their full names. Needs what a service needs."""
+def sections() -> dict[str, Any]:
+    """The structs of settings, each with its defaults, by the names of their sections. Needs what a service needs."""
     from treecast.overlay.broker import BrokerSettings
     from treecast.serve.access.settings import AccessSettings
     from treecast.serve.doors.settings import DoorSettings
     from treecast.serve.settings import RuntimeSettings
 
-    sections = {
-        "door": DoorSettings(),
-        "broker": BrokerSettings(),
-        "access": AccessSettings(),
-        "peer": RuntimeSettings(),
-    }
+    return with_inner(
+        {"door": DoorSettings(), "broker": BrokerSettings(), "access": AccessSettings(), "peer": RuntimeSettings()}
+    )
+
+
+def with_inner(structs: Mapping[str, Any]) -> dict[str, Any]:
+    """A struct within a struct is a section of its own, called after its field."""
+    found: dict[str, Any] = {}
+    for section, defaults in structs.items():
+        found[section] = defaults
+        fields = {name: getattr(defaults, name) for name in defaults.__struct_fields__}
+        found |= with_inner({name: value for name, value in fields.items() if hasattr(value, "__struct_fields__")})
+    return found
+
+
+def table(structs: Mapping[str, Any] | None = None) -> dict[str, Setting]:
+    """All settings, by their full names."""
     settings = list(TOP)
-    for section, defaults in sections.items():
+    for section, defaults in (sections() if structs is None else structs).items():
         for name in defaults.__struct_fields__:
             default = getattr(defaults, name)
-            if name != "announces":  # the service decides that
-                settings.append(Setting(section, name, _kind_of(name), default))
+            if name != DECIDED_BY_SERVICE and not hasattr(default, "__struct_fields__"):
+                settings.append(Setting(section, name, _kind_of(name, default), default))
     return {setting.full_name: setting for setting in settings}
 
 
-def _kind_of(name: str) -> str:
+def build(effective: Mapping[str, Effective], structs: Mapping[str, Any], section: str) -> Any:
+    """The struct of a section, with the effective values."""
+    values: dict[str, Any] = {}
+    for name in structs[section].__struct_fields__:
+        if name in structs and hasattr(getattr(structs[section], name), "__struct_fields__"):
+            values[name] = build(effective, structs, name)
+        elif f"{section}.{name}" in effective:
+            values[name] = effective[f"{section}.{name}"].value
+    return type(structs[section])(**values)
+
+
+def _kind_of(name: str, default: Any) -> str:
+    if isinstance(default, list | tuple):
+        return "texts"
     if re.search(r"_ms(_|$)", name):
         return "duration"
     return "size" if "bytes" in name else "count"
@@ -254,6 +280,8 @@ def convert(setting: Setting, given: Any) -> Any:
         return _switch(given)
     if setting.kind in ("count", "duration", "size"):
         return _number(setting.kind, given)
+    if setting.kind == "texts":
+        return _texts(given)
     if not isinstance(given, str):
         raise ValueError(f"{_shown(given)} is no text; put it in quotes")
     if not given:
@@ -284,6 +312,15 @@ def _switch(given: Any) -> bool:
     if isinstance(given, str) and given.lower() in known:
         return known[given.lower()]
     raise ValueError(f"{_shown(given)} is neither true nor false")
+
+
+def _texts(given: Any) -> list[str]:
+    """A list, or texts with commas between them."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",") if part.strip()]
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise ValueError(f'{_shown(given)} is no list of texts; write ["one", "two"]')
+    return given
 
 
 def _number(kind: str, given: Any) -> int:
@@ -325,8 +362,14 @@ def format_value(setting: Setting, value: Any) -> str:
         from treecast.serve.address import format_address
 
         return f'"{format_address(*value)}"' if value else '""'
-    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in value or "")
-    return f'"{escaped}"'
+    if setting.kind == "texts":
+        return f"[{', '.join(map(_quote, value))}]"
+    return _quote(value or "")
+
+
+def _quote(text: str) -> str:
+    """As TOML writes it."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in text) + '"'
 
 
 def format_settings(effective: Mapping[str, Effective]) -> str:
