@@ -18,6 +18,7 @@ from treecast.serve.doors.routes import ID, PUBLIC, ROUTES, Route
 
 pytestmark = pytest.mark.house
 
+ACCESS = {"look_ms": 50, "count_ms": 50, "letters_read_max": 2}
 NOTHING = "tc_" + "0" * 12 + "_" + "0" * 48
 
 
@@ -28,7 +29,7 @@ class Guarded:
         self.store = TokenStore(directory)
         _, self.admin = self.store.create(["admin"])
         _, self.other = self.store.create(["subscribe:other.", "publish:other"])
-        self.service = Service(directory, access={"look_ms": 50, "count_ms": 50}, heartbeat_ms=300, advance_ms=50)
+        self.service = Service(directory, access=ACCESS, heartbeat_ms=300, advance_ms=50)
 
     def token(self, *scopes: str, **limits: int) -> str:
         """A new one, once the service knows it."""
@@ -168,6 +169,32 @@ def test_other_subscriptions_do_not_exist(guarded: Guarded) -> None:
     missing = guarded.ask(desk, "POST", "/v1/letters:redeliver", {"letters": [number + 1]})
     assert foreign.status == 404 and foreign.body == missing.body.replace(f"{number + 1}".encode(), b"%d" % number)
     assert guarded.ask(rival, "POST", "/v1/letters:redeliver", {"letters": [number]}).status == 204
+
+
+def test_dead_letters_behind_those_of_others(guarded: Guarded) -> None:
+    """A request looks at two; the answer says where to go on."""
+    mine = guarded.token("subscribe:mine.")
+    for id in ("theirs.a", "theirs.b", "theirs.c", "mine.d"):  # in the order in which they fail
+        guarded.subscribe(guarded.admin, id, f"/{id}", attempts_max=1)
+        guarded.publish(guarded.admin, f"<{id}/>")
+        path = f"/v1/subscriptions/{id}"
+        pulled = guarded.ask(guarded.admin, "POST", f"{path}:pull", {"wait_ms": 5_000}).json["deliveries"]
+        failed = {"deliveries": [pulled[0]["delivery"]]}
+        assert guarded.ask(guarded.admin, "POST", f"{path}:fail", failed).json["settled"] == 1
+
+    def listed(token: str) -> list[str]:
+        found: list[str] = []
+        after = "0"
+        while after:
+            answer = guarded.ask(token, "GET", f"/v1/letters?after={after}").json
+            found += [letter["subscription"] for letter in answer["letters"]]
+            after = answer.get("next", "")
+        return found
+
+    eventually(lambda: len([id for id in listed(guarded.admin) if id.startswith(("mine.", "theirs."))]) == 4)
+    assert listed(mine) == ["mine.d"]
+    answer = guarded.ask(guarded.admin, "GET", "/v1/letters?count=1").json
+    assert len(answer["letters"]) == 1 and answer["next"] == str(answer["letters"][0]["letter"])
 
 
 def test_who_may_read_may_not_change(guarded: Guarded) -> None:

@@ -16,5 +16,5 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     scopes_per_token_max: int = 100
     count_ms: int = 5_000
     """Subscriptions come and go without their token, so they are counted anew after so long."""
-    letters_read_max: int = 100_000
-    """Dead letters that one request looks through for those that its token may see."""
+    letters_read_max: int = 10_000
+    """Dead letters that one request looks through for those that its token may see. The answer says where to go on."""

@@ -190,7 +190,7 @@ class SubscriptionPages:
         after = call.text_parameter("after")
         if after and not (after.isascii() and after.isdecimal() and len(after) < 19):
             raise DoorError("the parameter after is the number of a letter", code="TC434")
-        rows = await self._visible_letters(call.access, after, count + 1)
+        rows, more = await self._visible_letters(call.access, after, count)
         letters = [
             Letter(
                 int(row["key"]),
@@ -203,19 +203,21 @@ class SubscriptionPages:
             )
             for row in rows
         ]
-        more = str(letters[count - 1].letter) if len(letters) > count else ""
-        return json_reply(200, LettersAnswer(letters[:count], more))
+        return json_reply(200, LettersAnswer(letters, more))
 
-    async def _visible_letters(self, access: Access, after: str, count: int) -> list[dict[str, str | int]]:
-        """Up to so many, among a limited number."""
+    async def _visible_letters(self, access: Access, after: str, count: int) -> tuple[list[dict[str, str | int]], str]:
+        """Up to so many, and the letter after which to go on if there may be more: a limited number is looked at."""
         visible: list[dict[str, str | int]] = []
-        for _ in range(0, self._access.letters_read_max, ROWS_MAX):
-            rows = await self._client.inspect("letters", after, count if access.sees_everything else ROWS_MAX)
+        step = min(ROWS_MAX, self._access.letters_read_max, count + 1 if access.sees_everything else ROWS_MAX)
+        for _ in range(0, self._access.letters_read_max, step):
+            rows = await self._client.inspect("letters", after, step)
             visible += [row for row in rows if access.sees_subscription(str(row["subscription"]))]
-            if not rows or len(visible) >= count:
-                break
+            if len(visible) > count:
+                return visible[:count], str(visible[count - 1]["key"])
+            if len(rows) < step:
+                return visible, ""
             after = str(rows[-1]["key"])
-        return visible[:count]
+        return visible, after
 
     async def redeliver(self, call: Call) -> Reply:
         form = await call.form(RedeliverForm)
