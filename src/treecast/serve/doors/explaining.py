@@ -91,7 +91,7 @@ def _explain(body: bytes, row: SubscriptionRow, limits: Limits) -> tuple[str, li
             step.text[:TEXT_CHARS_MAX],
             step.place.path[:TEXT_CHARS_MAX],
             step.place.line,
-            [f"{one.text} {one.reason}"[:TEXT_CHARS_MAX] for one in step.conditions],
+            [f"{one.text} is true: {one.reason}"[:TEXT_CHARS_MAX] for one in step.conditions],
         )
         for step in found.steps
     ]
