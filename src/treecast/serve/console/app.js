@@ -23,6 +23,7 @@ const titles = {
   sources: "Sources",
 };
 let current = "";
+let visits = 0;
 let status = null;
 
 // --- sections ---------------------------------------------------------------------------------------------------------
@@ -42,7 +43,10 @@ async function go(isFirst = false) {
   const hasChanged = chosen !== current;
   current = chosen;
   document.title = `${titles[chosen]} · treecast`;
-  for (const id of Object.keys(sections)) find(id).hidden = id !== chosen;
+  for (const id of Object.keys(sections)) {
+    find(id).hidden = id !== chosen;
+    find(id).removeAttribute("aria-busy");
+  }
   for (const link of document.querySelectorAll("nav a")) {
     const isCurrent = link.getAttribute("href") === `#/${chosen}`;
     if (isCurrent) link.setAttribute("aria-current", "page");
@@ -53,11 +57,16 @@ async function go(isFirst = false) {
     scrollTo(0, 0);
     find(`${chosen}-title`).focus({ preventScroll: true });
   }
+  const section = find(chosen);
+  section.setAttribute("aria-busy", "true");
+  visits += 1;
+  const mine = visits;
   try {
     await sections[chosen].show(status, decoded(argument));
   } catch (error) {
     toast(error.message, true);
   }
+  if (mine === visits) section.removeAttribute("aria-busy");
 }
 
 // --- the status -------------------------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ const heading = (document_) => [
 
 async function drawDetail(answer) {
   const text = make("pre", { class: "document", tabindex: "0", role: "region", "aria-label": "The document" });
+  const query = make("p", { class: "code query" });
   const reasons = make("div", { class: "reasons" });
   const buttons = make("ul", { class: "chips", "aria-label": "Subscriptions that got it" });
   const more = make("p", { class: "buttons" });
@@ -88,6 +89,8 @@ async function drawDetail(answer) {
     for (const button of buttons.querySelectorAll("button")) {
       button.setAttribute("aria-pressed", String(button.dataset.key === match?.subscription));
     }
+    query.hidden = !match?.query;
+    query.textContent = visible(match?.query ?? "");
     reasons.replaceChildren(...(match ? explained(match) : []));
     await drawText(text, answer, match?.spans ?? [], () => selected === match);
   }
@@ -126,8 +129,9 @@ async function drawDetail(answer) {
     make("p", { class: "muted" }, `${bytes(answer.bytes)}, ${answer.encoding}. ${count}`),
     buttons,
     more,
-    reasons,
+    query,
     text,
+    reasons,
   );
   addMatches(answer.matches);
   offerMore(answer.next);
@@ -153,7 +157,6 @@ async function drawText(text, answer, spans, isWanted) {
 
 function explained(match) {
   const parts = [];
-  if (match.query) parts.push(make("p", { class: "code query" }, visible(match.query)));
   if (match.note) parts.push(make("p", { class: "note" }, visible(match.note)));
   const steps = (match.steps ?? []).map((step) =>
     make(

@@ -35,7 +35,8 @@ export function highlighted(data, begin, encoding, spans) {
   for (let place = 0; place + 1 < places.length; place += 1) {
     const [from, to] = [places[place], places[place + 1]];
     const decoder = new TextDecoder(encoding, { ignoreBOM: from > 0 });
-    const text = visible(decoder.decode(data.subarray(from - begin, to - begin)));
+    // The last piece may end within a character, which is then left out.
+    const text = visible(decoder.decode(data.subarray(from - begin, to - begin), { stream: to === end }));
     const kinds = new Set(inside.filter((span) => span.start <= from && to <= span.end).map((span) => span.kind));
     pieces.push(kinds.size ? make("mark", { class: [...kinds].join(" ") }, text) : text);
   }

@@ -34,7 +34,8 @@ function queueRow(queue) {
     queue.is_paused && make("span", { class: "pill" }, "paused"),
     !queue.receivers && make("span", { class: "pill" }, "nobody receives"),
   ];
-  const waiting = `${number(queue.waiting)}${queue.is_parked ? "+" : ""} waiting`;
+  const isOnDisk = queue.is_parked && !queue.waiting;
+  const waiting = isOnDisk ? "waiting on disk" : `${number(queue.waiting)}${queue.is_parked ? "+" : ""} waiting`;
   const sent = queue.sent ? `, ${number(queue.sent)} not acknowledged` : "";
   const link = make(
     "a",

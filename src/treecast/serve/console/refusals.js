@@ -14,14 +14,11 @@ async function load() {
 }
 
 function row(refusal) {
-  const excerpt = refusal.excerpt && [
-    make(
-      "details",
-      {},
-      make("summary", { "data-key": refusal.number }, "How it began"),
-      make("pre", { class: "payload", tabindex: "0", role: "region", "aria-label": "How it began" }, visible(refusal.excerpt)),
-    ),
-  ];
+  const label = `How refused document ${refusal.number} began`;
+  const text = make("pre", { class: "payload", tabindex: "0", role: "region", "aria-label": label });
+  text.append(visible(refusal.excerpt ?? ""));
+  const summary = make("summary", { "data-key": refusal.number }, "How it began");
+  const excerpt = refusal.excerpt && make("details", {}, summary, text);
   return make(
     "li",
     {},
