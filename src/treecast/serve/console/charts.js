@@ -30,7 +30,8 @@ export function makeChart(title, kind, least, write) {
   const figure = make("p", { class: "figure" });
   const note = make("p", { class: "muted" });
   const top = make("span", { class: "top", "aria-hidden": "true" });
-  const axis = make("p", { class: "axis", "aria-hidden": "true" }, make("span", {}, "1 min ago"), make("span", {}, "now"));
+  const ends = ["1 min ago", "now"].map((text) => make("span", {}, text));
+  const axis = make("p", { class: "axis", "aria-hidden": "true" }, ends);
   const element = make(
     "section",
     { class: `chart panel ${kind}`, "aria-label": title },
@@ -43,12 +44,14 @@ export function makeChart(title, kind, least, write) {
 
   // New numbers: those of the chart, the large one, and what is said below it.
   function draw(values, text, below) {
-    const scale = ceiling(Math.max(...values), least);
+    const most = Math.max(...values);
+    const scale = ceiling(most, least);
     const step = WIDTH / (values.length - 1);
-    const points = values.map((value, place) => `${(place * step).toFixed(1)} ${(HEIGHT - (value / scale) * (HEIGHT - 2)).toFixed(1)}`);
+    const height = (value) => HEIGHT - (value / scale) * (HEIGHT - 2);
+    const points = values.map((value, place) => `${(place * step).toFixed(1)} ${height(value).toFixed(1)}`);
     line.setAttribute("d", `M${points.join("L")}`);
     area.setAttribute("d", `M0 ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`);
-    svg.setAttribute("aria-label", `${title}, last minute: now ${write(values.at(-1))}, at most ${write(Math.max(...values))}`);
+    svg.setAttribute("aria-label", `${title}, last minute: now ${write(values.at(-1))}, at most ${write(most)}`);
     figure.textContent = text;
     note.textContent = below;
     top.textContent = write(scale);

@@ -14,7 +14,7 @@ let last = -1; // the last document that the list was asked for
 let isExtended = false; // older ones were asked for: the list stays where it is
 let chosen = 0;
 
-// --- the list ---------------------------------------------------------------------------------------------------------
+// --- the list --------------------------------------------------------------------------------------------------------
 
 async function load() {
   const answer = await get(`v1/documents?count=${PAGE_ROWS}`);
@@ -39,18 +39,19 @@ function drawList() {
 
 function card(row) {
   const isChosen = row.document === chosen;
+  const matches = row.matches ? plural(row.matches, "match", "matches") : "no match";
   const link = make(
     "a",
     { href: `#/documents/${row.document}`, "data-key": row.document, "aria-current": isChosen && "true" },
     make("span", { class: "title" }, `Document ${number(row.document)}`),
     make("span", { class: "muted" }, time(row.published), ` · ${bytes(row.bytes)} · `, name(row.source, 30)),
     row.excerpt && make("span", { class: "excerpt code" }, line(row.excerpt, 160)),
-    make("span", { class: row.matches ? "pill good" : "pill" }, row.matches ? plural(row.matches, "match", "matches") : "no match"),
+    make("span", { class: row.matches ? "pill good" : "pill" }, matches),
   );
   return make("li", {}, link);
 }
 
-// --- one document -----------------------------------------------------------------------------------------------------
+// --- one document ----------------------------------------------------------------------------------------------------
 
 async function choose(document_) {
   chosen = document_;
@@ -123,7 +124,8 @@ async function drawDetail(answer) {
     more.append(make("button", { type: "button", onclick: (event) => during(event.target, show) }, "Show more"));
   }
 
-  const count = answer.total ? `It reached ${plural(answer.total, "subscription", "subscriptions")}.` : "No subscription matched it.";
+  const reached = `It reached ${plural(answer.total, "subscription", "subscriptions")}.`;
+  const count = answer.total ? reached : "No subscription matched it.";
   detail.replaceChildren(
     ...heading(answer.document),
     make("p", { class: "muted" }, `${bytes(answer.bytes)}, ${answer.encoding}. ${count}`),
@@ -145,8 +147,9 @@ async function drawText(text, answer, spans, isWanted) {
   try {
     const data = await getBytes(`v1/documents/${answer.document}`, begin, end);
     if (!isWanted()) return;
+    const rest = answer.bytes - end;
     const before = begin > 0 && make("p", { class: "cut" }, `${bytes(begin)} before this are not shown`);
-    const after = end < answer.bytes && make("p", { class: "cut" }, `${bytes(answer.bytes - end)} after this are not shown`);
+    const after = rest > 0 && make("p", { class: "cut" }, `${bytes(rest)} after this are not shown`);
     text.replaceChildren(...[before, ...highlighted(data, begin, answer.encoding, spans), after].filter(Boolean));
     const mark = text.querySelector("mark");
     text.scrollTop = mark ? Math.max(mark.offsetTop - 60, 0) : 0;
@@ -186,7 +189,7 @@ function explained(match) {
   return parts;
 }
 
-// --- publishing -------------------------------------------------------------------------------------------------------
+// --- publishing ------------------------------------------------------------------------------------------------------
 
 async function loadSources() {
   const answer = await get("v1/sources?count=1000");
@@ -221,7 +224,7 @@ find("publish").addEventListener("toggle", () => {
 find("documents-older").addEventListener("click", (event) => during(event.target, loadOlder));
 find("documents-newer").addEventListener("click", (event) => during(event.target, load));
 
-// --- what the page calls ----------------------------------------------------------------------------------------------
+// --- what the page calls ---------------------------------------------------------------------------------------------
 
 export async function show(status, argument) {
   const wanted = /^\d{1,18}$/.test(argument) ? Number(argument) : 0;

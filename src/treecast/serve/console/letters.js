@@ -35,13 +35,14 @@ function row(letter) {
       toast(`Letter ${letter.letter} is delivered again, to whoever receives from its subscription.`);
     }),
   );
+  const title = make("span", { class: "title" }, `Letter ${number(letter.letter)}`);
   return make(
     "li",
     {},
     make(
       "div",
       { class: "grow" },
-      make("p", {}, make("span", { class: "title" }, `Letter ${number(letter.letter)}`), " for ", name(letter.subscription, 60), " ", state),
+      make("p", {}, title, " for ", name(letter.subscription, 60), " ", state),
       make("p", {}, line(letter.reason, 200)),
       make(
         "p",

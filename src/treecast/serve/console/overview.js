@@ -53,11 +53,12 @@ function queueRow(queue) {
 
 function showFacts(status) {
   const { sizes } = status;
+  const streams = plural(sizes.streams, "event stream", "event streams");
   const facts = [
     ["Subscriptions", number(sizes.subscriptions)],
     ["Documents kept", `${number(sizes.documents)}, ${bytes(sizes.document_bytes)}`],
     ["Dead letters", number(sizes.letters)],
-    ["Receivers", `${plural(sizes.streams, "event stream", "event streams")}, ${plural(sizes.sessions, "session", "sessions")}`],
+    ["Receivers", `${streams}, ${plural(sizes.sessions, "session", "sessions")}`],
     ["On disk", `${bytes(sizes.store_bytes)}, ${bytes(sizes.free_bytes)} free`],
     ["Running", make("span", {}, `for ${duration(status.uptime_ms)}, since `, time(status.started))],
     ["Version", status.version ? line(status.version) : "unknown"],

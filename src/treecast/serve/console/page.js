@@ -1,7 +1,7 @@
 // Small things that all sections use: elements, texts that strangers wrote, numbers and times.
 //
-// Nothing here makes elements out of text. What comes from documents, ids and queries only ever becomes a text node, and
-// `visible` shows characters that would be invisible or would turn the direction of writing.
+// Nothing here makes elements out of text. What comes from documents, ids and queries only ever becomes a text node,
+// and `visible` shows characters that would be invisible or would turn the direction of writing.
 
 export const find = (id) => document.getElementById(id);
 
@@ -17,9 +17,10 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Controls, soft hyphens, zero-width characters, marks and overrides of direction, line separators, tags.
-const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+// Controls, except tabs and line feeds, and everything that Unicode counts as formatting or as a separator of lines:
+// soft hyphens, zero-width characters, marks and overrides of direction, tags. Joiners and the like in honest text are
+// shown as well; the rest of it is readable.
+const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 const codePoint = (char) => `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 

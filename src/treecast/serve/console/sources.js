@@ -19,7 +19,8 @@ async function load(after = "") {
 
 function row(source) {
   const label = line(source.id, 60);
-  const remove = make("button", { type: "button", class: "danger", "aria-label": `Delete ${label}`, "data-key": source.id }, "Delete");
+  const attributes = { type: "button", class: "danger", "aria-label": `Delete ${label}`, "data-key": source.id };
+  const remove = make("button", attributes, "Delete");
   remove.addEventListener("click", async () => {
     if (!(await confirmed(`Delete the source ${label}? Its documents stay.`))) return;
     during(remove, async () => {
@@ -29,7 +30,8 @@ function row(source) {
     });
   });
   const about = source.description && make("p", { class: "muted" }, line(source.description, 200));
-  return make("li", {}, make("div", { class: "grow" }, make("p", {}, name(source.id)), about), make("div", { class: "actions" }, remove));
+  const text = make("div", { class: "grow" }, make("p", {}, name(source.id)), about);
+  return make("li", {}, text, make("div", { class: "actions" }, remove));
 }
 
 find("source-form").addEventListener("submit", (event) => {

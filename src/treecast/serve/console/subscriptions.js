@@ -1,7 +1,8 @@
 // Subscriptions: search, try, register, change, pause and delete.
 
 import { ask, get, pathOf } from "./api.js";
-import { confirmed, during, fill, find, isBusy, line, make, name, number, plural, problem, toast, visible } from "./page.js";
+import { confirmed, during, fill, find, isBusy, line, make, name, number, plural } from "./page.js";
+import { problem, toast, visible } from "./page.js";
 
 const PAGE_ROWS = 50;
 const SEARCH_DELAY_MS = 250;
@@ -13,7 +14,7 @@ let next = "";
 let asked = 0; // counts what was asked for, so that late answers are dropped
 let known = -1; // how many there were when the list was asked for
 
-// --- the list ---------------------------------------------------------------------------------------------------------
+// --- the list --------------------------------------------------------------------------------------------------------
 
 async function load(after = "") {
   asked += 1;
@@ -81,6 +82,7 @@ function row(subscription) {
   });
   draw(subscription.paused);
   const deliver = subscription.deliver === "elements" ? "what it selects" : "the document";
+  const attempts = plural(subscription.attempts_max, "attempt", "attempts");
   return make(
     "li",
     {},
@@ -89,13 +91,13 @@ function row(subscription) {
       { class: "grow" },
       make("p", {}, name(id), " ", state),
       make("p", { class: "code query" }, line(subscription.query, 300)),
-      make("p", { class: "muted" }, `Delivers ${deliver}, up to ${plural(subscription.attempts_max, "attempt", "attempts")}`),
+      make("p", { class: "muted" }, `Delivers ${deliver}, up to ${attempts}`),
     ),
     make("div", { class: "actions" }, pause, change, remove),
   );
 }
 
-// --- the form ---------------------------------------------------------------------------------------------------------
+// --- the form --------------------------------------------------------------------------------------------------------
 
 const field = (part) => find(`subscribe-${part}`);
 const result = find("subscribe-result");
@@ -156,7 +158,8 @@ function tried(answer) {
   for (const [words, ids] of [["It covers ", answer.covers], ["It is covered by ", answer.covered_by]]) {
     if (!ids?.length) continue;
     const names = ids.slice(0, 10).flatMap((id, place) => [place ? ", " : "", name(id, 40)]);
-    parts.push(make("p", {}, words, names, ids.length > 10 ? ` and ${plural(ids.length - 10, "other", "others")}` : "", "."));
+    const others = ids.length > 10 ? ` and ${plural(ids.length - 10, "other", "others")}` : "";
+    parts.push(make("p", {}, words, names, others, "."));
   }
   if (matches[0]) {
     const text = matches[0].payload_encoding ? "(not text)" : visible(matches[0].payload);
@@ -214,7 +217,7 @@ find("search-form").addEventListener("submit", (event) => {
 });
 more.addEventListener("click", () => during(more, () => load(next)));
 
-// --- what the page calls ----------------------------------------------------------------------------------------------
+// --- what the page calls ---------------------------------------------------------------------------------------------
 
 export async function show(status, argument) {
   if (argument) search.value = argument;
