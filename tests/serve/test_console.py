@@ -214,6 +214,22 @@ def test_rates_queues_and_sources(visit: Open, broker: Service) -> None:
     expect(page.locator(".chart.lag")).to_contain_text("The oldest delivery waits")
 
 
+def test_a_list_that_somebody_looks_at_stays(visit: Open, broker: Service) -> None:
+    broker.publish("<before/>")
+    page = visit("documents").page
+    top = page.locator("#documents-list > li").first
+    top.hover()
+    broker.publish("<meanwhile/>")
+    expect(page.locator("#documents-newer")).to_be_visible()
+    expect(top).to_contain_text("<before/>")
+    page.click("#documents-newer")
+    expect(top).to_contain_text("<meanwhile/>")
+    page.mouse.move(0, 0)
+    page.locator("h1#documents-title").focus()
+    broker.publish("<after/>")
+    expect(top).to_contain_text("<after/>")
+
+
 def test_everything_works_by_keyboard(visit: Open, broker: Service) -> None:
     page = visit("overview").page
     press = page.keyboard.press

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.served_http import Service, eventually
 
 from treecast.serve.doors.meter import Meter
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.status import DiskLook, QueueLook
 
 pytestmark = pytest.mark.house
 
@@ -118,6 +122,36 @@ def test_a_meter_goes_on_when_counts_begin_anew() -> None:
     assert meter.history(3) == [[2.0, 0.0, 1.0], [0.5, 0.0, 0.0]]
     assert meter.rates(2) == [0.5, 0.0] and meter.rates(60) == [1.0, 0.17]
     assert not meter.is_due(8_999) and meter.is_due(9_000)
+
+
+def test_looking_at_all_queues_and_files_has_its_rests(tmp_path: Path) -> None:
+    class Tail:
+        looked = 0
+
+        def longest(self, count: int) -> list[Any]:
+            self.looked += 1
+            return []
+
+        def waiting_from(self) -> int:
+            return 1
+
+    for rest, looks in ((1 << 40, 1), (0, 3)):
+        tail = Tail()
+        look = QueueLook(DoorSettings(status_rest=rest))
+        for _ in range(3):
+            look.longest(SimpleNamespace(tail=tail))  # type: ignore[arg-type]
+        assert tail.looked == looks
+
+    async def sizes(every_ms: int) -> list[int]:
+        disk, found = DiskLook(str(tmp_path), every_ms), []
+        for number in range(3):
+            (tmp_path / f"{every_ms} {number}").write_bytes(bytes(100))
+            await disk.look()
+            found.append(disk.store_bytes)
+        return found
+
+    assert asyncio.run(sizes(1 << 40)) == [100, 100, 100]
+    assert asyncio.run(sizes(0)) == [400, 500, 600]
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
