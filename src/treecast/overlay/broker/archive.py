@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from treecast.index import Index
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.row_cache import RowCache
-from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, DocumentRow, LetterRow, SubscriptionRow, decode
+from treecast.overlay.broker.rows import (
+    DOCUMENTS,
+    LETTERS,
+    DocumentRow,
+    LetterRow,
+    SubscriptionRow,
+    decode,
+    decode_many,
+)
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import BodyGoneError
 
@@ -41,11 +51,13 @@ class Archive:
         self._index = index
         self.rows: RowCache[int, DocumentRow] = RowCache(shadow, DOCUMENTS, DocumentRow, cached_rows_max)
 
-    def has_subscription(self, id: str) -> bool:
-        return id in self._index
+    def unknown(self, ids: Iterable[str]) -> set[str]:
+        """Those that no subscription has."""
+        return set(self._index.missing(ids))
 
     def rows_after(self, number: int, count_max: int) -> list[tuple[int, DocumentRow]]:
-        return [(key, decode(data, DocumentRow)) for key, data in self._shadow.scan(DOCUMENTS, number, count_max)]
+        rows = self._shadow.scan(DOCUMENTS, number, count_max)
+        return list(zip([key for key, _ in rows], decode_many([data for _, data in rows], DocumentRow), strict=True))
 
     def payload(self, queue: Queue, key: int) -> Payload | None:
         """None if the subscription has changed since a replay found this document, and does not match it any more.

@@ -9,7 +9,7 @@ Every call ends with one group of changes; answers and deliveries follow it, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -70,9 +70,19 @@ from treecast.overlay.storage import Put, Storage
 EXPIRY_STEP_MS = 10 * SECOND_MS
 
 
+Beside = Callable[[Callable[[], None]], Callable[[], None]]
+"""How to do something that takes long while something else is done: gets the work, returns how to wait for its end."""
+
+
+def at_once(work: Callable[[], None]) -> Callable[[], None]:
+    """Nothing is done meanwhile."""
+    work()
+    return lambda: None
+
+
 class Broker:
     """A `Peer`. It is made from what its storage holds; `index` may be one that was saved, with all changes up to
-    `index_version`."""
+    `index_version`. `beside` brings it up to date while the rest is read; threads belong to whoever runs a peer."""
 
     def __init__(
         self,
@@ -82,6 +92,7 @@ class Broker:
         settings: BrokerSettings | None = None,
         index: Index | None = None,
         index_version: int = 0,
+        beside: Beside = at_once,
     ) -> None:
         self.name = name
         self.settings = settings = settings or BrokerSettings()
@@ -104,9 +115,9 @@ class Broker:
         self._expire_ms = 0
         self._is_continuing = False
         self.requests = self.accepted = 0
-        self._load(random, index_version)
+        self._load(random, index_version, beside)
 
-    def _load(self, random: Random, index_version: int) -> None:
+    def _load(self, random: Random, index_version: int, beside: Beside) -> None:
         store = self._shadow.get(META, "store")
         if store is None:
             store = random.randbytes(16).hex().encode()
@@ -117,9 +128,13 @@ class Broker:
         counters = self._counters
         self._backlog.last_document, self._backlog.last_letter = counters.document, counters.letter
         self._intake.last_body, self._subscriptions.last_change = counters.body, counters.change
-        self._subscriptions.load(index_version)
-        self._intake.load()
-        self._backlog.load(counters.floor, self._beginning)
+        wait = beside(self._subscriptions.load(index_version))
+        try:
+            self._intake.load()
+            documents = self._backlog.read_ahead(counters.floor)
+        finally:
+            wait()
+        self._backlog.load(documents, self._beginning)
 
     # --- the peer ----------------------------------------------------------------------------------------------------
 
