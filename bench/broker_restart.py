@@ -176,10 +176,12 @@ class Start:
     cpu: float
 
 
-def start_once(directory: Path, modules: Path) -> Start:
+def start_once(directory: Path, modules: Path | None = None) -> Start:
     """Start a broker on the store, publish one document, and kill it. Compiled modules are kept in `modules`."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = str(modules)
+    environment = dict(os.environ)
+    if modules is not None:
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONPYCACHEPREFIX"] = str(modules)
     command = [sys.executable, "-m", "treecast", "broker", "--data", str(directory), "--listen", "127.0.0.1:0"]
     begin = time.perf_counter()
     process = subprocess.Popen([*command, "--log-level", "error"], stdout=subprocess.PIPE, text=True, env=environment)

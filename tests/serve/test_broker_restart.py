@@ -59,8 +59,8 @@ def test_what_does_not_fit_into_memory_is_parked_at_a_restart(prepared: tuple[Pa
         assert stats["waiting"] <= 100 and stats["parked"] > before["waiting"] // 10
 
 
-def test_a_process_that_starts_answers(prepared: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
-    start = start_once(prepared[0], tmp_path)
+def test_a_process_that_starts_answers(prepared: tuple[Path, dict[str, int]]) -> None:
+    start = start_once(prepared[0])
     assert 0 < start.listening < start.answered
 
 

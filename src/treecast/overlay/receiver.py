@@ -87,6 +87,27 @@ class Interrupted(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Roster:
+    """The sessions of a client, and how often one has begun or ended."""
+
+    __slots__ = ("names", "serial")
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.serial = 0
+
+    def begin(self, name: str) -> None:
+        self.names[name] = None
+        self.serial += 1
+
+    def end(self, name: str) -> None:
+        if self.names.pop(name, self) is not self:
+            self.serial += 1
+
+    def others(self, name: str) -> list[str]:
+        return [other for other in self.names if other != name]
+
+
 class Receiver:
     """Receives from some subscriptions, through one session after the other."""
 
@@ -100,6 +121,7 @@ class Receiver:
         credit: int,
         random: Random,
         settings: ReceiverSettings,
+        roster: Roster,
     ) -> None:
         self.number = number
         self._prefix = prefix
@@ -108,6 +130,7 @@ class Receiver:
         self._subscriptions = list(subscriptions)
         self._credit = credit
         self._settings = settings
+        self._roster = roster
         self._retry = Retry(random, settings.attach_ms, settings.attach_ms_max)
         self._sessions = 0
         self.session = ""
@@ -115,8 +138,10 @@ class Receiver:
         self._new_session()
 
     def _new_session(self) -> None:
+        self._roster.end(self.session)
         self._sessions += 1
         self.session = f"{self._prefix}.{self.number}.{self._sessions}"
+        self._roster.begin(self.session)
         self.is_open = False
         self._is_attached = False  # deliveries may overtake the answer to our Attach, which says what is unknown
         self._epoch = 0
@@ -194,8 +219,9 @@ class Receiver:
 
     def _renew(self, reason: str, now_ms: int) -> list[Effect]:
         """End this session, and open another one."""
-        end = Detach(self.session, reason)
-        return [Send(self._broker, end), *self.take_detach(end, now_ms)]
+        name = self.session
+        effects = self.take_detach(Detach(name, reason), now_ms)
+        return [Send(self._broker, Detach(name, reason, self._roster.serial)), *effects]
 
     def _keep_early(self, message: Deliveries, now_ms: int) -> list[Effect]:
         if len(self._early) < self._settings.early_max:
@@ -319,13 +345,16 @@ class Receiver:
         return self._flow(now_ms) if self.is_open else []
 
     def detach(self) -> list[Effect]:
-        return [Send(self._broker, Detach(self.session, "done"))]
+        self._roster.end(self.session)
+        return [Send(self._broker, Detach(self.session, "done", self._roster.serial))]
 
     def _attach(self, now_ms: int) -> list[Effect]:
         if not self._retry.is_due(now_ms):
             return []
         self._retry.start(now_ms)
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
+        others = self._roster.others(self.session)
+        serial = self._roster.serial
+        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life, serial, others))]
 
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms

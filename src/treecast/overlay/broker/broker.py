@@ -161,6 +161,7 @@ class Broker:
             case Detach():
                 session = self._dispatch.sessions.get(message.session)
                 if session and session.client == sender:
+                    self._dispatch.is_overtaken(sender, session.life, message.serial)
                     self._end_session(session, "", turn, counts=False)
             case Inspect():
                 rows = inspect(message, self._shadow, self._backlog, self._subscriptions, self.stats())
@@ -335,6 +336,10 @@ class Broker:
         if known is not None and known.client != sender:
             turn.send(sender, Detach(message.session, "another client has a session of this name"))
             return
+        if message.serial:
+            if self._dispatch.is_overtaken(sender, message.life, message.serial):
+                return  # its client repeats it, if it still wants the session
+            self._end_unnamed(sender, message, turn)
         if known is None:
             if len(sessions) >= settings.sessions_max:
                 turn.send(sender, Detach(message.session, "TC417 there are too many sessions"))
@@ -346,15 +351,23 @@ class Broker:
             self._end_other_lives(sender, message.life, turn)
             epoch = self._random.getrandbits(62) + 1
             known = Session(message.session, sender, credit, turn.now_ms, message.life, epoch)
-            sessions[message.session] = known
+            self._dispatch.open(known)
         unknown = self._join(known, message.subscriptions, turn)
         turn.send(sender, Attached(message.session, unknown, known.epoch))
         self._dispatch.fill(known, turn)
 
     def _end_other_lives(self, client: str, life: int, turn: Turn) -> None:
         """A client that has started again receives no more in the sessions that it had before."""
-        for session in [s for s in self._dispatch.sessions.values() if s.client == client and s.life != life]:
-            self._end_session(session, "its client has started again", turn, counts=True)
+        for session in self._dispatch.of_client(client):
+            if session.life != life:
+                self._end_session(session, "its client has started again", turn, counts=True)
+
+    def _end_unnamed(self, client: str, message: Attach, turn: Turn) -> None:
+        """A client has ended these sessions. Its `Detach` was overtaken, or is lost."""
+        named = {message.session, *message.others}
+        for session in self._dispatch.of_client(client):
+            if session.life == message.life and session.name not in named:
+                self._end_session(session, "", turn, counts=False)
 
     def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
         """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""

@@ -8,6 +8,8 @@ goes back to the queues.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.queue import Queue
@@ -30,9 +32,27 @@ class Dispatch:
         self._archive = archive
         self._settings = settings
         self.sessions: dict[str, Session] = {}
+        self._of_client: dict[str, dict[str, Session]] = {}
+        self._serials: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """By client: its life, and the highest serial of that which was seen. Of those who were heard last."""
         self.sent_items = 0
 
     # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def open(self, session: Session) -> None:
+        self.sessions[session.name] = session
+        self._of_client.setdefault(session.client, {})[session.name] = session
+
+    def of_client(self, client: str) -> list[Session]:
+        return list(self._of_client.get(client, {}).values())
+
+    def is_overtaken(self, client: str, life: int, serial: int) -> bool:
+        """Something that this client has sent later has arrived before. Remembers what has arrived."""
+        known_life, known = self._serials.pop(client, (life, 0))
+        self._serials[client] = (life, max(serial, known) if life == known_life else serial)
+        if len(self._serials) > self._settings.sessions_max:
+            self._serials.popitem(last=False)
+        return life == known_life and serial < known
 
     def attach(self, session: Session, queue: Queue) -> None:
         session.queues[queue.id] = queue
@@ -70,6 +90,10 @@ class Dispatch:
     def detach(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
         """A session is over. What it holds is delivered again; if `counts`, what it has received was an attempt."""
         del self.sessions[session.name]
+        of_client = self._of_client[session.client]
+        del of_client[session.name]
+        if not of_client:
+            del self._of_client[session.client]
         back: dict[str, tuple[Queue, list[int]]] = {}
         for number, sent in session.messages.items():
             for item in sent.items:

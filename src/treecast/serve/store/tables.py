@@ -211,7 +211,7 @@ class Tables:
             return {}
         wanted = {key for key in keys if type(key) is table.key_type}
         if len(wanted) > _KEYS_AT_ONCE:
-            # PERF: bench/broker_restart.py. Most of many keys may have no value: if few have one, all of those are read.
+            # PERF: bench/broker_restart.py. Most of many keys may have no value; if few have one, those are read.
             rows = self._rows(table.between, (min(wanted), max(wanted), len(wanted) + 1))
             if len(rows) <= len(wanted):
                 return dict(table.values(row for row in rows if row[0] in wanted))
