@@ -285,7 +285,7 @@ class Flow(_Message, frozen=True, tag="flow"):
     epoch: Number = 0
 
 
-FLOW_MS = 1_000
+FLOW_MS = 3_000
 
 
 class Item(_Message, frozen=True):

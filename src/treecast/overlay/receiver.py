@@ -43,6 +43,8 @@ class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Acknowledgements are repeated once, after so long."""
     repeats_max: int = 10_000
     """At most so many messages and failed items are."""
+    part_ms: int = 1_000
+    """A message is acknowledged when all its items are dealt with; if that takes so long, those that are."""
     early_max: int = 64
     """Messages that arrived before one that is missing are kept, at most so many."""
 
@@ -152,7 +154,10 @@ class Receiver:
         self._held = 0
         self._opened_ms = 0
         self._flow_sent_ms = 0
-        self._has_news = False  # for a Flow
+        self._has_news = False  # messages have come
+        self._must_tell = False  # the broker does not know what has
+        self._parts: dict[int, list[tuple[int, bool]]] = {}  # by message: places that were settled, and if they failed
+        self._parts_since_ms = 0
         self._has_asked = False  # for what is missing
         self._repeats: list[int] = []
         self._repeats_failed: list[tuple[int, int]] = []
@@ -194,11 +199,12 @@ class Receiver:
             return self._renew("the broker has opened it twice", now_ms)
         if not self.is_open:  # it overtook the answer to our Attach
             self._open(now_ms)
-        self._has_news = True
         if message.number > self._received + 1:
             return self._keep_early(message, now_ms)
         if message.number <= self._received or self._held > 2 * self._credit + len(message.items):
+            self._must_tell = True
             return []
+        self._has_news = True
         deliveries: list[Delivery] = []
         empty: list[int] = []  # everything in them was settled before
         accepted: Deliveries | None = message
@@ -260,7 +266,8 @@ class Receiver:
     ) -> list[Effect]:
         """The application has dealt with these, or has failed to.
 
-        A message is acknowledged once all its items are. `singly` says more, at once: which of its items.
+        A message is acknowledged once all its items are, or, where some of them take long, in parts. `singly` says
+        more, at once: which of its items.
         """
         messages: list[int] = []
         failed: list[tuple[int, int]] = []
@@ -275,8 +282,13 @@ class Receiver:
                 parts.append((delivery.message, delivery.place))
             elif is_failed:
                 self._failed.setdefault(delivery.message, []).append((delivery.message, delivery.place))
+            if places and not singly:
+                if not self._parts:
+                    self._parts_since_ms = now_ms
+                self._parts.setdefault(delivery.message, []).append((delivery.place, is_failed))
             if not places:
                 del self._open_places[delivery.message]
+                self._parts.pop(delivery.message, None)
                 messages.append(delivery.message)
                 failed += self._failed.pop(delivery.message, [])
         if messages:
@@ -326,8 +338,13 @@ class Receiver:
         if not self.is_open:
             return self._attach(now_ms)
         effects: list[Effect] = [] if self._is_attached else self._attach(now_ms)
-        if self._has_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
+        # PERF: bench/broker_stalled.py. Whoever has acknowledged everything has said what it received.
+        is_news = self._must_tell or (self._has_news and bool(self._open_places or self._early))
+        self._has_news = False
+        if is_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
             effects += self._flow(now_ms)
+        if self._parts and _has_passed(self._parts_since_ms, self._settings.part_ms, now_ms):
+            effects += self._acknowledge_parts()
         if self._repeats and _has_passed(self._repeat_since_ms, self._settings.repeat_ms, now_ms):
             effects += self._repeat()
         return effects
@@ -358,8 +375,16 @@ class Receiver:
 
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms
-        self._has_news = False
+        self._has_news = self._must_tell = False
         return [Send(self._broker, Flow(self.session, self._received, self._credit, self._epoch))]
+
+    def _acknowledge_parts(self) -> list[Effect]:
+        """Of messages that are not dealt with yet. Should this get lost, the end of the message says it again."""
+        parts = [(message, place, failed) for message, places in self._parts.items() for place, failed in places]
+        self._parts.clear()
+        done = [(message, place) for message, place, is_failed in parts if not is_failed]
+        failed = [(message, place) for message, place, is_failed in parts if is_failed]
+        return [Send(self._broker, Acknowledge(self.session, [], failed, self._epoch, done))]
 
     def _repeat(self) -> list[Effect]:
         again = Acknowledge(self.session, self._repeats, self._repeats_failed, self._epoch)

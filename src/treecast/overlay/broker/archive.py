@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from treecast.index import Index
@@ -18,6 +19,10 @@ from treecast.overlay.broker.rows import (
 )
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import BodyGoneError
+
+_FEW_MATCHES = 64
+"""Looking through so many is as fast as a dictionary that has to be made first."""
+_PLACES_MAX = 8
 
 
 class Payload:
@@ -49,6 +54,8 @@ class Archive:
     def __init__(self, shadow: Shadow, index: Index, cached_rows_max: int) -> None:
         self._shadow = shadow
         self._index = index
+        self._places: OrderedDict[int, dict[str, int]] = OrderedDict()
+        """Of the last documents with many matches: payloads by subscription."""
         self.rows: RowCache[int, DocumentRow] = RowCache(shadow, DOCUMENTS, DocumentRow, cached_rows_max)
 
     def unknown(self, ids: Iterable[str]) -> set[str]:
@@ -72,11 +79,19 @@ class Archive:
         if key in queue.rematched:
             body = self._render(queue, row)
             return None if body is None else Payload(key, row.published_ms, (queue.id, key), body)
-        try:
-            number = row.payloads[row.subscriptions.index(queue.id)]
-        except ValueError:  # cannot be: only matches are queued
-            raise BodyGoneError(key) from None
+        number = self._payload_number(key, row, queue.id)
         return Payload(key, row.published_ms, ("", number), self._shadow.body(number))
+
+    def _payload_number(self, key: int, row: DocumentRow, id: str) -> int:
+        """The body of what a subscription gets of a document."""
+        if len(row.subscriptions) <= _FEW_MATCHES:
+            return row.payloads[row.subscriptions.index(id)]
+        places = self._places.get(key)
+        if places is None:
+            places = self._places[key] = dict(zip(row.subscriptions, row.payloads, strict=True))
+            if len(self._places) > _PLACES_MAX:
+                self._places.popitem(last=False)
+        return places[id]
 
     def matches(self, queue: Queue, number: int, row: DocumentRow) -> bool:
         """Whether a document is for this queue. For a replay it is matched again."""

@@ -78,6 +78,7 @@ def draw_client_settings(random: Random) -> ClientSettings:
             flow_ms=random.choice([100, 300]),
             repeat_ms=random.choice([200, 1_000]),
             early_max=random.choice([1, 64]),
+            part_ms=random.choice([50, 1_000]),
         ),
     )
 
