@@ -22,7 +22,7 @@ from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Publish, Refusal, Request
 from treecast.overlay.peer import Send
 from treecast.sim import SimulatedStorage
-from treecast.sim.broker.scenario import BrokerScenario
+from treecast.sim.broker.scenario import BrokerScenario, FailingSubscribersScenario
 from treecast.sim.host import Host
 
 
@@ -187,15 +187,15 @@ PLANTED: dict[str, BrokerScenario] = {
     "duplicates": BrokerScenario(brokers(forget_copies)),
     "wrong payload": BrokerScenario(brokers(swap_payloads)),
     "stale lease": BrokerScenario(brokers(accept_any_lease)),
-    "an end of a session that is lost": BrokerScenario(brokers(keep_unnamed)),
     "advanced too far": BrokerScenario(brokers(advance_too_far)),
     "a removed source": BrokerScenario(brokers(keep_sources)),
-    "a whole message settled": BrokerScenario(brokers(settle_whole_messages)),
 }
 """Each is found within a few dozen seeds."""
 
 RARE: dict[str, BrokerScenario] = {
     "reordering at the end of a session": BrokerScenario(brokers(queues(_PutBackLast))),
     "cursor too far": BrokerScenario(brokers(hurry_cursors)),
+    "an end of a session that is lost": BrokerScenario(brokers(keep_unnamed)),
+    "a whole message settled": FailingSubscribersScenario(brokers(settle_whole_messages)),
 }
 """These need several things to go wrong together."""

@@ -233,6 +233,7 @@ class Application:
         if letters:
             some = self._random.sample(letters, self._random.randint(1, len(letters)))
             self._history.redelivered |= {(id, document) for _, id, document in some}
+            self._history.redelivered_letters |= {number for number, _, _ in some}
             self.request(Redeliver([number for number, _, _ in some]))
 
     def _do_refused(self) -> None:
@@ -355,12 +356,14 @@ class Application:
     def _settle(self, incarnation: int, done: list[Delivery], failed: list[Delivery]) -> None:
         if incarnation != self.host.incarnation:
             return
-        for deliveries, settle in ((failed, Client.fail), (done, Client.acknowledge)):
-            if self.plan.singly:
-                for delivery in self._random.sample(deliveries, len(deliveries)):
-                    self.host.call(partial(_settle, settle, [delivery], True))
-            elif deliveries:
-                self.host.call(partial(_settle, settle, deliveries, False))
+        self._history.acknowledged |= {(delivery.subscription, delivery.document) for delivery in done}
+        settled = [(failed, Client.fail), (done, Client.acknowledge)]
+        if self.plan.singly:
+            settled = [([delivery], settle) for deliveries, settle in settled for delivery in deliveries]
+            self._random.shuffle(settled)
+        for deliveries, settle in settled:
+            if deliveries:
+                self.host.call(partial(_settle, settle, deliveries, self.plan.singly))
 
 
 def _settle(

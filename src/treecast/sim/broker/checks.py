@@ -7,7 +7,7 @@ version of it (its query at that time) or none. If an operation was under way at
 - A delivery is **allowed** if its payload is what one of these versions gives for this document, or if a replay
   explains it.
 - It is **required** if there is just one such version, it matches, the document was acknowledged, and the subscription
-  was not removed later. A required delivery was received by someone, or is a dead letter.
+  was not removed later. A required delivery was received by someone who acknowledged it, or is a dead letter.
 - The first receipts of a subscription have the documents of a publisher in the order in which they were published.
   Not so if several clients share the subscription, or after a replay.
 - What was refused is never delivered. A document that was published twice under one id is delivered as one.
@@ -317,7 +317,11 @@ class Checks:
         """Required deliveries that nobody received."""
         letters = {(letter.subscription, letter.document) for letter in self._letters}
         for pair in self.required():
-            if pair not in self._history.received and pair not in letters:
+            if pair in letters or pair in self._history.acknowledged:
+                continue
+            if pair in self._history.received:
+                yield f"document {pair[1]} was not dealt with and never came again to subscription {pair[0]}"
+            else:
                 yield f"document {pair[1]} was acknowledged and never reached subscription {pair[0]}"
         last_us = {(receipt.subscription, receipt.document): receipt.time_us for receipt in self._history.receipts}
         for id, number, since_us in self.replayed():

@@ -297,7 +297,7 @@ class BrokerRun:
             return
         limits = {
             # Dead letters that are delivered again come on top.
-            "queued_most": self.settings.queue_memory_max + len(self.history.redelivered),
+            "queued_most": self.settings.queue_memory_max + len(self.history.redelivered_letters),
             "waiting": self.settings.waiting_memory_max,
             "sessions": self.settings.sessions_max,
         }
