@@ -201,9 +201,8 @@ def draw_faults(random: Random, hosts: Sequence[str], duration_ms: int, rates: F
     for _ in times() if rates.restarting else ():
         host, at = random.choice(rates.restarting), random.randrange(duration_ms)
         faults.append(Crash(host, at, random.choice([1, random.randint(1, 50)])))
-    return faults + [
-        _draw_late(random, fault) for fault in faults if isinstance(fault, Crash) and random.random() < 0.4
-    ]
+    crashes = [fault for fault in faults if isinstance(fault, Crash)]
+    return faults + [_draw_late(random, crash) for crash in crashes if random.random() < 0.6]
 
 
 def _draw_late(random: Random, crash: Crash) -> LinkFault:

@@ -101,7 +101,12 @@ class BrokerScenario:
         workload = self.workload(seed)
         hosts = [BROKER, *(client.name for client in workload.clients)]
         # The broker crashes more often than a client: it has more to lose.
-        rates = FaultRates(crashing=(BROKER, *hosts), restarting=(BROKER,), storing=(BROKER,), damages=self._damages)
+        rates = FaultRates(
+            crashing=(BROKER, *hosts),
+            restarting=(BROKER, BROKER, *hosts),
+            storing=(BROKER,),
+            damages=self._damages,
+        )
         return draw_faults(Random(f"{seed}/faults"), hosts, workload.duration_ms, rates)
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
