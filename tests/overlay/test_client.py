@@ -357,6 +357,7 @@ class SmallBroker:
     def restart(self) -> None:
         self.lease = (0, 0)
         self.session = ""
+        self.epoch = 0
         self.number = 0
         self.sent: dict[int, Deliveries] = {}
         self.flows = 0
@@ -376,10 +377,10 @@ class SmallBroker:
             case Attach():
                 if message.session != self.session:
                     self.restart_session(message.session)
-                return [Attached(message.session), *self.deliver()]
-            case Flow() if message.session == self.session:
+                return [Attached(message.session, [], self.epoch), *self.deliver()]
+            case Flow() if message.session == self.session and message.epoch in (0, self.epoch):
                 return [*(self.sent[n] for n in sorted(self.sent) if n > message.received), *self.try_again(message)]
-            case Acknowledge() if message.session == self.session:
+            case Acknowledge() if message.session == self.session and message.epoch in (0, self.epoch):
                 failed = set(message.failed)
                 for number in message.messages:
                     for place, item in enumerate(self.sent[number].items if number in self.sent else []):
@@ -390,6 +391,7 @@ class SmallBroker:
                     self.sent.pop(number, None)
                 return self.deliver()
             case Flow() | Acknowledge():
+                self.session = "" if message.session == self.session else self.session  # it was opened twice
                 return [Detach(message.session, "unknown")]
         return []
 
@@ -397,6 +399,7 @@ class SmallBroker:
         again = [item.document for message in self.sent.values() for item in message.items]
         self.to_deliver = sorted({*range(1, 40)} - self.finished) if not self.sent else [*again, *self.to_deliver]
         self.session, self.number, self.sent = name, 0, {}
+        self.epoch = self.random.getrandbits(60) + 1
 
     def try_again(self, flow: Flow) -> list[Any]:
         """What was received and not acknowledged for some time is delivered again."""
@@ -411,7 +414,8 @@ class SmallBroker:
         while self.session and self.to_deliver and len(self.sent) < 4:
             self.number += 1
             some, self.to_deliver = self.to_deliver[:3], self.to_deliver[3:]
-            self.sent[self.number] = deliveries(self.session, self.number, *some)
+            message = deliveries(self.session, self.number, *some)
+            self.sent[self.number] = msgspec.structs.replace(message, epoch=self.epoch)
             messages.append(self.sent[self.number])
         return messages
 
