@@ -132,7 +132,7 @@ def test_a_saved_index_counts_only_when_what_it_has_is_durable() -> None:
                 self._saved_index = (broker.index.subscriptions(), version)
 
     def failure(kind: type[BrokerRun], seed: int) -> str | None:
-        run = kind(seed)  # type: ignore[call-arg, arg-type]
+        run = kind(seed)  # type: ignore[call-arg]
         run.play()
         return run.world.failure
 

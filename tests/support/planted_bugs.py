@@ -19,7 +19,7 @@ from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Publish, Refusal, Request
+from treecast.overlay.messages import Acknowledge, Publish, Refusal, Request
 from treecast.overlay.peer import Send
 from treecast.sim import SimulatedStorage
 from treecast.sim.broker.scenario import BrokerScenario, FailingSubscribersScenario
@@ -174,8 +174,9 @@ def settle_whole_messages(broker: Broker) -> None:
     """One delivery of a message that is done settles all of them."""
     acknowledge = broker._dispatch.acknowledge
 
-    def all_of_it(session: Session, messages: list[int], failed: Any, done: Any, turn: Turn) -> None:
-        acknowledge(session, [*messages, *(message for message, _ in done)], failed, done, turn)
+    def all_of_it(session: Session, message: Acknowledge, turn: Turn) -> None:
+        messages = [*message.messages, *(number for number, _ in message.done)]
+        acknowledge(session, msgspec.structs.replace(message, messages=messages), turn)
 
     broker._dispatch.acknowledge = all_of_it  # type: ignore[assignment]
 

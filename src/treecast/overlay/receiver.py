@@ -311,6 +311,7 @@ class Receiver:
         self._held -= 1
         if not places:
             del self._open_places[delivery.message]
+            self._must_tell = True  # that it was received: no acknowledgement of the whole message does
         verdict = Postponed(delivery.message, delivery.place, wait_ms, reason)
         return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, postponed=[verdict]))]
 
@@ -322,7 +323,7 @@ class Receiver:
 
     def join(self) -> list[Effect]:
         """Receive from those of its subscriptions that have come, or come again, since it attached."""
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
+        return [self._send_attach()]
 
     def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
         if not self._repeats:
@@ -369,9 +370,12 @@ class Receiver:
         if not self._retry.is_due(now_ms):
             return []
         self._retry.start(now_ms)
-        others = self._roster.others(self.session)
-        serial = self._roster.serial
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life, serial, others))]
+        return [self._send_attach()]
+
+    def _send_attach(self) -> Send:
+        serial, others = self._roster.serial, self._roster.others(self.session)
+        attach = Attach(self.session, self._subscriptions, self._credit, self._life, serial, others)
+        return Send(self._broker, attach)
 
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms

@@ -143,8 +143,8 @@ class Checks:
         elif isinstance(command, Replay):
             self._replays.setdefault(command.id, []).append(operation)
         elif isinstance(command, Advance):
-            for id, document in command.positions:
-                self._advances.setdefault(id, []).append((operation, document))
+            for id, last in command.positions:
+                self._advances.setdefault(id, []).append((operation, last))
 
     def _states_of(self, id: str) -> Iterator[State]:
         """Each state ends for sure when a later operation was done for sure."""
@@ -355,8 +355,8 @@ class Checks:
     def _may_be_advanced(self, id: str, published: Published, since_us: int) -> bool:
         """Somebody may have said after this time that it was delivered without a session."""
         return any(
-            advance.effect_until_us >= since_us and (published.number is None or published.number <= document)
-            for advance, document in self._advances.get(id, ())
+            advance.effect_until_us >= since_us and (published.number is None or published.number <= last)
+            for advance, last in self._advances.get(id, ())
         )
 
     def _is_overridden(self, id: str, published: Published, replay: Operation) -> bool:
