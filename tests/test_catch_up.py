@@ -123,7 +123,7 @@ def test_the_first_change_of_a_loaded_index_copies_no_array(tmp_path: Path) -> N
     loaded.add("new", "//b")
     loaded.replace("subscription-7", "/c")
     grown = private_bytes() - before
-    assert grown < path.stat().st_size // 10, f"{grown} bytes of {path.stat().st_size}"
+    assert grown < path.stat().st_size // 5, f"{grown} bytes of {path.stat().st_size}"
     assert loaded.match(b"<a k='29999'/>") == ["subscription-29999"]
     assert loaded.match(b"<b/>") == ["new"] and loaded.match(b"<c/>") == ["subscription-7"]
     assert abs(loaded.stats().bytes - index.stats().bytes) < index.stats().bytes // 3
