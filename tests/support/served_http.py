@@ -58,9 +58,7 @@ class Service:
 
     def start(self) -> Service:
         """On a free port; again on the same one."""
-        options = {**self.options, "listen": ("127.0.0.1", self.port)}
-        command = [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._process.communicate()[1]
@@ -72,6 +70,10 @@ class Service:
         """Send a signal."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def command(self) -> list[str]:
+        options = {**self.options, "listen": ("127.0.0.1", self.port)}
+        return [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was logged."""

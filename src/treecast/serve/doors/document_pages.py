@@ -93,7 +93,7 @@ class DocumentPages:
         bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
         for line in lines:
             try:
-                documents.append(_document_of(line, bytes_max))
+                documents.append(document_of(line, bytes_max))
                 answers.append(None)
             except DoorError as error:
                 problem = problem_of_error(error)
@@ -101,7 +101,7 @@ class DocumentPages:
                 answers.append(problem)
         call.access.charge(len(documents), sum(len(document.body) for document in documents))
         outcomes = iter(await self._publisher.publish(source, documents) if documents else [])
-        return json_reply(200, BatchAnswer([_item(answer or next(outcomes)) for answer in answers]))
+        return json_reply(200, BatchAnswer([batch_item(answer or next(outcomes)) for answer in answers]))
 
     def _source(self, call: Call) -> str:
         """The source that is named, if the token allows to publish to it."""
@@ -149,7 +149,7 @@ def _reply(outcome: Outcome) -> Reply:
     return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
 
 
-def _document_of(line: bytes, bytes_max: int) -> Document:
+def document_of(line: bytes, bytes_max: int) -> Document:
     given = decode_form(line, BatchLine)
     if given.encoding == "base64":
         try:
@@ -163,7 +163,7 @@ def _document_of(line: bytes, bytes_max: int) -> Document:
     return Document(body, given.id)
 
 
-def _item(outcome: Outcome) -> BatchItem:
+def batch_item(outcome: Outcome) -> BatchItem:
     if isinstance(outcome, Accepted):
         return BatchItem(200 if outcome.is_copy else 201, outcome.document)
     return BatchItem(outcome.status, problem=outcome)
