@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+PATIENCE_SECONDS = 60
 PROGRAM = """\
 import sys, msgspec
 from treecast.serve.logs import make_log
@@ -164,7 +165,9 @@ class EventReader:
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """The name and data of each event, until the connection ends."""
         fields: dict[str, str] = {}
+        end = time.monotonic() + PATIENCE_SECONDS
         while True:
+            assert time.monotonic() < end, "nothing but heartbeats"
             try:
                 line = self.response.readline()
             except (ConnectionError, http.client.HTTPException):
@@ -177,6 +180,7 @@ class EventReader:
                 continue
             self.last = fields.get("id", self.last)
             if "data" in fields:
+                end = time.monotonic() + PATIENCE_SECONDS
                 yield fields.get("event", "message"), json.loads(fields["data"])
             fields = {}
 

@@ -77,6 +77,8 @@ class FleetStream:
 
     def push(self, item: Item, bytes_max: int) -> None:
         """Something was stored."""
+        if self.is_behind:
+            return  # something before it was forgotten, and is sent first
         size = len(item[1].payload) + 500
         if self._buffer_bytes + size > bytes_max and self._buffer:
             self.fall_behind()

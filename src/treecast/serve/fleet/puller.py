@@ -74,8 +74,10 @@ class Puller:
             if self._is_gone:
                 self._is_gone = False
                 raise ConsumerGoneError
+            self._news.clear()  # before asking: what comes meanwhile is news
             await self._ask()
-            self._news.clear()
+            if self._arrived:
+                break
             try:
                 async with asyncio.timeout(EXPIRES_MS / 1000 + 1):
                     await self._news.wait()
