@@ -25,6 +25,7 @@ from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
+from treecast.serve.doors.reading import ReadingPages
 from treecast.serve.doors.routes import PUBLIC, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.status import StatusPages
@@ -62,6 +63,7 @@ class HttpDoor:
         self._status = StatusPages(self._client, feed, settings, version, directory)
         self._documents = DocumentPages(self._client, settings, self._status.refusals)
         self._kept = KeptDocumentPages(self._client, feed, settings)
+        self._reading = ReadingPages(self._client, feed, settings)
         self._console = ConsolePages()
         self._bodies = Bodies(settings)
         self._router = Router()
@@ -140,7 +142,7 @@ class HttpDoor:
             finish(self._apologize(scope, error))
 
     def _page(self, route: Route) -> Page:
-        for pages in (self, self._documents, self._subscriptions, self._status, self._kept, self._console):
+        for pages in (self, self._documents, self._subscriptions, self._status, self._kept, self._reading, self._console):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:
                 return page

@@ -44,6 +44,8 @@ class Route(msgspec.Struct, frozen=True):
 PARAMETERS = {
     "after": ("string", "The last one that is known: the answer begins after it."),
     "before": ("integer", "The number of the last one that is known: the answer goes on with the one before it."),
+    "from_document": ("integer", "The first document to answer with."),
+    "until_document": ("integer", "The last document to answer with."),
     "count": ("integer", "How many, at most."),
     "search": ("string", "Only those whose id or query contains this, in upper or lower case."),
     "Range": ("string", "One range of bytes, as in HTTP: `bytes=0-999`."),
@@ -122,6 +124,13 @@ ROUTES = (
         content="application/x-ndjson",
         scopes=PUBLISH,
         **_SOURCE,  # type: ignore[arg-type]
+    ),
+    Route(
+        *("GET", "/v1/documents:read", "read_documents", "Documents in their order, one in each line"),
+        {200: None},
+        parameters=("from_document", "until_document", "count"),
+        content="application/x-ndjson",
+        scopes=READ,
     ),
     Route(
         *("GET", "/v1/sources", "list_sources", "Sources of documents"),

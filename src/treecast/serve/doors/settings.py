@@ -65,6 +65,10 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that nobody pulls from for so long, and that has nothing to acknowledge, is left to others."""
 
     page_rows_max: int = 1_000
+    read_documents_max: int = 1_000
+    """Documents in one answer, for those who read all of them,"""
+    read_bytes_max: int = 8 << 20
+    """and bytes of them, unless a single one is larger."""
     search_rows_max: int = 10_000
     """Subscriptions that one search looks at; the next one goes on from there."""
     excerpt_bytes_max: int = 64 << 10
