@@ -159,12 +159,22 @@ def pull(worker: FleetWorker, id: str, **form: int) -> list[dict[str, int | str]
     return deliveries
 
 
+def pull_all(worker: FleetWorker, id: str, count: int) -> list[dict[str, int | str]]:
+    taken: list[dict[str, int | str]] = []
+
+    def is_complete() -> bool:
+        taken.extend(pull(worker, id, max=count - len(taken), wait_ms=1_000))
+        return len(taken) == count
+
+    eventually(is_complete)
+    return taken
+
+
 def test_pull_at_one_worker_and_acknowledge_at_another(pair: Workers) -> None:
     one, two = pair
     one.subscribe("pulled", "/pulled")
     numbers = [one.publish("<pulled/>") for _ in range(5)]
-    taken: list[dict[str, int | str]] = []
-    eventually(lambda: taken.extend(pull(two, "pulled", max=5 - len(taken), wait_ms=1_000)) or len(taken) == 5)
+    taken = pull_all(two, "pulled", 5)
     assert sorted(delivery["document"] for delivery in taken) == numbers
     ids = [delivery["delivery"] for delivery in taken]
     assert one.ask("POST", "/v1/subscriptions/pulled:ack", {"deliveries": ids[:3]}).json == {
@@ -172,8 +182,7 @@ def test_pull_at_one_worker_and_acknowledge_at_another(pair: Workers) -> None:
         "unknown": [],
     }
     assert two.ask("POST", "/v1/subscriptions/pulled:fail", {"deliveries": ids[3:]}).json["settled"] == 2
-    again: list[dict[str, int | str]] = []
-    eventually(lambda: again.extend(pull(one, "pulled", max=5, wait_ms=2_000)) or len(again) == 2)
+    again = pull_all(one, "pulled", 2)
     assert {delivery["delivery"] for delivery in again} == set(ids[3:])
     assert {delivery["attempt"] for delivery in again} == {2}
     # A stream that is opened now begins with what is not acknowledged.

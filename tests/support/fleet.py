@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from support.nats_server import program, wait_for_server
 from support.served_http import Service
 
@@ -61,7 +62,9 @@ class NatsServer:
 class FleetWorker(Service):
     """A worker. `fleet_settings` are those of the worker, all others those of its door."""
 
-    def __init__(self, server: NatsServer, fleet: str, fleet_settings: dict[str, Any] | None = None, **door: Any) -> None:
+    def __init__(
+        self, server: NatsServer, fleet: str, fleet_settings: dict[str, Any] | None = None, **door: Any
+    ) -> None:
         super().__init__(Path("nowhere"), **door)
         self.options = {
             "servers": [server.address],

@@ -2,14 +2,15 @@
 
 The answer has one JSON object in each line:
 
-    {"document": 17, "source": "wire", "published": "…", "body": "<news/>"}      with "encoding": "base64" if it is no UTF-8
+    {"document": 17, "source": "wire", "published": "…", "body": "<news/>"}      with "encoding": "base64" if it is
+                                                                                 not UTF-8
     {"document": 18, "source": "wire", "published": "…", "problem": "TC422"}     its bytes are damaged
     {"gone": [19, 40]}                                                           these are no longer kept
     {"store": "5f1c…", "first": 12, "last": 90, "next": 41}                      the last line: where to go on
 
 What is answered for a number never changes, except that it may be gone later: so whoever remembers a number reads each
-document once. `store` is another one if the broker has other data, whose numbers mean other documents. An answer without
-its last line was cut off.
+document once. `store` is another one if the broker has other data, whose numbers mean other documents. An answer
+without its last line was cut off.
 """
 
 from __future__ import annotations

@@ -261,4 +261,3 @@ def _outcome(answer: Msg) -> Stored | str:
 
 def _code(info: dict[str, Any]) -> int:
     return int(info.get("error", {}).get("err_code", 0))
-

@@ -1,8 +1,8 @@
 """Deliveries on request, in a fleet: pull some at one worker, acknowledge them by their ids at any.
 
 Each subscription that is pulled from has a durable consumer of NATS, which counts attempts and times. A worker
-remembers what was pulled from it, since NATS needs to know where an acknowledgement belongs. If it is given ids that it does not
-hold, it asks the other workers to settle them.
+remembers what was pulled from it, since NATS needs to know where an acknowledgement belongs. If it is given ids that it
+does not hold, it asks the other workers to settle them.
 """
 
 from __future__ import annotations
