@@ -50,6 +50,9 @@ from treecast.serve.broker_process import BrokerOptions, run_broker
 from treecast.serve.doors.calls import Bodies, Call, decode_form
 from treecast.serve.doors.routes import Router as HttpRouter
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.fleet.backbone import Backbone
+from treecast.serve.fleet.pages import not_offered
+from treecast.serve.fleet.settings import FleetSettings
 from treecast.serve.logs import make_log
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
@@ -265,6 +268,15 @@ def refuse_settings(data: bytes) -> None:
         resolve({"config": "treecast.toml"}, ["door.page_rows_max=many"], ["--lisen"], {"TREECAST_UP_NAM": "a"})
 
 
+def refuse_fleet(data: bytes) -> None:
+    """Join a fleet where no NATS server is, or ask it for a page that it does not have."""
+    given = tomllib.loads(data.decode())
+    if "page" in given:
+        raise not_offered(given["page"])
+    backbone = Backbone(given["servers"], given["fleet"], FleetSettings(connect_ms=200), make_log("json", "error"))
+    asyncio.run(backbone.open())
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -298,6 +310,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".http": refuse_http,
     ".access": refuse_access,
     ".settings": refuse_settings,
+    ".fleet": refuse_fleet,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -15,6 +15,8 @@ from support.nats_server import program, wait_for_server
 from support.served_http import Service
 
 LEFT_OUT = "a fleet on NATS JetStream: nats-server is not installed (Debian: nats-server)"
+SMALL = {f"{kind}_bytes_max": 64 << 20 for kind in ("documents", "deliveries", "parts", "catalog")}
+"""NATS sets the room for a stream aside when it is made, and test machines have little."""
 PROGRAM = """\
 import sys, msgspec
 from treecast.serve.logs import make_log
@@ -69,7 +71,7 @@ class FleetWorker(Service):
         self.options = {
             "servers": [server.address],
             "fleet": fleet,
-            "settings": fleet_settings or {},
+            "settings": {**SMALL, **(fleet_settings or {})},
             "door": door,
         }
 

@@ -27,6 +27,7 @@ from treecast.serve.fleet.settings import FleetSettings
 STREAM_NOT_FOUND, STREAM_IN_USE = 10059, 10058
 STORE_FAILED = 10077
 STATUS = "Status"
+CANCEL_SECONDS = 0.1
 DELIVERED, SEQUENCE, TIME, PENDING = -5, -4, -2, -1
 """Where these are in the address to which a message is acknowledged."""
 
@@ -96,7 +97,7 @@ class Backbone:
                     reconnected_cb=self._reconnected,
                 )
         except (TimeoutError, Error, OSError, ValueError) as error:
-            reason = str(error) or type(error).__name__
+            reason = "it takes too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             # What is in front of an @ may be a password.
             shown = ", ".join(server.rpartition("@")[2] for server in self._servers)
             raise BackboneError(f"no NATS server answers at {shown}: {reason}") from None
@@ -243,6 +244,15 @@ class Backbone:
         future = self._answers.pop(int(message.subject.rpartition(".")[2]), None)
         if future is not None and not future.done():
             future.set_result(message)
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: nats-py forgets a cancellation now and then."""
+    waiting = set(tasks)
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=CANCEL_SECONDS)
 
 
 def _outcome(answer: Msg) -> Stored | str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Iterable
-from contextlib import suppress
 
 import structlog
 from nats.aio.msg import Msg
@@ -28,7 +27,7 @@ from treecast.index import Index
 from treecast.model import Subscription
 from treecast.serve.connection import now_ms, steady_ms
 from treecast.serve.doors.problems import DoorError
-from treecast.serve.fleet.backbone import SEQUENCE, TIME, Backbone, Outgoing, number_in
+from treecast.serve.fleet.backbone import SEQUENCE, TIME, Backbone, Outgoing, end_tasks, number_in
 from treecast.serve.fleet.fleet_error import BackboneError
 from treecast.serve.fleet.puller import ConsumerGoneError, Puller
 from treecast.serve.fleet.records import (
@@ -74,9 +73,7 @@ class Catalog:
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end_tasks([self._task])
 
     # --- following ----------------------------------------------------------------------------------------------------
 

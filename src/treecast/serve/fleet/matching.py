@@ -19,7 +19,7 @@ from treecast.catalog.delivery_ids import delivery_id
 from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.intake import Matches
-from treecast.serve.fleet.backbone import SEQUENCE, Backbone, Outgoing, number_in
+from treecast.serve.fleet.backbone import SEQUENCE, Backbone, Outgoing, end_tasks, number_in
 from treecast.serve.fleet.catalog import Catalog
 from treecast.serve.fleet.fleet_error import BackboneError
 from treecast.serve.fleet.parts import Parts
@@ -64,9 +64,7 @@ class Matcher:
         self._tasks.append(asyncio.create_task(self._sweep()))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if self._puller is not None:
             await self._puller.close()
 
@@ -112,7 +110,8 @@ class Matcher:
         version = await self._backbone.last_sequence(CATALOG)
         if not await self._catalog.reach(version, self._settings.catalog_ms_max):
             self.returned += len(messages)
-            await self._answer(messages, b"-NAK")
+            delay = self._settings.retry_ms * NANOSECONDS
+            await self._answer(messages, b'-NAK {"delay": %d}' % delay)
             return
         waiting: list[Msg] = []
         documents: list[tuple[int, DocumentRecord]] = []
