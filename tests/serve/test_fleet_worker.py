@@ -129,6 +129,34 @@ def test_deliveries_that_are_stored_again_are_copies(server: NatsServer) -> None
     run(test())
 
 
+def test_a_worker_waits_for_the_subscriptions_that_a_document_follows(server: NatsServer) -> None:
+    """Its own are late; the document is matched by one that another worker has acknowledged."""
+
+    def reads_late(made: Worker) -> None:
+        apply = made.catalog._apply
+
+        async def apply_late(messages: Any) -> None:
+            await may_read.wait()
+            await apply(messages)
+
+        made.catalog._apply = apply_late  # type: ignore[method-assign]
+
+    async def test() -> None:
+        async with worker(server, "late", reads_late) as one, worker(server, "late") as two:
+            await two.matcher.close()
+            await two.catalog.subscribe(SubscriptionRecord("a", "/a"))
+            await publish(two, "<a/>")
+            for _ in range(50):  # in which a worker that does not wait has matched it, with what it has
+                if not one.matcher.documents:
+                    await asyncio.sleep(0.01)
+            may_read.set()
+            await until(lambda: one.matcher.documents > 0)
+            assert one.matcher.deliveries == 1
+
+    may_read = asyncio.Event()
+    run(test())
+
+
 def test_a_worker_whose_subscriptions_are_old_gives_documents_back(server: NatsServer) -> None:
     def never_reaches(made: Worker) -> None:
         async def reach(version: int, wait_ms: int) -> bool:
