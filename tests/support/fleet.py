@@ -22,7 +22,7 @@ import sys, msgspec
 from treecast.serve.logs import make_log
 from treecast.serve.fleet.fleet_process import WorkerOptions, run_worker
 options = msgspec.json.decode(sys.argv[1], type=WorkerOptions)
-run_worker(options, make_log("json", "error"), lambda address: print(*address, flush=True))
+run_worker(options, make_log("json", "error"), lambda address, _: print(*address, flush=True))
 """
 
 

@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from treecast import __version__
+from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, build, sections
 
-FLEET = "main"
+if TYPE_CHECKING:
+    from treecast.serve.fleet.fleet_process import WorkerOptions
 
-
-def add_fleet_options(parser: argparse.ArgumentParser) -> None:
-    option = parser.add_argument
-    option("--backbone", metavar="URL[,URL]", help="be one of several workers, on these NATS servers")
-    option("--fleet", metavar="NAME", help=f"which fleet to join or to begin; else {FLEET}")
-    option("--replicas", metavar="N", type=int, help="copies of each stream in NATS, if this worker begins the fleet")
+ONLY_BROKERS = ("peer_listen", "peer_ca")
 
 
-def run_worker(parser: argparse.ArgumentParser, options: argparse.Namespace, listen: tuple[str, int]) -> int:
-    """Run a worker until it is stopped; returns the exit status."""
-    if options.data or options.peer_listen:
-        parser.error("a worker has no --data and no --peer-listen: NATS keeps everything")
-    if options.replicas is not None and options.replicas < 1:
-        parser.error("--replicas is at least 1")
+def worker_of(
+    effective: Mapping[str, Effective],
+    refuse: Callable[[str], None],
+    try_files: Callable[[WorkerOptions], list[Mistake]],
+) -> WorkerOptions:
+    """What a worker is started with, if these settings fit together. Raises SettingsError."""
     try:
-        from treecast.serve.address import format_address
-        from treecast.serve.fleet.fleet_process import WorkerOptions, run_worker
-        from treecast.serve.fleet.settings import FleetSettings
-        from treecast.serve.logs import make_log
+        from treecast.serve.fleet.fleet_error import BackboneError
+        from treecast.serve.fleet.fleet_process import WorkerOptions
+        from treecast.serve.fleet.records import Names
     except ModuleNotFoundError as error:
-        parser.error(f"a fleet needs {error.name}; pip install 'treecast[serve,nats]'")
+        refuse(f"a fleet needs {error.name}; pip install 'treecast[serve,nats]'")
+    from treecast.serve.tls import TlsFiles
+
+    value = {setting.name: effective[setting.name].value for setting in TOP}
+    structs = sections()
+    tls = TlsFiles(certificate=value["certificate"], key=value["key"]) if value["certificate"] else None
     worker = WorkerOptions(
-        servers=tuple(part.strip() for part in options.backbone.split(",")),
-        fleet=options.fleet or FLEET,
-        listen=listen,
+        servers=tuple(part.strip() for part in value["backbone"].split(",")),
+        fleet=value["fleet"],
+        listen=value["listen"],
+        directory=value["data"] or "",
         version=__version__,
-        settings=FleetSettings(replicas=options.replicas or 1),
+        tls=tls,
+        open=value["open"],
+        settings=build(effective, structs, "worker"),
+        door=build(effective, structs, "door"),
+        access=build(effective, structs, "access"),
     )
-
-    def announce(address: tuple[str, int]) -> None:
-        print(f"listening on http://{format_address(*address)}", flush=True)
-
-    run_worker(worker, make_log(options.log, options.log_level), announce)
-    return 0
+    mistakes = [
+        Mistake(f"--{name.replace('_', '-')}", "a worker of a fleet has no peers; leave out --backbone, or this")
+        for name in ONLY_BROKERS
+        if value[name]
+    ]
+    if value["key"] and not value["certificate"]:
+        mistakes.append(Mistake("--key", "it needs --certificate"))
+    for server in worker.servers:
+        if not server.startswith(("nats://", "tls://")):
+            mistakes.append(Mistake("--backbone", "an address of NATS begins with nats:// or tls://"))
+    try:
+        Names(worker.fleet)
+    except BackboneError as error:
+        mistakes.append(Mistake("--fleet", f"it cannot be called {worker.fleet[:100]!r}; {error.hint}"))
+    mistakes += try_files(worker)
+    if mistakes:
+        raise SettingsError(mistakes)
+    return worker

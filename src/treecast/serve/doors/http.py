@@ -142,7 +142,15 @@ class HttpDoor:
             finish(self._apologize(scope, error))
 
     def _page(self, route: Route) -> Page:
-        for pages in (self, self._documents, self._subscriptions, self._status, self._kept, self._reading, self._console):
+        for pages in (
+            self,
+            self._documents,
+            self._subscriptions,
+            self._status,
+            self._kept,
+            self._reading,
+            self._console,
+        ):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:
                 return page

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 from nats.aio.msg import Msg
@@ -252,8 +252,11 @@ class Catalog:
             raise DoorError(f"no source is called {id!r}", code="TC410", hint="register it first")
         return record
 
-    def subscriptions_after(self, after: str, count: int) -> list[SubscriptionRecord]:
-        ids = heapq.nsmallest(count, (id for id in self.subscriptions if id > after))
+    def subscriptions_after(
+        self, after: str, count: int, is_visible: Callable[[str], bool]
+    ) -> list[SubscriptionRecord]:
+        """By their ids, from the next one on."""
+        ids = heapq.nsmallest(count, (id for id in self.subscriptions if id > after and is_visible(id)))
         return [self.subscriptions[id] for id in ids]
 
 

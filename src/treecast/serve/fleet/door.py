@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 
 import msgspec
 import structlog
@@ -10,11 +10,13 @@ from prometheus_client import Counter, Gauge
 
 from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX
+from treecast.serve.access.gate import Gate
 from treecast.serve.doors.calls import Bodies, Call, DisconnectedError, Receive, Reply, Scope, Send, problem_reply
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
-from treecast.serve.doors.routes import ROUTES, Route, Router
+from treecast.serve.doors.routes import PUBLIC, ROUTES, Route, Router
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.visible import check_route
 from treecast.serve.fleet.pages import FleetDocumentPages, FleetSubscriptionPages, not_offered
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 
@@ -27,16 +29,17 @@ class FleetDoor:
 
     def __init__(
         self,
-        documents: FleetDocumentPages,
-        subscriptions: FleetSubscriptionPages,
+        pages: tuple[FleetDocumentPages, FleetSubscriptionPages],
         is_ready: Callable[[], bool],
-        streams: Callable[[], int],
+        streams: Sized,
         metrics: Metrics,
         log: structlog.typing.FilteringBoundLogger,
         version: str,
         settings: DoorSettings,
+        gate: Gate,
     ) -> None:
-        self._pages = (self, documents, subscriptions)
+        self._pages = (self, *pages)
+        self._gate = gate
         self._is_ready = is_ready
         self._metrics = metrics
         self._log = log
@@ -48,7 +51,7 @@ class FleetDoor:
             "treecast_http_requests", "Requests by the status of their answer", ["status"], registry=metrics.registry
         )
         gauge = Gauge("treecast_http_streams", "Event streams", registry=metrics.registry)
-        gauge.set_function(streams)
+        gauge.set_function(lambda: len(streams))
         self.is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,6 +69,9 @@ class FleetDoor:
     async def _answer(self, call: Call) -> Reply | None:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
+            if route.scopes != PUBLIC:
+                call.access = self._gate.admit(call.authorization())
+                check_route(call.access, route, call.parameter)
             if len(call.parameter) > NAME_CHARS_MAX:
                 raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             page = self._page(route)
@@ -73,7 +79,7 @@ class FleetDoor:
                 raise not_offered(f"{route.method} {route.path}")
             return await page(call)
         except TreecastError as error:
-            return _refuse(error)
+            return problem_reply(problem_of_error(error), getattr(error, "headers", ()))
         except DisconnectedError:
             raise
         except Exception as error:
@@ -101,10 +107,3 @@ class FleetDoor:
 
     async def openapi(self, call: Call) -> Reply:
         return Reply(200, self._description)
-
-
-def _refuse(error: TreecastError) -> Reply:
-    reply = problem_reply(problem_of_error(error))
-    if allowed := getattr(error, "allow", ""):
-        reply.headers = (*reply.headers, ("allow", allowed))
-    return reply

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import structlog
 
+from treecast.serve.access.exposure import check_exposure
+from treecast.serve.access.gate import Gate
+from treecast.serve.access.settings import AccessSettings
 from treecast.serve.broker_process import warm_up
+from treecast.serve.certificate import Certificate
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.fleet.backbone import Backbone
@@ -22,6 +25,9 @@ from treecast.serve.fleet.parts import Parts
 from treecast.serve.fleet.pulls import FleetPulls
 from treecast.serve.fleet.settings import FleetSettings
 from treecast.serve.metrics import Metrics
+from treecast.serve.notify import notify
+from treecast.serve.service_process import Announce, handle_signals, watch
+from treecast.serve.tls import TlsFiles
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,15 +38,23 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     fleet: str
     listen: tuple[str, int]
     """For HTTP."""
+    directory: str = ""
+    """Where the file of tokens is, if there is one: the same for all workers."""
     version: str = ""
     settings: FleetSettings = FleetSettings()
     door: DoorSettings = DoorSettings()
+    access: AccessSettings = AccessSettings()
+    tls: TlsFiles | None = None
+    open: bool = False
+    """Strangers are let in without tokens."""
 
 
 class Worker:
     """All that a worker is made of."""
 
-    def __init__(self, options: WorkerOptions, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(
+        self, options: WorkerOptions, log: structlog.typing.FilteringBoundLogger, gate: Gate | None = None
+    ) -> None:
         self.backbone = Backbone(options.servers, options.fleet, options.settings, log)
         self._parts = Parts(self.backbone)
         self.catalog = Catalog(self.backbone, log)
@@ -51,9 +65,9 @@ class Worker:
         documents = FleetDocumentPages(self.backbone, self.catalog, self._parts, options.door)
         subscriptions = FleetSubscriptionPages(self.catalog, self.feed, self._pulls, options.door)
         metrics = Metrics(self.stats)
-        self.door = FleetDoor(
-            documents, subscriptions, self.is_ready, self.feed.__len__, metrics, log, options.version, options.door
-        )
+        gate = gate or Gate(None, log)
+        pages = (documents, subscriptions)
+        self.door = FleetDoor(pages, self.is_ready, self.feed, metrics, log, options.version, options.door, gate)
 
     def is_ready(self) -> bool:
         return self._is_open and self.backbone.is_connected()
@@ -86,31 +100,27 @@ class Worker:
         await self.backbone.close()
 
 
-def run_worker(
-    options: WorkerOptions,
-    log: structlog.typing.FilteringBoundLogger,
-    announce: Callable[[tuple[str, int]], None],
-) -> None:
+def run_worker(options: WorkerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
     """`serve`, in an event loop of its own."""
     asyncio.run(serve(options, log, announce))
 
 
-async def serve(
-    options: WorkerOptions,
-    log: structlog.typing.FilteringBoundLogger,
-    announce: Callable[[tuple[str, int]], None],
-) -> None:
+async def serve(options: WorkerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the address when clients may come. Raises TreecastError."""
-    worker = Worker(options, log)
-    server = HttpServer(worker.door, options.door, log)
+    gate = Gate(Path(options.directory) if options.directory else None, log, options.access)
+    gate.load()
+    if not options.open:
+        check_exposure(options.listen, None, has_tokens=not gate.is_open, has_peer_certificates=False)
+    certificate = Certificate(options.tls, log) if options.tls is not None else None
+    worker = Worker(options, log, gate)
+    server = HttpServer(worker.door, options.door, log, None, certificate)
     address = server.listen(*options.listen)
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    await loop.run_in_executor(None, warm_up)
+    stopped = handle_signals(gate, certificate)
+    await asyncio.get_running_loop().run_in_executor(None, warm_up)
     opening = asyncio.create_task(worker.open())
     stopping = asyncio.create_task(stopped.wait())
+    looking = asyncio.create_task(gate.run())
+    watching = asyncio.create_task(watch(certificate, options.access.look_ms))
     await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
     try:
         if not opening.done():
@@ -119,13 +129,16 @@ async def serve(
         opening.result()
         serving = asyncio.create_task(server.run())
         log.info("ready", address=f"{address[0]}:{address[1]}", fleet=options.fleet)
-        announce(address)
+        announce(address, None)
+        notify("READY=1")
         await asyncio.wait([stopping, serving], return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1")
         worker.door.is_stopping = True
         worker.feed.close_all()
         server.stop()
         await serving
     finally:
-        stopping.cancel()
+        for task in (stopping, looking, watching):
+            task.cancel()
         await worker.close()
     log.info("stopped")

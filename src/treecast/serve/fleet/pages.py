@@ -15,6 +15,8 @@ from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.refused import check_name
 from treecast.overlay.messages import NAME_CHARS_MAX, Document
+from treecast.serve.access.access import Access
+from treecast.serve.access.refusals import AccessRefusedError, no_token
 from treecast.serve.connection import now_ms
 from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE, batch_item, document_of
@@ -35,9 +37,10 @@ from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
 from treecast.serve.doors.publishing import Accepted, Outcome
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.subscription_pages import EVENT_STREAM
+from treecast.serve.doors.visible import check_subscription
 from treecast.serve.fleet.backbone import Backbone, Outgoing
 from treecast.serve.fleet.catalog import Catalog
-from treecast.serve.fleet.feed import FleetFeed
+from treecast.serve.fleet.feed import FleetFeed, FleetStream
 from treecast.serve.fleet.parts import Parts
 from treecast.serve.fleet.pulls import FleetPulls
 from treecast.serve.fleet.records import DocumentRecord, SourceRecord, SubscriptionRecord, encode
@@ -62,7 +65,9 @@ class FleetDocumentPages:
         id = call.header(b"treecast-document-id")
         if len(id) > NAME_CHARS_MAX:
             raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
-        body = await call.body(self._settings.document_bytes_max)
+        call.access.check_rate()
+        body = await call.body(call.access.document_bytes_max(self._settings.document_bytes_max))
+        call.access.charge(1, len(body))
         (outcome,) = await self._publish(source, [Document(body, id)])
         if isinstance(outcome, Problem):
             return problem_reply(outcome)
@@ -78,17 +83,21 @@ class FleetDocumentPages:
             raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=hint)
         answers: list[Outcome | None] = []
         documents: list[Document] = []
+        bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
         for line in lines:
             try:
-                documents.append(document_of(line))
+                documents.append(document_of(line, bytes_max))
                 answers.append(None)
             except DoorError as error:
                 answers.append(problem_of_error(error))
+        call.access.charge(len(documents), sum(len(document.body) for document in documents))
         outcomes = iter(await self._publish(source, documents) if documents else [])
         return json_reply(200, BatchAnswer([batch_item(answer or next(outcomes)) for answer in answers]))
 
     def _source(self, call: Call) -> str:
-        return call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        source = call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        call.access.check_source(source)
+        return source
 
     async def _publish(self, source: str, documents: Sequence[Document]) -> list[Outcome]:
         """What became of each; when all of them are stored or refused. Raises TreecastError if none may be stored."""
@@ -170,7 +179,7 @@ class FleetDocumentPages:
         after = call.text_parameter("after")
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
         rows = self._catalog.sources
-        names = sorted(name for name in rows if name > after)
+        names = sorted(name for name in rows if name > after and call.access.sees_source(name))
         more = names[count - 1] if len(names) > count else ""
         return json_reply(200, SourcesAnswer([_source_answer(rows[name]) for name in names[:count]], more))
 
@@ -193,8 +202,18 @@ class FleetSubscriptionPages:
         record = SubscriptionRecord(
             command.id, command.query, command.namespaces, command.ordered, command.deliver, command.options
         )
+        self._check_count(call.access, record.id)
         is_new = await self._catalog.subscribe(record)
         return json_reply(201 if is_new else 200, _subscription_answer(record))
+
+    def _check_count(self, access: Access, id: str) -> None:
+        """Raises AccessRefusedError TC605 if the token may not have one more."""
+        limit = access.limits.subscriptions_max
+        if not limit or id in self._catalog.subscriptions:
+            return
+        if sum(access.scopes.allows_subscription(one) for one in self._catalog.subscriptions) >= limit:
+            hint = "remove one first"
+            raise AccessRefusedError(f"the token may have {limit} subscriptions", code="TC605", hint=hint)
 
     async def get_subscription(self, call: Call) -> Reply:
         await self._catalog.catch_up()
@@ -208,7 +227,7 @@ class FleetSubscriptionPages:
     async def list_subscriptions(self, call: Call) -> Reply:
         await self._catalog.catch_up()
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
-        rows = self._catalog.subscriptions_after(call.text_parameter("after"), count + 1)
+        rows = self._catalog.subscriptions_after(call.text_parameter("after"), count + 1, call.access.sees_subscription)
         more = rows[count - 1].id if len(rows) > count else ""
         return json_reply(200, SubscriptionsAnswer([_subscription_answer(row) for row in rows[:count]], more))
 
@@ -216,7 +235,11 @@ class FleetSubscriptionPages:
 
     async def pull(self, call: Call) -> Reply:
         form = await call.form(PullForm, optional=True)
-        return json_reply(200, PullAnswer(await self._pulls.pull(call.parameter, form.max, form.wait_ms)))
+        pulled = await self._pulls.pull(call.parameter, form.max, form.wait_ms)
+        if call.access.is_ended:  # while it waited: what came is for others
+            await self._pulls.settle(call.parameter, [envelope.delivery for envelope in pulled], is_failed=True)
+            raise no_token()
+        return json_reply(200, PullAnswer(pulled))
 
     async def acknowledge(self, call: Call) -> Reply:
         return await self._settle(call, is_failed=False)
@@ -234,7 +257,18 @@ class FleetSubscriptionPages:
         if call.scope["method"] == "HEAD":
             return Reply(200, b"", EVENT_STREAM)
         position = call.header(b"last-event-id") or call.text_parameter("last_event_id")
-        stream = await self._feed.open(list(dict.fromkeys(call.query("subscription"))), position)
+        ids = list(dict.fromkeys(call.query("subscription")))
+        for id in ids:
+            check_subscription(call.access, id)
+        stream = await self._feed.open(ids, position)
+        try:
+            with call.access.holding(stream.close):
+                await self._send_events(call, stream)
+        finally:
+            await self._feed.close(stream)
+        return None
+
+    async def _send_events(self, call: Call, stream: FleetStream) -> None:
         headers = [
             (b"content-type", EVENT_STREAM.encode()),
             (b"cache-control", b"no-store"),
@@ -256,9 +290,7 @@ class FleetSubscriptionPages:
             await self._feed.run(stream, write)
             await call.send({"type": "http.response.body", "body": b""})
         finally:
-            await self._feed.close(stream)
             watching.cancel()
-        return None
 
 
 def not_offered(what: str) -> TreecastError:

@@ -25,6 +25,8 @@ from treecast.serve.fleet.fleet_error import BackboneError
 from treecast.serve.fleet.parts import Parts
 from treecast.serve.fleet.records import DELIVERIES, NANOSECONDS, DeliveryRecord, SubscriptionRecord, decode
 
+GRACE_MS = 1_000
+"""NATS has so long to say that there is nothing, or no more."""
 RETRY_MS, RETRY_MS_MAX = 1_000, 60_000
 """A delivery that failed is tried again after so long, then after twice as long, and so on."""
 
@@ -136,7 +138,7 @@ class FleetPulls:
                 stream = self._backbone.names.stream(DELIVERIES)
                 subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer_of(subscription)}"
                 await client.publish(subject, msgspec.json.encode(body), inbox)
-                async with asyncio.timeout((wait_ms + self._backbone.settings.request_ms) / 1000):
+                async with asyncio.timeout((wait_ms + GRACE_MS) / 1000):
                     while len(messages) < body["batch"]:
                         message = await arrived.get()
                         if message.headers and STATUS in message.headers and not message.reply:
@@ -147,9 +149,12 @@ class FleetPulls:
                         messages.append(message)
             finally:
                 await listening.unsubscribe()
-        except (TimeoutError, Error, OSError) as error:
+        except TimeoutError:  # NATS does not always say that there is no more
+            if not client.is_connected:
+                raise BackboneError("NATS is away", hint="try again soon") from None
+        except (Error, OSError) as error:
             if not messages:
-                raise BackboneError(f"NATS does not answer: {error or type(error).__name__}") from None
+                raise BackboneError(f"nothing can be pulled: {error or type(error).__name__}") from None
         return messages
 
     async def _hold(self, message: Msg, end_ms: int) -> Envelope:
