@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
-from support.fleet import LEFT_OUT, FleetWorker, NatsServer
+from support.fleet import LEFT_OUT, SMALL, FleetWorker, NatsServer
 from support.nats_server import program
 from support.served_http import eventually
 
+from treecast.serve.access.tokens import TokenLimits, TokenStore
+
 pytestmark = pytest.mark.house
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "fleet.md"
+SMALLER = "".join(f" --set worker.{name}={value}" for name, value in SMALL.items()) + " --log-level error"
+READY = "for port in 8080 8081; do until curl -sf http://127.0.0.1:$port/readyz > /dev/null; do sleep 0.1; done; done"
 Workers = tuple[FleetWorker, FleetWorker]
 
 
@@ -200,3 +210,59 @@ def test_what_nobody_holds_is_unknown(workers: Workers | None, pair: Workers) ->
     form = {"deliveries": [delivery["delivery"], "unknown"]}
     answer = one.ask("POST", "/v1/subscriptions/unheld:ack", form).json
     assert answer == {"settled": 1, "unknown": ["unknown"]}
+
+
+# --- tokens and settings ----------------------------------------------------------------------------------------------
+
+
+def test_tokens_are_those_of_any_door(pair: Workers, tmp_path: Path) -> None:
+    """For a token with a prefix, other subscriptions do not exist."""
+    one, _ = pair
+    one.subscribe("other.x", "/tokens")
+    _, text = TokenStore(tmp_path).create(["subscribe:own."], limits=TokenLimits(subscriptions_max=1))
+    guarded = FleetWorker(one.server, "tests")
+    guarded.options["directory"] = str(tmp_path)
+    with guarded:
+        assert guarded.problem("GET", "/v1/subscriptions") == (401, "TC602")
+        guarded.token = text
+        guarded.subscribe("own.a", "/tokens")
+        listed = guarded.ask("GET", "/v1/subscriptions").json["subscriptions"]
+        assert [row["id"] for row in listed] == ["own.a"]
+        assert guarded.problem("GET", "/v1/subscriptions/other.x") == (404, "TC412")
+        assert guarded.problem("GET", "/v1/events?subscription=own.a&subscription=other.x") == (404, "TC412")
+        assert guarded.problem("PUT", "/v1/subscriptions/own.b", {"query": "/b"}) == (403, "TC605")
+        assert guarded.problem("POST", "/v1/documents", b"<tokens/>") == (403, "TC603")
+        one.publish("<tokens/>")
+        with guarded.events("own.a") as events:
+            assert [event["subscription"] for event in events.take(1)] == ["own.a"]
+
+
+def test_settings_of_a_worker_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    from treecast.cli import main
+
+    options = ["--backbone", "http://127.0.0.1:1", "--fleet", "a b", "--peer-listen", "127.0.0.1:0", "--key", "k"]
+    with pytest.raises(SystemExit) as ended:
+        main(["up", *options])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and "4 settings are wrong" in told
+    for flag in ("--backbone", "--fleet", "--peer-listen", "--key"):
+        assert f"\n  {flag}: " in told
+    assert main(["up", "--backbone", "nats://127.0.0.1:1", "--set", "worker.connect_ms=200"]) == 1
+    assert "TC491 no NATS server answers at nats://127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_the_guide(tmp_path_factory: pytest.TempPathFactory, leave_out: Callable[[str], None]) -> None:
+    """Its commands, on ports that are free."""
+    if program() is None:
+        leave_out(LEFT_OUT)
+        return
+    first, second = re.findall(r"^```shell\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    script = "\n".join([first.partition("\n")[2], READY, second, "kill $(jobs -p); wait"])
+    for port in ("4222", "8080", "8081"):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            script = script.replace(port, str(probe.getsockname()[1]))
+    script = script.replace("nats-server -js", f"{program()} -l nats.log -js").replace(" --fleet", SMALLER + " --fleet")
+    script = script.replace("treecast up", f"{sys.executable} -m treecast up")
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path_factory.mktemp("guide"), capture_output=True, text=True)
+    printed = done.stdout
+    assert '{"document":1}' in printed and '"payload":"<item topic=\\"sport\\">2:1</item>"' in printed

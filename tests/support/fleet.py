@@ -68,6 +68,7 @@ class FleetWorker(Service):
         self, server: NatsServer, fleet: str, fleet_settings: dict[str, Any] | None = None, **door: Any
     ) -> None:
         super().__init__(Path("nowhere"), **door)
+        self.server = server
         self.options = {
             "servers": [server.address],
             "fleet": fleet,

@@ -15,8 +15,6 @@ from http.client import HTTPException
 from support.fleet import FleetWorker
 from support.served_http import EventReader
 
-PATIENCE_SECONDS = 120
-
 
 def subscription_ids(count: int) -> list[str]:
     return [f"s{number}" for number in range(count)]
@@ -93,7 +91,12 @@ class Reader(threading.Thread):
 
 
 def run_load(
-    workers: Sequence[FleetWorker], documents: int, subscriptions: int, faults: Sequence[Callable[[], None]]
+    workers: Sequence[FleetWorker],
+    documents: int,
+    subscriptions: int,
+    faults: Sequence[Callable[[], None]],
+    *,
+    patience_seconds: float = 120,
 ) -> dict[str, int]:
     """Publish from three publishers, with faults in between; returns counts. Asserts that nothing is lost or new."""
     ids = subscription_ids(subscriptions)
@@ -108,7 +111,7 @@ def run_load(
     def accepted() -> int:
         return sum(len(publisher.accepted) for publisher in publishers)
 
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + patience_seconds
     for place, fault in enumerate(faults, 1):
         while accepted() < 3 * step * place // (len(faults) + 1):
             assert time.monotonic() < end, accepted()

@@ -77,6 +77,7 @@ class Backbone:
         self._log = log
         self._answers: dict[int, asyncio.Future[Msg]] = {}
         self._inbox = ""
+        self._is_open = False
         self._last_number = 0
 
     # --- the connection -----------------------------------------------------------------------------------------------
@@ -101,6 +102,7 @@ class Backbone:
             # What is in front of an @ may be a password.
             shown = ", ".join(server.rpartition("@")[2] for server in self._servers)
             raise BackboneError(f"no NATS server answers at {shown}: {reason}") from None
+        self._is_open = True
         self._inbox = self.client.new_inbox()
         await self.client.subscribe(f"{self._inbox}.*", cb=self._answered, pending_msgs_limit=0, pending_bytes_limit=0)
         for config in self.names.streams(settings).values():
@@ -110,6 +112,7 @@ class Backbone:
         self.identity = hashlib.sha256(text.encode()).hexdigest()[:32]
 
     async def close(self) -> None:
+        self._is_open = False
         await self.client.close()
 
     def is_connected(self) -> bool:
@@ -124,7 +127,8 @@ class Backbone:
             self._log.debug("nats", error=repr(error))
 
     async def _disconnected(self) -> None:
-        self._log.warning("nats is away")
+        if self._is_open:
+            self._log.warning("nats is away")
 
     async def _reconnected(self) -> None:
         self._log.warning("nats is back")
