@@ -30,7 +30,7 @@ from treecast.serve.doors.routes import PUBLIC, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.status import StatusPages
 from treecast.serve.doors.subscription_pages import SubscriptionPages
-from treecast.serve.doors.visible import check_route
+from treecast.serve.doors.visible import let_in
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
 
@@ -103,9 +103,7 @@ class HttpDoor:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
             if route.scopes != PUBLIC:
-                self._gate.check_site(call.scope["headers"], is_change=route.method != "GET")
-                call.access = self._gate.admit(call.authorization())
-                check_route(call.access, route, call.parameter)
+                let_in(self._gate, call, route)
             if len(call.parameter) > NAME_CHARS_MAX:
                 raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             return await self._page(route)(call)
@@ -132,9 +130,7 @@ class HttpDoor:
 
         call = Call(scope, _no_more, _no_send, self._bodies)
         try:
-            self._gate.check_site(scope["headers"], is_change=True)
-            call.access = self._gate.admit(call.authorization())
-            check_route(call.access, self._publish_route, "")
+            let_in(self._gate, call, self._publish_route)
             self._documents.publish_arrived(call, body, finish)
         except TreecastError as error:
             finish(problem_reply(problem_of_error(error), getattr(error, "headers", ())))

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.broker.tail import Tail
 from treecast.serve.access.access import Access
+from treecast.serve.access.gate import Gate
 from treecast.serve.access.refusals import AccessRefusedError, not_allowed
 from treecast.serve.connection import steady_ms
+from treecast.serve.doors.calls import Call
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.routes import Route
 
@@ -28,6 +30,13 @@ def unknown_source(id: str) -> DoorError:
 
 def unknown_letter(number: int) -> DoorError:
     return DoorError(f"there is no dead letter {number}", code="TC416")
+
+
+def let_in(gate: Gate, call: Call, route: Route) -> None:
+    """Find out who asks, and whether they may, as far as method and path say. Raises AccessRefusedError, DoorError."""
+    gate.check_site(call.scope["headers"], is_change=route.method != "GET")
+    call.access = gate.admit(call.authorization())
+    check_route(call.access, route, call.parameter)
 
 
 def check_route(access: Access, route: Route, id: str) -> None:

@@ -16,7 +16,7 @@ from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
 from treecast.serve.doors.routes import PUBLIC, ROUTES, Route, Router
 from treecast.serve.doors.settings import DoorSettings
-from treecast.serve.doors.visible import check_route
+from treecast.serve.doors.visible import let_in
 from treecast.serve.fleet.pages import FleetDocumentPages, FleetSubscriptionPages, not_offered
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 
@@ -70,8 +70,7 @@ class FleetDoor:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
             if route.scopes != PUBLIC:
-                call.access = self._gate.admit(call.authorization())
-                check_route(call.access, route, call.parameter)
+                let_in(self._gate, call, route)
             if len(call.parameter) > NAME_CHARS_MAX:
                 raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             page = self._page(route)

@@ -107,7 +107,7 @@ def run_worker(options: WorkerOptions, log: structlog.typing.FilteringBoundLogge
 
 async def serve(options: WorkerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the address when clients may come. Raises TreecastError."""
-    gate = Gate(Path(options.directory) if options.directory else None, log, options.access)
+    gate = Gate(Path(options.directory) if options.directory else None, log, options.access, is_public=options.open)
     gate.load()
     if not options.open:
         check_exposure(options.listen, None, has_tokens=not gate.is_open, has_peer_certificates=False)
