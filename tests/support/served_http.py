@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import msgspec
@@ -57,7 +57,7 @@ class Service:
         """Sent with every request, if there is one."""
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> Service:
+    def start(self) -> Self:
         """On a free port; again on the same one."""
         self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
@@ -83,7 +83,7 @@ class Service:
         _, logs = self._process.communicate(timeout=60)
         return self._process.returncode, logs
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
