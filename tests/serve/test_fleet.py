@@ -88,6 +88,7 @@ def test_what_is_refused(pair: Workers) -> None:
     assert one.problem("PUT", "/v1/subscriptions/x", {"query": "/a", "expires_ms": 5}) == (501, "TC490")
     assert one.problem("GET", "/v1/letters") == (501, "TC490")
     assert one.problem("POST", "/v1/subscriptions:try", {"query": "/a"}) == (501, "TC490")
+    assert one.problem("GET", "/v1/subscriptions?search=a") == (501, "TC490")
     assert one.problem("GET", "/v1/nothing") == (404, "TC430")
     assert one.problem("DELETE", "/v1/events") == (405, "TC431")
     assert one.problem("GET", "/v1/events?subscription=unknown") == (404, "TC412")

@@ -55,7 +55,6 @@ class Catalog:
         self._backbone = backbone
         self._settings = backbone.settings
         self._log = log
-        self._puller: Puller | None = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._refused: dict[str, TreecastError] = {}

@@ -225,6 +225,8 @@ class FleetSubscriptionPages:
         return Reply(204)
 
     async def list_subscriptions(self, call: Call) -> Reply:
+        if call.text_parameter("search"):
+            raise not_offered("a search among subscriptions")
         await self._catalog.catch_up()
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
         rows = self._catalog.subscriptions_after(call.text_parameter("after"), count + 1, call.access.sees_subscription)
