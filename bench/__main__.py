@@ -42,6 +42,7 @@ NAMES = (
     "broker_soak",
     "http",
     "fleet",
+    "hooks",
 )
 
 

@@ -99,7 +99,7 @@ WORLD: dict[str, dict[str, str]] = {
         "workload": "seeded",
     },
     "uuid": {},
-    "secrets": {"serve": "secrets of tokens"},
+    "secrets": {"serve": "secrets of tokens and of web hooks, which nobody must guess"},
     "sqlite3": {
         "catalog": "records of versions and batches, with synchronous writes",
         "serve": "the tables of a store, with synchronous writes",

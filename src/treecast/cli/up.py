@@ -52,6 +52,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
             option(flag, action="store_true", help=setting.help)
         else:
             option(flag, metavar=setting.metavar, help=setting.help)
+    option("--hooks-allow", metavar="CIDR", action="append", default=[], help="network of hooks, though not public")
     option("--set", metavar="NAME=VALUE", action="append", default=[], help="any other setting: door.header_ms=5s")
     option("--config", metavar="FILE", help="read settings from a TOML file")
     option("--check", action="store_true", help="print all settings, start nothing")
@@ -66,7 +67,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
     try:
-        effective = resolve(vars(options), options.set, options.unknown_options, os.environ)
+        networks = [f"hooks.allow={','.join(options.hooks_allow)}"] if options.hooks_allow else []
+        effective = resolve(vars(options), [*options.set, *networks], options.unknown_options, os.environ)
         is_worker = bool(effective["backbone"].value)
         service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
     except SettingsError as error:
@@ -92,6 +94,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
     """What a service is started with, if these settings fit together. Raises SettingsError."""
+    from treecast.serve.hooks.addresses import AddressRules
     from treecast.serve.service_process import ServiceOptions
     from treecast.serve.tls import TlsFiles
 
@@ -118,6 +121,10 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         for name, needed in (("key", "certificate"), ("peer_ca", "certificate"), ("peer_ca", "peer-listen"))
         if value[name] and not value[needed.replace("-", "_")]
     ]
+    try:
+        AddressRules(service.door.hooks.allow)
+    except ValueError as error:
+        mistakes.append(Mistake("hooks.allow", f"{error}; write 10.1.0.0/16"))
     mistakes += try_files(service)
     if mistakes:
         raise SettingsError(mistakes)

@@ -111,7 +111,8 @@ def table(structs: Mapping[str, Any] | None = None) -> dict[str, Setting]:
         for name in defaults.__struct_fields__:
             default = getattr(defaults, name)
             if name != DECIDED_BY_SERVICE and not hasattr(default, "__struct_fields__"):
-                settings.append(Setting(section, name, _kind_of(name, default), default))
+                kind = _kind_of(name, default)
+                settings.append(Setting(section, name, kind, default, is_optional=kind == "text"))
     return {setting.full_name: setting for setting in settings}
 
 
@@ -129,6 +130,8 @@ def build(effective: Mapping[str, Effective], structs: Mapping[str, Any], sectio
 def _kind_of(name: str, default: Any) -> str:
     if isinstance(default, list | tuple):
         return "texts"
+    if isinstance(default, str):
+        return "text"
     if re.search(r"_ms(_|$)", name):
         return "duration"
     return "size" if "bytes" in name else "count"
@@ -324,7 +327,12 @@ def _switch(given: Any) -> bool:
 
 
 def _texts(given: Any) -> list[str]:
-    """A list, or texts with commas between them."""
+    """A list, also as TOML writes it, or texts with commas between them."""
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        try:
+            given = tomllib.loads(f"list = {given}")["list"]
+        except ValueError:
+            raise ValueError(f'{_shown(given)} is no list of texts; write ["one", "two"]') from None
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):

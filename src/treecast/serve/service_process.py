@@ -102,6 +102,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     watching.cancel()
     server.stop()
     door.stop()
+    await door.close()
     await serving
     runtime.stop()
     await running

@@ -180,6 +180,11 @@ class Tail:
             except StorageError as error:
                 yield number, row, error
 
+    def last_match(self, id: str, after: int, until: int) -> int:
+        """The last document of these that a subscription gets; 0 if there is none."""
+        rows = self._archive.rows_after(after, until - after)
+        return max((number for number, row in rows if number <= until and id in row.subscriptions), default=0)
+
     def recent(self, count: int) -> Iterator[tuple[int, DocumentRow, bytes]]:
         """The last documents that are kept, newest first."""
         for number in range(self._backlog.last_document, max(self._backlog.last_document - count, 0), -1):

@@ -24,6 +24,7 @@ from treecast.serve.doors.document_pages import DocumentPages
 from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
+from treecast.serve.doors.outgoing import Outgoing
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
 from treecast.serve.doors.reading import ReadingPages
 from treecast.serve.doors.routes import PUBLIC, Route, Router
@@ -65,6 +66,7 @@ class HttpDoor:
         self._kept = KeptDocumentPages(self._client, feed, settings)
         self._reading = ReadingPages(self._client, feed, settings)
         self._console = ConsolePages()
+        self._outgoing = Outgoing(runtime, feed, random, log, settings)
         self._bodies = Bodies(settings)
         self._router = Router()
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
@@ -76,6 +78,7 @@ class HttpDoor:
         """Prepare what publishers need. Raises TreecastError."""
         await self._documents.register_default()
         self._looking = asyncio.create_task(self._gate.run())
+        await self._outgoing.start()
 
     def stop(self) -> None:
         """End event streams, and accept nothing more."""
@@ -84,6 +87,10 @@ class HttpDoor:
             self._looking.cancel()
         self._subscriptions.feed.close_all()
         self._client.stop()
+
+    async def close(self) -> None:
+        """After `stop`: let what is being sent to others end."""
+        await self._outgoing.close()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -146,6 +153,7 @@ class HttpDoor:
             self._kept,
             self._reading,
             self._console,
+            *self._outgoing.pages,
         ):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:

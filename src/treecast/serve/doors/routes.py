@@ -12,9 +12,16 @@ import msgspec
 
 from treecast.serve.doors import forms
 from treecast.serve.doors.problems import DoorError
+from treecast.serve.hooks import forms as hooks
+from treecast.serve.websub.forms import HubForm
 
 ID = "{id}"
-NAMED = {f"/v1/subscriptions/{ID}": "subscription", f"/v1/sources/{ID}": "source"}
+NAMED = {
+    f"/v1/subscriptions/{ID}": "subscription",
+    f"/v1/topics/{ID}": "subscription",
+    f"/v1/sources/{ID}": "source",
+    f"/v1/hooks/{ID}": "hook",
+}
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -67,6 +74,7 @@ READ_SOURCES = ("publish", "read")
 READ_SUBSCRIPTIONS = ("subscribe", "read")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
+_HOOK = f"/v1/hooks/{ID}"
 
 ROUTES = (
     Route("GET", "/healthz", "health", "Whether the process lives", {200: None}, content="text/plain", scopes=PUBLIC),
@@ -224,6 +232,55 @@ ROUTES = (
         *("POST", "/v1/letters:redeliver", "redeliver", "Deliver dead letters again"),
         {204: None},
         forms.RedeliverForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", "/v1/hooks", "list_hooks", "Web hooks"),
+        {200: hooks.HooksAnswer},
+        parameters=PAGE,
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("PUT", _HOOK, "put_hook", "Add or change a web hook, and enable it"),
+        {201: hooks.HookAnswer, 200: hooks.HookAnswer},
+        hooks.HookForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route("GET", _HOOK, "get_hook", "A web hook", {200: hooks.HookAnswer}, scopes=READ_SUBSCRIPTIONS),
+    Route("DELETE", _HOOK, "delete_hook", "Remove a web hook; its subscriptions stay", {204: None}, scopes=SUBSCRIBE),
+    Route(
+        *("POST", f"{_HOOK}:rotate", "rotate_hook", "Sign with a new secret"),
+        {200: hooks.HookAnswer},
+        hooks.RotateForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("POST", f"{_HOOK}:resume", "resume_hook", "Enable a web hook again"),
+        {200: hooks.HookAnswer},
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("POST", f"{_HOOK}:redeliver", "redeliver_hook", "Send its dead letters again"),
+        {200: hooks.HookRedeliverAnswer},
+        hooks.HookRedeliverForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", f"{_HOOK}/attempts", "list_attempts", "Its last attempts"),
+        {200: hooks.AttemptsAnswer},
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("GET", f"/v1/topics/{ID}", "topic", "The last payload of a WebSub topic, and its hub"),
+        {200: None, 204: None},
+        content="application/xml",
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("POST", "/v1/hub", "hub", "Subscribe to a WebSub topic, or unsubscribe"),
+        {202: None},
+        HubForm,
+        content="application/x-www-form-urlencoded",
         scopes=SUBSCRIBE,
     ),
 )

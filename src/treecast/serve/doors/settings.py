@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from treecast.serve.hooks.settings import HookSettings
+from treecast.serve.websub.settings import WebSubSettings
+
 
 class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit a broker with thousands of clients."""
@@ -92,3 +95,6 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """and at most so many bytes of them,"""
     try_subscriptions_max: int = 500
     """and compared with so many subscriptions."""
+
+    hooks: HookSettings = HookSettings()
+    websub: WebSubSettings = WebSubSettings()
