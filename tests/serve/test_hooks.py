@@ -266,9 +266,9 @@ def test_a_hook_that_only_fails_is_disabled_in_the_end(tmp_path: Path, receiver:
         assert "500" in hook.state()["disabled"]
         attempts = hook.attempts()
         assert attempts[-1]["result"] == "disabled"
-        service.end(9)
+        assert service.end()[0] == 0
         service.start()  # it is still disabled, and its attempts are known
-        assert hook.state()["status"] == "disabled" and hook.attempts()[: len(attempts) - 1] == attempts[:-1]
+        assert hook.state()["status"] == "disabled" and hook.attempts() == attempts
         receiver.answer = failing()
         answer = service.ask("PUT", "/v1/hooks/hopeless", {"url": receiver.url, "subscriptions": ["hopeless"]})
         assert (answer.status, answer.json["status"]) == (200, "active") and "secret" not in answer.json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Multiset
 from random import Random
 
 import msgspec
@@ -42,6 +43,7 @@ class Hooks:
         self._log = log
         self._endpoints: dict[str, Endpoint] = {}
         self._owned: dict[str, str] = {}  # by subscription: its hook
+        self._changing: Multiset[str] = Multiset()  # hooks whose new settings are being stored
         self._attempts = Counter(
             "treecast_hook_attempts", "Attempts of web hooks by their result", ["result"], registry=metrics.registry
         )
@@ -100,7 +102,11 @@ class Hooks:
         if id not in self._endpoints and len(self._endpoints) >= self._settings.hooks_max:
             raise DoorError(f"there are {self._settings.hooks_max} hooks already", code="TC413")
         self._check_subscriptions(id, row.subscriptions)
-        await self._client.request(SetRecord(HOOKS, id, encode(row)))
+        self._changing[id] += 1
+        try:
+            await self._client.request(SetRecord(HOOKS, id, encode(row)))
+        finally:
+            self._changing -= Multiset((id,))
         if (endpoint := self._endpoints.get(id)) is not None:
             self._own(id, row.subscriptions)
             endpoint.change(row)
@@ -151,6 +157,8 @@ class Hooks:
 
     def _disabled(self, endpoint: Endpoint) -> None:
         self._log.warning("a hook is disabled", hook=endpoint.id, reason=endpoint.row.disabled)
+        if endpoint.id in self._changing:
+            return  # it is about to be enabled: what is being stored must be the last word
         self._send(SetRecord(HOOKS, endpoint.id, encode(endpoint.row)))
 
     def _tick(self, _: int) -> None:
