@@ -81,6 +81,18 @@ public:
         ++used_;
         place(hash, id);
     }
+    // The same in two parts, where ids are given in a row from 0 and never taken out. Growing then reads the keys in the order in
+    // which they lie in memory. PERF: bench/growth.py. The first part may fail; the second cannot, and returns the id.
+    template <class HashOf>
+    void reserve_next(HashOf hash_of) {
+        if ((used_ + 1) * 2 <= slots_.size()) return;
+        std::vector<uint32_t>(slots_.size() * 2, empty).swap(slots_);
+        for (uint32_t earlier = 0; earlier < used_; ++earlier) place(hash_of(earlier), earlier);
+    }
+    uint32_t add_next(uint64_t hash) noexcept {
+        place(hash, static_cast<uint32_t>(used_));
+        return static_cast<uint32_t>(used_++);
+    }
     // Takes out an id that is there; those after it move up, so that no gap stops a search.
     template <class HashOf>
     void remove(uint64_t hash, uint32_t id, HashOf hash_of) noexcept {

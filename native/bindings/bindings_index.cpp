@@ -411,7 +411,7 @@ void bind_index(nb::module_& m, nb::module_& testing) {
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());
         });
     testing.def("looked_at", [](const Index& index) { return index.looked_at(); }, nb::arg("index"),
-                "Entries of tree patterns that were tested one by one since the caches were dropped.");
+                "Entries of tree patterns that were tested one by one, and steps of rechecks, since the caches were dropped.");
     testing.def("affordable_merge", [](const std::vector<uint32_t>& sizes, uint64_t added, uint64_t visits) {
         MergeCredit credit;
         credit.earn(added);

@@ -46,10 +46,9 @@ uint32_t NameTable::intern_uri(std::string_view uri) {
     uint64_t hash = hash_bytes(uri);
     uint32_t id = uri_slots_.find(hash, [&](uint32_t other) { return uris_[other] == uri; });
     if (id != IdSlots::empty) return id;
-    id = static_cast<uint32_t>(uris_.size());
+    uri_slots_.reserve_next([&](uint32_t earlier) { return hash_bytes(uris_[earlier]); });
     uris_.push_back(strings_.keep(uri));
-    uri_slots_.add(hash, id, [&](uint32_t earlier) { return hash_bytes(uris_[earlier]); });
-    return id;
+    return uri_slots_.add_next(hash);
 }
 
 // A name is its URI and its local part. The URI id seeds the hash, so equal local parts in many namespaces spread out.
@@ -58,10 +57,9 @@ uint32_t NameTable::intern(uint32_t uri_id, std::string_view local) {
     uint32_t id = slots_.find(
         hash, [&](uint32_t other) { return entries_[other].uri == uri_id && entries_[other].local == local; });
     if (id != IdSlots::empty) return id;
-    id = static_cast<uint32_t>(entries_.size());
+    slots_.reserve_next([&](uint32_t earlier) { return hash_bytes(entries_[earlier].local, entries_[earlier].uri + 1); });
     entries_.push_back({uri_id, strings_.keep(local)});
-    slots_.add(hash, id, [&](uint32_t earlier) { return hash_bytes(entries_[earlier].local, entries_[earlier].uri + 1); });
-    return id;
+    return slots_.add_next(hash);
 }
 
 uint32_t NameTable::find_uri(std::string_view uri) const {

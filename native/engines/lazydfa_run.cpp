@@ -40,7 +40,7 @@ uint64_t LazyDfaRun::cache_bytes() const {
 }
 
 uint64_t LazyDfaRun::looked_at() const {
-    uint64_t total = 0;
+    uint64_t total = evaluator_.looked_at;      // of rechecks
     for (const PlaceRun& run : runs_)
         if (run.tree) total += run.tree->looked_at();
     return total;
@@ -162,8 +162,10 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
 // PERF: bench/shapes.py. Parsing takes about as long as evaluating, where few elements are candidates.
 const Query& LazyDfaRun::parsed(const View& view, uint32_t slot) {
     if (parsed_.empty()) parsed_.resize(parsed_max);
-    ParsedQuery& entry = parsed_[slot % parsed_max];
-    if (entry.slot == slot && entry.serial == view.serial) return entry.query;
+    ParsedQuery* const set = &parsed_[slot % (parsed_max / parsed_set) * parsed_set];
+    for (ParsedQuery* entry = set; entry < set + parsed_set; ++entry)
+        if (entry->slot == slot && entry->serial == view.serial) return entry->query;
+    ParsedQuery& entry = set[parsed_next_++ % parsed_set];
     entry.slot = none;                          // parsing may fail
     const Settings& settings = (*view.settings)[view.slot_settings[slot]];
     parse_matching(view.text(slot), settings.bindings, settings.ordered, entry.query);

@@ -16,6 +16,7 @@ Array<char> write_labels(const LabelTable& table) {
         PathStep step = table.step_of(label);
         put_varint(out, static_cast<uint32_t>(step.kind));
         put_varint(out, static_cast<uint32_t>(step.test));
+        put_varint(out, step.place);
         put_text(out, step.uri);
         put_text(out, step.local);
     }
@@ -28,6 +29,7 @@ void read_labels(const Array<char>& bytes, LabelTable& table) {
         PathStep step;
         step.kind = static_cast<StepKind>(text.number());
         step.test = static_cast<Test>(text.number());
+        step.place = text.number();
         step.uri = text.text();
         step.local = text.text();
         table.intern(step);

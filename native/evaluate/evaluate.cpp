@@ -53,7 +53,8 @@ void Evaluator::begin(const Document& document) {
     if (names_ != document.names || generation_ != document.names->generation()) {
         names_ = document.names;
         generation_ = names_->generation();
-        locals_.clear();
+        local_slots_.reset();
+        name_of_local_.clear();
         local_of_name_.clear();
     }
     index_built_ = false;
@@ -186,8 +187,14 @@ void Evaluator::resolve(const Step& step, StepPlan& plan) {
 // Numbers the local names of all NameTable entries up to this one, so that *:a compares numbers, not strings.
 uint32_t Evaluator::local_id(uint32_t name) {
     while (local_of_name_.size() <= name) {
-        std::string_view local = names_->local(static_cast<uint32_t>(local_of_name_.size()));
-        local_of_name_.push_back(locals_.try_emplace(local, static_cast<uint32_t>(locals_.size())).first->second);
+        const uint32_t next = static_cast<uint32_t>(local_of_name_.size());
+        uint32_t id = known_local(names_->local(next));
+        if (id == none) {
+            local_slots_.reserve_next([&](uint32_t earlier) { return hash_bytes(names_->local(name_of_local_[earlier])); });
+            name_of_local_.push_back(next);
+            id = local_slots_.add_next(hash_bytes(names_->local(next)));
+        }
+        local_of_name_.push_back(id);
     }
     return local_of_name_[name];
 }
@@ -195,8 +202,11 @@ uint32_t Evaluator::local_id(uint32_t name) {
 // All names must have their local ids first; otherwise a name that the document does have would look unknown.
 uint32_t Evaluator::find_local(std::string_view local) {
     if (names_->size()) local_id(static_cast<uint32_t>(names_->size() - 1));
-    auto found = locals_.find(local);
-    return found == locals_.end() ? none : found->second;
+    return known_local(local);
+}
+
+uint32_t Evaluator::known_local(std::string_view local) const {
+    return local_slots_.find(hash_bytes(local), [&](uint32_t id) { return names_->local(name_of_local_[id]) == local; });
 }
 
 // Lists the elements by name: a counting sort, so each list is in document order.

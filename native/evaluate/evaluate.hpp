@@ -35,6 +35,7 @@
 #pragma once
 
 #include "base/failure.hpp"
+#include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "document/document.hpp"
 #include "document/string_values.hpp"
@@ -141,6 +142,7 @@ private:
     void resolve(const Step& step, StepPlan& plan);
     uint32_t local_id(uint32_t name);
     uint32_t find_local(std::string_view local);
+    uint32_t known_local(std::string_view local) const;         // among the names that have been numbered; none
     StepPlan& plan(uint32_t step) {
         StepPlan& found = step_plans_[step];
         if (!found.resolved) resolve(query_->step(step), found);
@@ -296,7 +298,8 @@ private:
     // Ids of local names, for *:a. They stay valid as long as the ids of the NameTable.
     const NameTable* names_ = nullptr;
     uint64_t generation_ = 0;
-    TextViewMap<uint32_t> locals_;
+    IdSlots local_slots_;
+    std::vector<uint32_t> name_of_local_;       // by local name: the first name that has it
     std::vector<uint32_t> local_of_name_;
 
     // Elements by name, built when first needed.

@@ -12,24 +12,40 @@ void Spans::add(Span span, const std::vector<Pair>& pairs) {
     span.end = span.begin + count;
     span.others = static_cast<uint32_t>(others_.size());
     span.tree = static_cast<uint32_t>(tree_.size());
-    for (const Pair& pair : pairs) heights_.push(pair.first);
+    span.marks = static_cast<uint32_t>(marks_.size());
+    for (uint32_t i = 0; i < count; ++i) {
+        heights_.push(pairs[i].first);
+        if (i % fork == 0) marks_.push(pairs[i].first);
+    }
     if (span.second != none) {
-        uint32_t leaves = leaves_of(count);
-        tree_.resize(tree_.size() + 2 * leaves, ~0ull);
-        uint64_t* tree = tree_.data() + span.tree;
-        for (uint32_t i = 0; i < count; ++i) {
-            others_.push(pairs[i].second);
-            uint64_t& lowest = tree[leaves + i / leaf_size];
-            lowest = std::min(lowest, pairs[i].second);
-        }
-        for (uint32_t at = leaves - 1; at; --at) tree[at] = std::min(tree[2 * at], tree[2 * at + 1]);
+        for (const Pair& pair : pairs) others_.push(pair.second);
+        add_levels(span);
     }
     spans_.push(span);
+}
+
+// One level after the other, until one fork is enough. What a level lacks to whole forks is too high for everything.
+void Spans::add_levels(const Span& span) {
+    size_t below = span.others;
+    const Array<uint64_t>* heights = &others_;
+    for (uint32_t size = span.end - span.begin;; heights = &tree_) {
+        const size_t level = tree_.size();
+        const uint32_t forks = forks_of(size);
+        tree_.resize(level + forks_of(forks) * fork, ~0ull);
+        for (uint32_t i = 0; i < size; ++i) {
+            uint64_t& lowest = tree_[level + i / fork];
+            lowest = std::min(lowest, (*heights)[below + i]);
+        }
+        if (forks <= fork) return;
+        below = level;
+        size = forks;
+    }
 }
 
 void Spans::shrink() {
     spans_.shrink();
     heights_.shrink();
+    marks_.shrink();
     others_.shrink();
     tree_.shrink();
 }

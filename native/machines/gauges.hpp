@@ -61,6 +61,9 @@ inline uint64_t bound_height(ValueTest test, double number) {
 
 // Which of many bounds, or pairs of bounds on the same two gauges, are met: sorted by the first, so that those are a run of
 // neighbours; among them the second is found in a tree of the lowest heights. The cost follows those that are met.
+//
+// PERF: bench/shapes.py. Every value is looked up here, mostly to find nothing. So both searches touch few cache lines and
+// have few branches: every 16th height is in a list of its own, and the tree has 16 branches at each fork.
 class Spans {
 public:
     struct Span {                       // bounds on one gauge or pairs on two
@@ -69,45 +72,79 @@ public:
         uint32_t run;                   // target is an entry (else a candidate)
         uint32_t begin = 0, end = 0;    // in heights_
         uint32_t others = 0, tree = 0;  // in others_ and tree_
+        uint32_t marks = 0;             // in marks_
     };
     struct Pair { uint64_t first, second; };
     void add(Span span, const std::vector<Pair>& pairs);             // sorted by their first; `second` is not read without a second gauge
     const Array<Span>& all() const { return spans_; }
     uint32_t met(const Span& span, uint64_t height) const {           // by the first gauge alone
-        const uint64_t *begin = heights_.data() + span.begin, *end = heights_.data() + span.end;
-        return static_cast<uint32_t>(std::upper_bound(begin, end, height) - begin);
+        uint32_t passed = forks_met(span, height);
+        if (!passed) return 0;
+        uint32_t begin = (passed - 1) * fork;
+        return begin + count_up_to(heights_.data() + span.begin + begin, std::min(fork, span.end - span.begin - begin), height);
     }
-    // Calls f(i) for those of the first `count` that the second gauge meets.
+    // Calls f(i) for those that both gauges meet.
     template <class F>
-    void each(const Span& span, uint32_t count, uint64_t height, F&& f) const {
-        const uint64_t *others = others_.data() + span.others, *tree = tree_.data() + span.tree;
-        uint32_t leaves = leaves_of(span.end - span.begin);
-        uint32_t open[64], top = 0;
-        open[top++] = 1;
-        while (top) {                   // a binary tree in an array: 2n and 2n + 1 are below n
-            uint32_t at = open[--top];
-            if (tree[at] > height) continue;
-            if (at < leaves) {
-                open[top++] = 2 * at + 1, open[top++] = 2 * at;
+    void each(const Span& span, uint64_t height, uint64_t other, F&& f) const {
+        const uint64_t* const heights = heights_.data() + span.begin;
+        const uint64_t* const others = others_.data() + span.others;
+        const uint32_t forks = forks_met(span, height);              // beyond them none is met by the first gauge
+        if (!forks) return;
+        const uint64_t* levels[levels_max];          // from the level above the pairs themselves up to the top
+        uint32_t top = 0;
+        levels[0] = tree_.data() + span.tree;
+        for (uint32_t size = forks_of(span.end - span.begin); size > fork; size = forks_of(size), ++top)
+            levels[top + 1] = levels[top] + forks_of(size) * fork;
+        struct Open { uint32_t first, low; } open[levels_max];       // of a fork: its first branch, and those that are low enough
+        uint32_t level = top;
+        open[level] = {0, low_in(levels[level], other)};
+        while (level <= top) {
+            if (!open[level].low) {
+                ++level;
                 continue;
             }
-            uint32_t i = (at - leaves) * leaf_size, end = std::min(count, i + leaf_size);
-            if (i >= count) return;     // leaves come in order
-            for (; i < end; ++i)
-                if (others[i] <= height) f(i);
+            uint32_t branch = open[level].first + static_cast<uint32_t>(std::countr_zero(open[level].low));
+            open[level].low &= open[level].low - 1;
+            if (level) {
+                --level;
+                open[level] = {branch * fork, low_in(levels[level] + branch * fork, other)};
+                continue;
+            }
+            if (branch >= forks) return;             // branches come in order
+            for (uint32_t i = branch * fork, end = std::min(span.end - span.begin, i + fork); i < end; ++i)
+                if (heights[i] <= height && others[i] <= other) f(i);
         }
     }
     void shrink();
-    uint64_t bytes() const { return spans_.bytes() + heights_.bytes() + others_.bytes() + tree_.bytes(); }
+    uint64_t bytes() const { return spans_.bytes() + heights_.bytes() + marks_.bytes() + others_.bytes() + tree_.bytes(); }
     template <class Visit>
-    void parts(Visit&& visit) { visit(spans_), visit(heights_), visit(others_), visit(tree_); }
+    void parts(Visit&& visit) { visit(spans_), visit(heights_), visit(marks_), visit(others_), visit(tree_); }
 
 private:
-    static constexpr uint32_t leaf_size = 16;
-    static uint32_t leaves_of(uint32_t count) { return std::bit_ceil((count + leaf_size - 1) / leaf_size); }
+    static constexpr uint32_t fork = 16, levels_max = 8;
+    void add_levels(const Span& span);
+    static uint32_t forks_of(uint32_t count) { return (count + fork - 1) / fork; }
+    static uint32_t low_in(const uint64_t* lowest, uint64_t height) {            // a bit for each of the 16 that is low enough
+        uint32_t low = 0;
+        for (uint32_t i = 0; i < fork; ++i) low |= static_cast<uint32_t>(lowest[i] <= height) << i;
+        return low;
+    }
+    uint32_t forks_met(const Span& span, uint64_t height) const {                // of 16 neighbours, those where the first one is met
+        return count_up_to(marks_.data() + span.marks, forks_of(span.end - span.begin), height);
+    }
+    // How many of the sorted numbers are not above the height: a binary search without branches to mispredict.
+    static uint32_t count_up_to(const uint64_t* sorted, uint32_t size, uint64_t height) {
+        const uint64_t* begin = sorted;
+        while (size > 1) {
+            uint32_t half = size / 2;
+            begin += (begin[half - 1] <= height) * half;
+            size -= half;
+        }
+        return static_cast<uint32_t>(begin - sorted) + (size && *begin <= height);
+    }
 
     Array<Span> spans_;
-    Array<uint64_t> heights_, others_, tree_;
+    Array<uint64_t> heights_, marks_, others_, tree_;
 };
 
 }  // namespace treecast

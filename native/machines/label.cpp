@@ -7,13 +7,13 @@
 namespace treecast {
 
 LabelTable::LabelTable() : entries_(label_first) {
-    entries_[label_element_any] = {StepKind::element, Test::any, "", ""};
-    entries_[label_attribute_any] = {StepKind::attribute, Test::any, "", ""};
-    entries_[label_text] = {StepKind::text, Test::any, "", ""};
+    entries_[label_element_any] = {StepKind::element, Test::any, 0, "", ""};
+    entries_[label_attribute_any] = {StepKind::attribute, Test::any, 0, "", ""};
+    entries_[label_text] = {StepKind::text, Test::any, 0, "", ""};
 }
 
-uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local) {
-    uint64_t salt = static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
+uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place) {
+    uint64_t salt = uint64_t(place) << 4 | static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
     return hash_bytes(local, uri.empty() ? salt : hash_bytes(uri, salt));
 }
 
@@ -23,11 +23,16 @@ uint32_t LabelTable::intern(const PathStep& step) {
     std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
     std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
     // There is one writer, and only a writer changes the table, so it may look without a lock.
-    if (uint32_t known = find(step.kind, step.test, uri, local); known != none) return known;
+    if (uint32_t known = find(step.kind, step.test, uri, local, step.place); known != none) return known;
+    if (step.place) {               // documents are asked for names first, and then for places
+        PathStep name = step;
+        name.place = 0;
+        intern(name);
+    }
     std::unique_lock lock(mutex_);
     uint32_t id = static_cast<uint32_t>(entries_.size());
     slots_.reserve(1, [&](uint32_t earlier) { return hash(entries_[earlier]); });
-    entries_.push_back({step.kind, step.test, std::string(uri), std::string(local)});
+    entries_.push_back({step.kind, step.test, step.place, std::string(uri), std::string(local)});
     slots_.add(hash(entries_.back()), id, [](uint32_t) { return 0; });      // there is room
     text_bytes_ += uri.size() + local.size();
     ++changes_;
@@ -46,10 +51,10 @@ void LabelTable::cut(uint32_t size) noexcept {
     ++changes_;
 }
 
-uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local) const {
-    uint32_t found = slots_.find(hash(kind, test, uri, local), [&](uint32_t id) {
+uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place) const {
+    uint32_t found = slots_.find(hash(kind, test, uri, local, place), [&](uint32_t id) {
         const Entry& entry = entries_[id];
-        return entry.kind == kind && entry.test == test && entry.local == local && entry.uri == uri;
+        return entry.kind == kind && entry.test == test && entry.place == place && entry.local == local && entry.uri == uri;
     });
     return found == IdSlots::empty ? none : found;
 }
@@ -86,7 +91,13 @@ uint64_t LabelTable::bytes() const {
 PathStep LabelTable::step_of(uint32_t label) const {
     std::shared_lock lock(mutex_);
     const Entry& entry = entries_[label];
-    return {false, entry.kind, entry.test, entry.uri, entry.local};
+    return {false, entry.kind, entry.test, entry.uri, entry.local, entry.place};
+}
+
+uint32_t LabelTable::name_of(uint32_t label) const {
+    std::shared_lock lock(mutex_);
+    const Entry& entry = entries_[label];
+    return find(entry.kind, entry.test, entry.uri, entry.local);
 }
 
 }  // namespace treecast

@@ -1,5 +1,7 @@
 // Labels: the alphabet of the machines. A label is one node test of a step: a name, `*`, `q:*`, `*:a`, for elements and for
 // attributes, or text(). A name in a document fires at most four of them.
+//
+// A *placed* label is a name together with a place, such as the third `item` of its parent. Only tree machines have such.
 #pragma once
 
 #include "base/fork.hpp"
@@ -36,12 +38,13 @@ public:
     uint32_t changes() const;
     uint64_t bytes() const;
     PathStep step_of(uint32_t label) const;                // the test again; views live as long as the table
+    uint32_t name_of(uint32_t label) const;                // of a placed label: that of its name alone, wherever it stands
 
 private:
-    struct Entry { StepKind kind; Test test; std::string uri, local; };
-    static uint64_t hash(const Entry& entry) { return hash(entry.kind, entry.test, entry.uri, entry.local); }
-    static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local);
-    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local) const;    // none where there is none
+    struct Entry { StepKind kind; Test test; uint32_t place = 0; std::string uri, local; };
+    static uint64_t hash(const Entry& entry) { return hash(entry.kind, entry.test, entry.uri, entry.local, entry.place); }
+    static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place);
+    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place = 0) const;    // or none
 
     mutable MomentarySharedMutex mutex_;
     IdSlots slots_;

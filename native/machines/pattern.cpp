@@ -17,6 +17,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t alternatives_max = 64;
+constexpr double place_max = 1 << 24;       // of `b[2]`: what is beyond is left to the evaluator
 
 // What one way of satisfying a predicate requires of the context element and of the document.
 struct Way {
@@ -34,6 +35,7 @@ using Ways = std::vector<Way>;              // or; empty is false
 
 struct Target {                             // the final condition of a path: none is plain existence
     std::optional<std::string> requirement;        // a whole requirement
+    bool first = false;                     // of the first item that the path selects
 };
 
 struct Reached {                            // a step from its context: how, and what holds there
@@ -109,6 +111,8 @@ private:
             bool uri = t.test == Test::name || t.test == Test::any_namespace, local = t.test == Test::name || t.test == Test::any_local;
             bool had_uri = meet.test == Test::name || meet.test == Test::any_namespace;
             bool had_local = meet.test == Test::name || meet.test == Test::any_local;
+            if (t.place && meet.place && t.place != meet.place) return none;
+            meet.place = std::max(meet.place, t.place);
             if ((uri && had_uri && t.uri != meet.uri) || (local && had_local && t.local != meet.local)) return none;
             if (uri) meet.uri = t.uri;
             if (local) meet.local = t.local;
@@ -134,6 +138,27 @@ private:
                 out.back().add(y);
             }
         return out;
+    }
+
+    // Of two ways, one that requires all that the other does and more says nothing: [a][a or b] is [a]. So there are fewer patterns.
+    static void drop_implied(Ways& ways) {
+        if (ways.size() < 2) return;
+        for (Way& way : ways)
+            for (std::vector<std::string>* set : {&way.here, &way.document}) {
+                std::sort(set->begin(), set->end());
+                set->erase(std::unique(set->begin(), set->end()), set->end());
+            }
+        auto implies = [](const Way& more, const Way& less) {
+            return (less.exact || !more.exact) && more.tests.empty() && less.tests.empty() &&
+                   std::ranges::includes(more.here, less.here) && std::ranges::includes(more.document, less.document);
+        };
+        Ways kept;
+        for (Way& way : ways) {
+            if (std::ranges::any_of(kept, [&](const Way& other) { return implies(way, other); })) continue;
+            std::erase_if(kept, [&](const Way& other) { return implies(other, way); });
+            kept.push_back(std::move(way));
+        }
+        ways = std::move(kept);
     }
 
     // Too many alternatives: the condition is dropped, which can only widen the pattern.
@@ -207,8 +232,9 @@ private:
         std::string_view text = query_.view(query_.value(expr.value).text);
         if (text.empty()) return always(true);
         std::optional<ValueTest> test = test_of(expr.function);
-        Ways out = of_path(path, test ? Target{value_requirement(*test, text, false)} : Target{});
-        if (!test || !at_most_one(path))
+        const bool first = test && has_first(path);
+        Ways out = of_path(path, test ? Target{value_requirement(*test, text, false), first} : Target{});
+        if (!first)
             for (Way& way : out) way.exact = false;      // it is the first item that counts, and perhaps more than the path
         return out;
     }
@@ -224,12 +250,30 @@ private:
         return value_requirement(by_relation[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
     }
 
-    // A path that selects at most one item: `.` or one named attribute of the context.
-    bool at_most_one(const PathEntry& path) const {
-        if (path.absolute) return false;
-        if (path.steps == 0) return true;
-        const Step& step = query_.step(path.first);
-        return path.steps == 1 && step.kind == StepKind::attribute && !step.gap && step.test == Test::name;
+    // Whether labels can say which item of the path is the first. Each step has to lead to one item at most: `.`, a named
+    // attribute, `b[2]`. The last one may be a plain `b` as well, of which the one in place 1 is meant.
+    bool has_first(const PathEntry& path) const {
+        bool one = !path.absolute;
+        query_.each_step(path.first, [&](uint32_t, const Step& step) {
+            bool attribute = step.kind == StepKind::attribute && step.test == Test::name;
+            bool plain = step.next == no_entry && step.predicates == no_entry && can_have_place(step);
+            one = one && !step.gap && (attribute || plain || place_of(step));
+        });
+        return one;
+    }
+
+    // Places are those among the children of one parent that have the same full name.
+    static bool can_have_place(const Step& step) {
+        return step.kind == StepKind::element && step.axis == Axis::child && step.test == Test::name;
+    }
+
+    // The place that the first predicate of a step asks for: `b[2]`. 0: it asks for none, or for one that labels cannot say.
+    uint32_t place_of(const Step& step) const {
+        if (!can_have_place(step) || step.predicates == no_entry) return 0;
+        const Expr& first = query_.expr(step.predicates);
+        if (first.kind != ExprKind::position || first.relation != Relation::eq) return 0;
+        double number = query_.value(first.value).number;
+        return number >= 1 && number <= place_max && number == std::floor(number) ? static_cast<uint32_t>(number) : 0;
     }
 
     // The ways in which a path leads to something that meets the target.
@@ -272,12 +316,31 @@ private:
         out.push_back(std::move(way));
     }
 
+    // Where something is selected, there is a first one and a last one. So [1] and [last()] at the end of a path that only has to
+    // exist say nothing: returns the first of such predicates.
+    uint32_t end_of_predicates(const Step& step) const {
+        uint32_t end = no_entry;
+        query_.each_expr(step.predicates, [&](uint32_t index, const Expr& expr) {
+            bool first = expr.kind == ExprKind::position && query_.value(expr.value).number == 1;
+            bool either = expr.relation == Relation::eq && (first || expr.kind == ExprKind::position_last);
+            end = !either ? no_entry : end == no_entry ? index : end;
+        });
+        return end;
+    }
+
     // The rest of the path is converted first: what follows a step is a requirement of that step.
     std::vector<Reached> of_step(uint32_t index, const Target& target) {
         const Step& step = query_.step(index);
         Ways ways = always(true);
-        query_.each_expr(step.predicates, [&](uint32_t, const Expr& predicate) { ways = both(ways, of_expr(predicate, false)); });
-        for (Way& way : ways) way.tests.push_back(query_.path_step(step, false));
+        const bool is_last = step.next == no_entry;
+        const uint32_t end = is_last && !target.requirement ? end_of_predicates(step) : no_entry;
+        uint32_t at = step.predicates;
+        PathStep test = query_.path_step(step, false);
+        if (is_last && target.first && at == no_entry && can_have_place(step)) test.place = 1;
+        if (at != end && (test.place = place_of(step))) at = query_.expr(at).next;
+        for (; at != end; at = query_.expr(at).next) ways = both(ways, of_expr(query_.expr(at), false));
+        drop_implied(ways);
+        for (Way& way : ways) way.tests.push_back(test);
         if (step.next == no_entry) {
             if (target.requirement)
                 for (Way& way : ways) way.here.push_back(*target.requirement);

@@ -6,8 +6,10 @@
 // patterns; `not` is pushed inward to requirements; attributes and texts are children with a label and a value of their own;
 // an absolute path in a predicate is a requirement of the document. `a != "v"` is "a child a whose value is not v".
 //
-// What cannot be said that way (positions, order, the *first* item of contains(), negated name tests) is left out, and the
-// pattern is marked as not exact: it then holds wherever the query does, and more. The query itself is evaluated afterwards.
+// A place among the siblings of one name is part of the label: `b[2]`, and also `contains(b, "x")`, which is about the b in
+// place 1. What cannot be said that way (other positions, order, the *first* item of longer paths, negated name tests) is left
+// out, and the pattern is marked as not exact: it then holds wherever the query does, and more. The query itself is evaluated
+// afterwards.
 //
 // A pattern is written as bytes; equal patterns have equal bytes:
 //     entry       = varint(label) varint(number of requirements) requirement*          requirements sorted, distinct

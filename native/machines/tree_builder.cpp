@@ -413,12 +413,19 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     : serial_(tree_serial++) {
     accept_of.resize(patterns.size());
     TreeBuilder(*this, patterns, accept_of, seeds);
-    for (uint32_t label : labels_) {
-        if (label < label_element_any) continue;
-        StepKind kind = table.step_of(label).kind;
-        has_text_ |= kind == StepKind::text;
-        has_attributes_ |= kind == StepKind::attribute;
+    for (uint32_t local = 0; local < labels_.size(); ++local) {
+        if (labels_[local] < label_element_any) continue;
+        PathStep step = table.step_of(labels_[local]);
+        has_text_ |= step.kind == StepKind::text;
+        has_attributes_ |= step.kind == StepKind::attribute;
+        if (step.place) places_.push({table.name_of(labels_[local]), step.place, local});
     }
+    std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return std::tie(a.name, a.place) < std::tie(b.name, b.place); });
+}
+
+std::span<const TreeMachine::Place> TreeMachine::places(uint32_t name) const {
+    auto [begin, end] = std::ranges::equal_range(places_.begin(), places_.end(), name, {}, &Place::name);
+    return {begin, end};
 }
 
 // The machine numbers its own labels densely, so that arrays by label stay small.
@@ -430,7 +437,8 @@ uint32_t TreeMachine::local(uint32_t label) const {
 uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
-           gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes();
+           gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
+           places_.bytes();
 }
 
 }  // namespace treecast

@@ -55,6 +55,11 @@ public:
         bool has(GaugeKind kind) const { return kinds >> static_cast<int>(kind) & 1; }
         bool numbers() const { return kinds & ~(1u << static_cast<int>(GaugeKind::text)); }    // whether values are read as numbers
     };
+    struct Place {                      // the place that makes a name a placed label (label.hpp)
+        uint32_t name;                  // the label of the name
+        uint32_t place;
+        uint32_t local;                 // the machine's number for the placed label
+    };
     struct Derived {                    // a gauge that takes its height from another, at every element with this label
         uint32_t inner, label, outer;   // label: the machine's number
         uint32_t space;                 // of the outer one
@@ -86,9 +91,11 @@ public:
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
-        visit(context_spans_), spans_.parts(visit);
+        visit(context_spans_), spans_.parts(visit), visit(places_);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
+    bool has_places() const { return !places_.empty(); }
+    std::span<const Place> places(uint32_t name) const;      // of the placed labels of a name, ascending
     const Values& values() const { return values_; }
     uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
@@ -130,6 +137,7 @@ private:
     Array<Derived> derived_;                        // by inner gauge, then label
     Array<uint32_t> context_spans_;                 // by context, into spans_; one more at the end
     Spans spans_;                                   // of a context by their first gauge
+    Array<Place> places_;                           // by name, then place
     uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;

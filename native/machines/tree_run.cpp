@@ -33,30 +33,78 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
 void TreeRun::forget_names() {
     element_labels_.clear();
     attribute_labels_.clear();
+    families_.clear();
     interest_.clear();
 }
 
 // The labels that a name fires, as this machine numbers them, and what must be known about an element that has them.
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
     Locals locals{.count = 0};
-    auto fire = [&](uint32_t label) {
-        uint32_t local = label == none ? none : machine_->local(label);
-        if (local == none) return;
-        locals.label[locals.count++] = local;
-        locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
-        locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
-        locals.late &= machine_->is_only_tested(local);
-        locals.direct &= machine_->is_direct(local);
+    auto fire_label = [&](uint32_t label) {
+        if (uint32_t local = label == none ? none : machine_->local(label); local != none) fire(locals, local);
     };
-    fire(any);
-    for (int i = 0; i < 3; ++i) fire(labels[i]);
+    fire_label(any);
+    for (int i = 0; i < 3; ++i) fire_label(labels[i]);
     return locals;
+}
+
+void TreeRun::fire(Locals& locals, uint32_t local) const {
+    locals.label[locals.count++] = local;
+    locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
+    locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
+    locals.late &= machine_->is_only_tested(local);
+    locals.direct &= machine_->is_direct(local);
+}
+
+// An element of this name fires the same labels everywhere, and one more in some places.
+void TreeRun::add_family(Locals& locals, uint32_t name) {
+    std::span<const TreeMachine::Place> places = machine_->places(name);
+    if (places.empty()) return;
+    Family family;
+    for (const TreeMachine::Place& place : places) {
+        Locals& placed = family.placed.emplace_back(place.place, locals).labels;
+        fire(placed, place.local);
+    }
+    locals.family = static_cast<uint32_t>(families_.size());
+    families_.push_back(std::move(family));
+}
+
+uint32_t TreeRun::Family::next_place(uint32_t parent) {
+    while (!counts.empty() && counts.back().parent > parent) counts.pop_back();
+    if (counts.empty() || counts.back().parent != parent) counts.push_back({parent, 0});
+    return ++counts.back().count;
+}
+
+const TreeRun::Locals* TreeRun::Family::at(uint32_t place) const {
+    auto found = std::ranges::lower_bound(placed, place, {}, &Placed::place);
+    return found != placed.end() && found->place == place ? &found->labels : nullptr;
+}
+
+const TreeRun::Locals& TreeRun::labels_of(const Document& document, uint32_t element, NameResolver& names) {
+    const Locals& locals = element_labels(document.name[element], names);
+    if (locals.family == none) return locals;
+    const Locals* placed = families_[locals.family].at(places_[element]);
+    return placed ? *placed : locals;
+}
+
+// To be called once for each element whose name has a family, in document order.
+void TreeRun::find_place(const Document& document, uint32_t element, NameResolver& names) {
+    Family& family = families_[element_labels(document.name[element], names).family];
+    if (family.run != run_) {
+        family.run = run_;
+        family.counts.clear();
+    }
+    places_[element] = family.next_place(document.parent[element]);
 }
 
 const TreeRun::Locals& TreeRun::element_labels(uint32_t name, NameResolver& names) {
     if (name >= element_labels_.size()) element_labels_.resize(name + 1 + name / 2);
     Locals& locals = element_labels_[name];
-    if (locals.count == none) locals = localize(names.labels(name).element, label_element_any);
+    if (locals.count == none) {
+        const NameLabels& labels = names.labels(name);
+        locals = localize(labels.element, label_element_any);
+        if (machine_->has_places() && labels.element[0] != none) add_family(locals, labels.element[0]);
+    }
     return locals;
 }
 
@@ -137,11 +185,14 @@ void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
     for (uint32_t gauge : raised_) {
         auto span = std::lower_bound(begin, end, gauge, [](const Spans::Span& s, uint32_t g) { return s.first < g; });
         for (; span != end && span->first == gauge; ++span) {
-            uint32_t count = m.spans_.met(*span, heights_[gauge]);
             const TreeMachine::Candidate* candidates = m.candidates_.data() + span->target;
-            if (span->second != none)
-                m.spans_.each(*span, count, heights_[span->second], [&](uint32_t i) { test(candidates + i, candidates + i + 1, emit_entry); });
-            else if (!span->run)
+            if (span->second != none) {
+                m.spans_.each(*span, heights_[gauge], heights_[span->second],
+                              [&](uint32_t i) { test(candidates + i, candidates + i + 1, emit_entry); });
+                continue;
+            }
+            uint32_t count = m.spans_.met(*span, heights_[gauge]);
+            if (!span->run)
                 test(candidates, candidates + count, emit_entry);
             else
                 for (uint32_t i = 0; i < count; i += 64) emit_entry(span->target + i, count - i < 64 ? (1ull << (count - i)) - 1 : ~0ull);
@@ -333,8 +384,8 @@ std::string_view TreeRun::value_beginning(const Document& document, uint32_t ele
     return value_;
 }
 
-// Whether the substrings of a group's values are found in one sweep from now on. That starts once a good part of the document
-// has been read for them: then the elements are large or nested. See substrings.hpp.
+// Whether the substrings of a group's values are found in one sweep from now on (substrings.hpp). That starts with an element
+// that is a good part of the document, or once more has been read than there is up to here: then elements are inside each other.
 bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t element) {
     Nest& nest = nests_[group];
     if (nest.run != run_) {
@@ -344,7 +395,8 @@ bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t elemen
     }
     if (nest.swept) return true;
     uint64_t bytes = document.end[element] - document.start[element];
-    if (nest.bytes + bytes <= swept_bytes_min + document.source.size() / 4) return false;
+    const bool is_large = bytes > swept_bytes_min + document.source.size() / 4;
+    if (!is_large && nest.bytes + bytes <= swept_bytes_min + document.end[element]) return false;
     nest.swept = true;
     if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
     // Starts at the outermost open element whose value is still to come.
@@ -357,9 +409,10 @@ bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t elemen
 // Also true if the labels of the name are not known yet; they are when such an element closes.
 bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
     if (name >= element_labels_.size() || element_labels_[name].count == none) return true;
-    for (uint32_t label : element_labels_[name])
-        if (machine_->value_group(label) == group) return true;
-    return false;
+    auto is_in = [&](const Locals& labels) { return std::ranges::any_of(labels, [&](uint32_t label) { return machine_->value_group(label) == group; }); };
+    const Locals& locals = element_labels_[name];
+    if (is_in(locals)) return true;
+    return locals.family != none && std::ranges::any_of(families_[locals.family].placed, is_in, &Family::Placed::labels);
 }
 
 // Reads on to the end of the element, then asks which substrings are inside it. Elements close in such an order that no text
@@ -453,7 +506,7 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     if (text_labels_.count) texts<Bits>(document, document.text_end[element]);
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
-    const Locals& labels = element_labels(document.name[element], names);
+    const Locals& labels = labels_of(document, element, names);
     if (machine_->has_attributes()) {
         uint32_t left = attributes<Bits>(document, element, names, level, false);
         if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
@@ -484,13 +537,18 @@ inline bool TreeRun::matters(const Document& document, uint32_t element, NameRes
         if (name >= interest_.size()) interest_.resize(name + 1 + name / 2, 0);
         if (!interest_[name]) {
             const Locals& labels = element_labels(name, names);
-            bool own = text_labels_.count || (labels.count && (labels.eager || labels.valued));
             const Locals& attribute = attribute_labels(name, names);
-            interest_[name] = interest_known | (own ? interest_element : 0) | (attribute.count && !attribute.late ? interest_attribute : 0);
+            interest_[name] = interest_known | (has_interest(labels) ? interest_element : 0) | (labels.family != none ? interest_place : 0) |
+                              (attribute.count && !attribute.late ? interest_attribute : 0);
         }
         return interest_[name];
     };
-    if (of(document.name[element]) & interest_element) return true;
+    uint8_t own = of(document.name[element]);
+    if (own & interest_place) {
+        find_place(document, element, names);
+        if (has_interest(labels_of(document, element, names))) return true;
+    }
+    if (own & interest_element) return true;
     if (!machine_->has_attributes()) return false;
     for (size_t a = document.attribute_begin[element], end = document.attribute_end(element); a < end; ++a)
         if (of(document.attribute_name[a]) & interest_attribute) return true;
@@ -512,6 +570,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
     open_.clear();
     string_values_.begin(document);
     ++run_;
+    if (machine_->has_places() && places_.size() < document.elements()) places_.resize(document.elements());
     for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
         if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);

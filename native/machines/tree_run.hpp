@@ -35,13 +35,25 @@ public:
 private:
     struct Locals {                                         // the machine's numbers for the labels that a name fires
         uint32_t count = none;                              // none: not looked up yet
-        std::array<uint32_t, 4> label{};
+        std::array<uint32_t, 5> label{};                    // of an element one may be a placed label
+        uint32_t family = none;                             // what else its place may fire, for elements; see Family
         bool valued = false;                                // some condition or gauge concerns the value
         bool eager = false;                                 // something is tested wherever it occurs
         bool direct = true;                                 // nothing follows but what single tests say
         bool late = true;                                   // it matters only where something else was found before
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
+    };
+    // Elements of one name, where some labels depend on their place among their siblings. They are counted in document order.
+    // The parents stand on a stack: those that began after the parent in hand are closed, and never come again.
+    struct Family {
+        struct Placed { uint32_t place; Locals labels; };
+        struct Count { uint32_t parent, count; };
+        std::vector<Placed> placed;                         // ascending by place
+        std::vector<Count> counts;
+        uint64_t run = 0;                                   // to which the counts belong
+        uint32_t next_place(uint32_t parent);
+        const Locals* at(uint32_t place) const;             // null: nothing depends on this place
     };
     using Pairs = std::vector<std::pair<uint32_t, uint64_t>>;
     struct Level {                                          // what holds at the children and below an open element
@@ -56,6 +68,7 @@ private:
     template <class Bits>
     void run_with(const Document& document, NameResolver& names, AcceptBits& out);
     bool matters(const Document& document, uint32_t element, NameResolver& names);
+    bool has_interest(const Locals& labels) const { return text_labels_.count || (labels.count && (labels.eager || labels.valued)); }
     void open_to(const Document& document, uint32_t element);
     template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
@@ -100,12 +113,18 @@ private:
     void lower();                                           // all gauges to 0
     const Locals& element_labels(uint32_t name, NameResolver& names);
     const Locals& attribute_labels(uint32_t name, NameResolver& names);
+    const Locals& labels_of(const Document& document, uint32_t element, NameResolver& names);     // once its place is known
+    void find_place(const Document& document, uint32_t element, NameResolver& names);
     Locals localize(const uint32_t* labels, uint32_t any) const;
+    void fire(Locals& locals, uint32_t local) const;
+    void add_family(Locals& locals, uint32_t name);
 
     std::shared_ptr<const TreeMachine> machine_;
     std::vector<Locals> element_labels_, attribute_labels_;  // by name
     Locals text_labels_, root_labels_;
-    enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4 };
+    std::vector<Family> families_;
+    std::vector<uint32_t> places_;                          // by element: its place, if its name has a family
+    enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Level> levels_;                             // by depth; 0 is the document
     std::vector<uint32_t> open_;

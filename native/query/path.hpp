@@ -17,6 +17,7 @@ struct PathStep {
     StepKind kind = StepKind::element;
     Test test = Test::any;            // of elements and attributes
     std::string_view uri, local;      // as far as the test uses them
+    uint32_t place = 0;               // of an element with a full name: its number among the siblings of that name, from 1; 0: any
 };
 
 using Path = std::vector<PathStep>;   // views point into the Query it came from

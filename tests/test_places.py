@@ -1,0 +1,110 @@
+"""Places among siblings are labels: `b[2]` and the first `b` of `contains(b, "x")` are found without a recheck.
+
+Work is counted, not timed: `looked_at` says how many entries were tested one by one, and counts the steps of rechecks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from oracles.differential import Query, Setting, compare, plain
+
+from treecast import Index, _native
+
+COUNT, ITEMS = 300, 40
+
+
+def work_of(query: Callable[[int], str]) -> tuple[int, int]:
+    """What COUNT subscriptions looked at on one document, and how many of them match."""
+    index = Index()
+    index.add_many((str(place), query(place)) for place in range(COUNT))
+    items = "".join(f'<item code="C{place}"><code>-C{place}-</code><m>1</m><m>2</m></item>' for place in range(ITEMS))
+    matched = index.match(f"<list>{items}</list>".encode())
+    return _native.testing.looked_at(index._native), len(matched)
+
+
+DECIDED: dict[str, tuple[Callable[[int], str], int]] = {
+    "contains() of a child": (lambda place: f'//item[contains(code, "-C{place}-")]', ITEMS),
+    "starts-with() of a child": (lambda place: f'//item[starts-with(code, "-C{place}-")]', ITEMS),
+    "not contains()": (lambda place: f'//list[not(item[contains(code, "-C{place}-")])]', COUNT - ITEMS),
+    "contains() of a child in a place": (lambda place: f'//item[@code="C{place}"][contains(m[2], "2")]', ITEMS),
+    "a place before a value": (lambda place: f'//item[{place + 1}][@code="C{place}"]', ITEMS),
+    "a place on the way": (lambda place: f'//item[{place + 1}]/code[1][contains(., "C{place}-")]', ITEMS),
+    "the last of those, if there is one": (lambda place: f'//item[@code="C{place}"][last()]', ITEMS),
+    "the first of those, if there is one": (lambda place: f'//item[@code="C{place}"][m[. = 2][1]][1]', ITEMS),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_labels_say_is_not_rechecked(name: str) -> None:
+    """A recheck takes at least a step for each of the items."""
+    query, matches = DECIDED[name]
+    work, matched = work_of(query)
+    assert matched == matches
+    assert work <= 2 * COUNT
+
+
+def test_what_labels_cannot_say_is_rechecked() -> None:
+    """So the measure above notices a recheck."""
+    work, matched = work_of(lambda place: f'//item[@code="C{place}"][position() < 2]/m')
+    assert matched == ITEMS
+    assert work > 2 * COUNT
+
+
+# --- the same answers as lxml -----------------------------------------------------------------------------------------
+
+NAMES = "aabbc"
+TEXTS = ("x", "xy", "yx", "z", "")
+
+
+def draw_document(random: Random, depth: int = 0) -> str:
+    """Elements of few names inside each other, so that places are counted in many parents at once."""
+    name = random.choice(NAMES)
+    inner = [draw_document(random, depth + 1) for _ in range(random.randint(0, 4 if depth < 4 else 0))]
+    inner.insert(random.randint(0, len(inner)), random.choice(TEXTS))
+    attribute = f' i="{random.choice("12")}"' if random.random() < 0.4 else ""
+    return f"<{name}{attribute}>{''.join(inner)}</{name}>"
+
+
+def draw_step(random: Random) -> str:
+    place = random.choice(("", "", "[1]", "[2]", "[3]", "[last()]", "[position() < 3]"))
+    test = random.choice(("", "", "[@i]", '[@i = "1"]', f"[{draw_condition(random)}]"))
+    return random.choice(NAMES) + random.choice((place + test, test + place))
+
+
+def draw_condition(random: Random) -> str:
+    step = random.choice(NAMES) + random.choice(("", "", "[1]", "[2]", "[@i][1]"))
+    path = random.choice((step, step, f"{step}/{random.choice(NAMES)}", f"{step}/@i", f".//{step}", "*", "text()"))
+    text = random.choice(TEXTS)
+    form = random.choice(('contains({0}, "{1}")', 'starts-with({0}, "{1}")', '{0} = "{1}"', "{0}"))
+    condition = form.format(path, text)
+    return f"not({condition})" if random.random() < 0.25 else condition
+
+
+def draw_query(random: Random) -> Query:
+    steps = [random.choice(("/", "//", "//")) + draw_step(random) for _ in range(random.randint(1, 3))]
+    return plain("".join(steps) if random.random() < 0.7 else f"//{random.choice(NAMES)}[{draw_condition(random)}]")
+
+
+@pytest.mark.parametrize("simd", [0, 1])
+def test_places_against_lxml(simd: int) -> None:
+    random = Random(f"places {simd}")
+    for number, way in enumerate(("bulk", "mixed", "after removals")):
+        queries = [draw_query(random) for _ in range(250)]
+        documents = [draw_document(random).encode() for _ in range(12)]
+        afterwards = "loaded and changed" if number % 2 else "as it is"
+        setting = Setting(way, simd=simd, seed=number, afterwards=afterwards)
+        assert compare(queries, documents, [setting]) == 3_000
+
+
+def test_a_saved_index_knows_places(tmp_path: Path) -> None:
+    index = Index()
+    index.add_many([("second", "/a/b[2][@i]"), ("first", '/a[contains(b, "x")]'), ("third", "/a/b[3]")])
+    index.save(tmp_path / "saved.tcx")
+    loaded = Index.load(tmp_path / "saved.tcx")
+    loaded.add("fourth", "/a/b[4][@i]")
+    assert set(loaded.match(b"<a><b>x</b><b i='1'/></a>")) == {"second", "first"}
+    assert set(loaded.match(b"<a><b/><b>x</b><b/><b i='1'/></a>")) == {"third", "fourth"}
