@@ -98,8 +98,8 @@ MUTANTS = [
     Mutant("machines/tree_run.cpp", "attribute.count && !attribute.late", "attribute.late", "an element is passed over although its attributes matter"),
     Mutant("machines/tree_plan.cpp", "wanted = r.negated ? is_equality(test) : is_order(test)", "wanted = is_order(test)", "an order and its opposite are one"),
     Mutant("machines/tree_run.cpp", "next_text_ < until", "next_text_ + 1 < until", "the last text is passed over"),
-    Mutant("machines/tree_run.cpp", "counts.back().parent > parent", "false", "children are counted anew behind a sibling that has such children too"),
-    Mutant("machines/tree_run.cpp", "counts.back().parent != parent", "false", "children of one parent are counted on in the next"),
+    Mutant("machines/tree_places.cpp", "counts.back().parent > parent", "false", "children are counted anew behind a sibling that has such children too"),
+    Mutant("machines/tree_places.cpp", "counts.back().parent != parent", "false", "children of one parent are counted on in the next"),
     # The direct evaluation.
     Mutant("query/relation.hpp", "left == right", "!(left < right) && !(left > right)", "NaN = anything"),
     Mutant("query/relation.hpp", "left != right", "left < right || left > right", "NaN != nothing"),

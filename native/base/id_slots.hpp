@@ -11,6 +11,7 @@
 
 #include "base/array.hpp"
 #include "base/interrupt.hpp"
+#include "base/large_pages.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -69,7 +70,7 @@ public:
         size_t size = slots_.size();
         while ((used_ + count) * 2 > size) size *= 2;
         if (size == slots_.size()) return;
-        std::vector<uint32_t> old(size, empty);
+        Slots old(size, empty);
         old.swap(slots_);
         for (uint32_t earlier : old)
             if (earlier != empty) place(hash_of(earlier), earlier);
@@ -86,7 +87,7 @@ public:
     template <class HashOf>
     void reserve_next(HashOf hash_of) {
         if ((used_ + 1) * 2 <= slots_.size()) return;
-        std::vector<uint32_t>(slots_.size() * 2, empty).swap(slots_);
+        Slots(slots_.size() * 2, empty).swap(slots_);
         for (uint32_t earlier = 0; earlier < used_; ++earlier) place(hash_of(earlier), earlier);
     }
     uint32_t add_next(uint64_t hash) noexcept {
@@ -116,9 +117,10 @@ public:
     static constexpr uint32_t empty = empty_slot;
 
 private:
+    using Slots = std::vector<uint32_t, LargePages<uint32_t>>;
     static constexpr size_t slots_min = 64;
     void place(uint64_t hash, uint32_t id) { slots_[probe_vacancy(slots_, hash)] = id; }
-    std::vector<uint32_t> slots_;
+    Slots slots_;
     size_t used_ = 0;
 };
 

@@ -81,7 +81,7 @@ size_t NameTable::bytes() const {
 
 // Ids start again from 0, so the table gets a new generation and every cache of ids becomes invalid.
 void NameTable::reset() {
-    std::vector<Entry>().swap(entries_);
+    std::vector<Entry, LargePages<Entry>>().swap(entries_);
     std::vector<std::string_view>().swap(uris_);
     strings_.reset();
     uri_slots_.reset();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/id_slots.hpp"
+#include "base/large_pages.hpp"
 #include "base/seeded_hash.hpp"
 
 #include <cstdint>
@@ -93,7 +94,7 @@ public:
 
 private:
     struct Entry { uint32_t uri; std::string_view local; };
-    std::vector<Entry> entries_;
+    std::vector<Entry, LargePages<Entry>> entries_;
     std::vector<std::string_view> uris_;
     StringArena strings_;
     IdSlots uri_slots_, slots_;

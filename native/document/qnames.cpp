@@ -44,7 +44,7 @@ QName* QNames::find(std::string_view name) const {
 QName& QNames::add(std::string_view name) {
     if ((size_ + 1) * 4 > slots_.size()) {
         // PERF: bench/growth.py. In the order of their memory, not of the old slots, which is random.
-        std::vector<QName*>(slots_.size() * 2, nullptr).swap(slots_);
+        Slots(slots_.size() * 2, nullptr).swap(slots_);
         for (size_t i = 0; i < size_; ++i) place(&blocks_[i / block_entries][i % block_entries]);
     }
     if (size_ == blocks_.size() * block_entries) blocks_.push_back(std::make_unique<QName[]>(block_entries));
@@ -66,7 +66,7 @@ QName& QNames::add(std::string_view name) {
 
 // Gives all memory back. A document with millions of distinct names must not slow down all later ones.
 void QNames::reset() {
-    std::vector<QName*>(slots_min, nullptr).swap(slots_);
+    Slots(slots_min, nullptr).swap(slots_);
     blocks_.clear();
     long_names_.reset();
     size_ = 0;

@@ -5,6 +5,7 @@
 // So a document that binds its prefixes once resolves each name once.
 #pragma once
 
+#include "base/large_pages.hpp"
 #include "base/seeded_hash.hpp"
 #include "document/document.hpp"
 
@@ -72,7 +73,8 @@ public:
 private:
     static uint64_t hash(std::string_view name);
     void place(QName* entry);
-    std::vector<QName*> slots_;
+    using Slots = std::vector<QName*, LargePages<QName*>>;
+    Slots slots_;
     std::vector<std::unique_ptr<QName[]>> blocks_;
     StringArena long_names_;
     size_t size_ = 0;

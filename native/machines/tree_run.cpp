@@ -56,30 +56,6 @@ void TreeRun::fire(Locals& locals, uint32_t local) const {
     locals.direct &= machine_->is_direct(local);
 }
 
-// An element of this name fires the same labels everywhere, and one more in some places.
-void TreeRun::add_family(Locals& locals, uint32_t name) {
-    std::span<const TreeMachine::Place> places = machine_->places(name);
-    if (places.empty()) return;
-    Family family;
-    for (const TreeMachine::Place& place : places) {
-        Locals& placed = family.placed.emplace_back(place.place, locals).labels;
-        fire(placed, place.local);
-    }
-    locals.family = static_cast<uint32_t>(families_.size());
-    families_.push_back(std::move(family));
-}
-
-uint32_t TreeRun::Family::next_place(uint32_t parent) {
-    while (!counts.empty() && counts.back().parent > parent) counts.pop_back();
-    if (counts.empty() || counts.back().parent != parent) counts.push_back({parent, 0});
-    return ++counts.back().count;
-}
-
-const TreeRun::Locals* TreeRun::Family::at(uint32_t place) const {
-    auto found = std::ranges::lower_bound(placed, place, {}, &Placed::place);
-    return found != placed.end() && found->place == place ? &found->labels : nullptr;
-}
-
 const TreeRun::Locals& TreeRun::labels_of(const Document& document, uint32_t element, NameResolver& names) {
     const Locals& locals = element_labels(document.name[element], names);
     if (locals.family == none) return locals;
@@ -102,8 +78,9 @@ const TreeRun::Locals& TreeRun::element_labels(uint32_t name, NameResolver& name
     Locals& locals = element_labels_[name];
     if (locals.count == none) {
         const NameLabels& labels = names.labels(name);
-        locals = localize(labels.element, label_element_any);
-        if (machine_->has_places() && labels.element[0] != none) add_family(locals, labels.element[0]);
+        Locals made = localize(labels.element, label_element_any);
+        if (machine_->has_places() && labels.element[0] != none) add_family(made, labels.element[0]);
+        locals = made;
     }
     return locals;
 }
