@@ -19,7 +19,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace treecast {
 
@@ -55,7 +54,6 @@ template <class Value>
 using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 template <class Value>
 using TextViewMap = std::unordered_map<std::string_view, Value, TextHash, std::equal_to<>>;
-using TextViewSet = std::unordered_set<std::string_view, TextHash, std::equal_to<>>;
 template <class Number, class Value>
 using NumberMap = std::unordered_map<Number, Value, NumberHash>;
 

@@ -34,9 +34,8 @@ void LazyDfaEngine::begin(const Subscriptions&) { mark_ = Mark(*paths_); }
 // Encodes the paths of a query as bytes. Its labels enter the table at once; rollback() removes them again.
 void LazyDfaEngine::add(uint32_t, const Query& query, bool ordered) {
     if (query.linear()) {
-        std::vector<Path> paths;
-        query.linear_paths(paths);
-        for (const Path& path : paths) {
+        query.linear_paths(linear_paths_);
+        for (const Path& path : linear_paths_) {
             queries_.bytes.push_back(plain_key);
             for (const PathStep& step : path) {
                 if (step.descendant) put_varint(queries_.bytes, label_descend);

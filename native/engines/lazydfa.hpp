@@ -234,6 +234,7 @@ private:
     // of the change under way
     Mark mark_;
     NewQueries queries_;
+    std::vector<Path> linear_paths_;         // of the query that is being added. PERF: bench/million.py, build: its memory is kept
     Change change_;
     std::vector<uint32_t> removed_slots_;
     std::unique_ptr<Paths> next_paths_;      // renumbered or loaded: takes the place of paths_ with commit()

@@ -210,10 +210,16 @@ void Store::undo(Body& body, const Mark& mark) noexcept {
 
 // An id may be taken already, or given twice in the same call.
 void Store::check_ids(std::span<const Item> items, std::vector<Refusal>& refused) const {
-    TextViewSet seen;
-    if (items.size() > 1) seen.reserve(items.size());
-    for (size_t i = 0; i < items.size(); ++i) {
-        bool twice = items.size() > 1 && !seen.insert(items[i].id).second;
+    IdSlots seen;                            // numbers of items, by their ids
+    auto hash_of = [&](uint32_t item) { return hash_bytes(items[item].id); };
+    if (items.size() > 1) seen.reserve(items.size(), hash_of);
+    for (uint32_t i = 0; i < items.size(); ++i) {
+        bool twice = false;
+        if (items.size() > 1) {
+            uint64_t hash = hash_of(i);
+            twice = seen.find(hash, [&](uint32_t other) { return items[other].id == items[i].id; }) != IdSlots::empty;
+            if (!twice) seen.add(hash, i, hash_of);
+        }
         if (!twice && find_slot(*body_, items[i].id) == none) continue;
         refused.push_back({i, id_failure("TC141", "the id " + shown(items[i].id) + (twice ? " is given twice" : " exists already"),
                                          "use replace() to change a subscription, or another id")});

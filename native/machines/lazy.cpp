@@ -18,21 +18,20 @@ constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
 // Queries and documents together decide which sets exist, so their hashes are seeded like those of names.
-uint32_t hash_set(WordsView words) {
-    const HashSeeds& seeds = hash_seeds();
+uint32_t hash_set(const HashSeeds& seeds, WordsView words) {
     uint64_t hash = words.size ^ seeds.c;
     for (uint32_t i = 0; i < words.size; ++i) hash = hash_words(seeds, hash + words.index[i], words.mask[i]);
     return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 
-uint32_t hash_pair(uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_words(hash_seeds(), a, b)); }
+uint32_t hash_pair(const HashSeeds& seeds, uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_words(seeds, a, b)); }
 
 }  // namespace
 
 // The number of a set. Sets are immutable from here on, so states with equal sets share their memory.
 uint32_t SetPool::intern(WordsView words) {
     if (words.size == 0) return 0;
-    uint32_t hash = hash_set(words);
+    uint32_t hash = hash_set(seeds_, words);
     uint32_t known = slots_.find(hash, [&](uint32_t s) {
         const Set& set = sets_[s];
         return set.hash == hash && set.size == words.size &&
@@ -104,7 +103,7 @@ void Lazy::reset() {
 
 // The number of the state for a pair of sets. Sets are numbers themselves, so comparing states compares two pairs.
 uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
-    uint32_t hash = hash_pair(descend, fresh);
+    uint32_t hash = hash_pair(seeds_, descend, fresh);
     uint32_t known = state_slots_.find(hash, [&](uint32_t s) { return states_[s].descend == descend && states_[s].fresh == fresh; });
     if (known != IdSlots::empty) return known;
     auto number = static_cast<uint32_t>(states_.size());
@@ -112,7 +111,7 @@ uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
     state.descend = descend;
     state.fresh = fresh;
     states_.push_back(state);
-    state_slots_.add(hash, number, [&](uint32_t s) { return hash_pair(states_[s].descend, states_[s].fresh); });
+    state_slots_.add(hash, number, [&](uint32_t s) { return hash_pair(seeds_, states_[s].descend, states_[s].fresh); });
     return number;
 }
 

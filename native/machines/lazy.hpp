@@ -14,6 +14,7 @@
 
 #include "base/accept_bits.hpp"
 #include "base/id_slots.hpp"
+#include "base/seeded_hash.hpp"
 #include "base/words.hpp"
 #include "document/document.hpp"
 #include "machines/machine.hpp"
@@ -76,6 +77,7 @@ private:
         uint64_t document = 0;      // the last document that visited it
     };
     std::vector<Set> sets_;
+    const HashSeeds seeds_ = hash_seeds();
     IdSlots slots_;
     Arena<uint32_t> indexes_;
     Arena<uint64_t> masks_;
@@ -168,6 +170,7 @@ private:
     std::unique_ptr<SetPool> pool_;
     std::unique_ptr<Arena<uint64_t>> rows_;
     std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below
+    const HashSeeds seeds_ = hash_seeds();
     IdSlots state_slots_;
     uint32_t start_ = 0;
 
