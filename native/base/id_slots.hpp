@@ -13,6 +13,7 @@
 #include "base/interrupt.hpp"
 #include "base/large_pages.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -72,6 +73,11 @@ public:
         if (size == slots_.size()) return;
         Slots old(size, empty);
         old.swap(slots_);
+        // PERF: bench/million.py, build. Without gaps, ids are taken in their order: their keys then lie one after the other.
+        if (used_ && highest_ - lowest_ + 1 == used_) {
+            for (size_t id = lowest_; id <= highest_; ++id) place(hash_of(static_cast<uint32_t>(id)), static_cast<uint32_t>(id));
+            return;
+        }
         for (uint32_t earlier : old)
             if (earlier != empty) place(hash_of(earlier), earlier);
     }
@@ -80,6 +86,8 @@ public:
     void add(uint64_t hash, uint32_t id, HashOf hash_of) {
         reserve(1, hash_of);
         ++used_;
+        lowest_ = std::min<size_t>(lowest_, id);
+        highest_ = std::max<size_t>(highest_, id);
         place(hash, id);
     }
     // The same in two parts, where ids are given in a row from 0 and never taken out. Growing then reads the keys in the order in
@@ -112,6 +120,8 @@ public:
         slots_.assign(slots_min, empty);
         slots_.shrink_to_fit();
         used_ = 0;
+        lowest_ = empty;
+        highest_ = 0;
     }
     size_t bytes() const { return slots_.size() * sizeof(uint32_t); }
     static constexpr uint32_t empty = empty_slot;
@@ -122,6 +132,7 @@ private:
     void place(uint64_t hash, uint32_t id) { slots_[probe_vacancy(slots_, hash)] = id; }
     Slots slots_;
     size_t used_ = 0;
+    size_t lowest_ = empty, highest_ = 0;       // bounds of the ids that were ever added
 };
 
 }  // namespace treecast

@@ -228,7 +228,8 @@ private:
     void aim_deep(Cursor& cursor, const Step& step, const StepPlan& plan, Range range);
     void aim_groups(Cursor& cursor, const Step& step);
     Next advance(uint32_t cursor);
-    Next advance_child(Cursor& cursor);
+    template <bool children> Next advance_named(Cursor& cursor);
+    Next advance_other(Cursor& cursor);
     Next advance_group(uint32_t cursor);
     void aim_numbered(Cursor& cursor, const Step& step, const StepPlan& plan);
     void begin_stretch(Cursor& cursor);

@@ -243,19 +243,20 @@ bool Evaluator::skip_failures(Cursor& cursor) {
     return true;
 }
 
-// The next child that passes the step's test. Children are what most cursors enumerate, and no run of failures is kept for
-// them, so they have a loop of their own. PERF: bench/rendering.py, sharing off
-Evaluator::Next Evaluator::advance_child(Cursor& cursor) {
+// Children of an element, or its attributes. Most cursors enumerate these, and no run of failures is kept for them, so they have
+// a loop of their own. PERF: bench/rendering.py, sharing off
+template <bool children>
+Evaluator::Next Evaluator::advance_named(Cursor& cursor) {
     const Step& step = query_->step(cursor.step);
     const StepPlan& plan = step_plans_[cursor.step];
+    const uint32_t* names = children ? document_->name.data() : document_->attribute_name.data();
     const uint32_t* sizes = document_->size.data();
-    const uint32_t* names = document_->name.data();
     uint64_t looked = 0;
     uint32_t at = cursor.at, candidate = none;
     while (at < cursor.end && candidate == none) {
         ++looked;
         if (passes(step, plan, names[at])) candidate = at;
-        at += sizes[at];
+        at += children ? sizes[at] : 1;
     }
     cursor.at = at;
     cursor.candidate = candidate;
@@ -266,9 +267,18 @@ Evaluator::Next Evaluator::advance_child(Cursor& cursor) {
 // Moves to the next candidate that passes the step's test. Its predicates are asked by the caller.
 Evaluator::Next Evaluator::advance(uint32_t index) {
     Cursor& cursor = cursors_[index];
-    if (cursor.way == Way::children) return advance_child(cursor);
-    if (cursor.way == Way::groups) return advance_group(index);
-    if (cursor.way == Way::numbered) return advance_numbered(cursor) ? Next::candidate : Next::done;
+    switch (cursor.way) {
+        case Way::children: return advance_named<true>(cursor);
+        case Way::groups: return advance_group(index);
+        case Way::numbered: return advance_numbered(cursor) ? Next::candidate : Next::done;
+        case Way::range:
+            if (!cursor.limit && query_->step(cursor.step).kind == StepKind::attribute) return advance_named<false>(cursor);
+            [[fallthrough]];
+        default: return advance_other(cursor);
+    }
+}
+
+Evaluator::Next Evaluator::advance_other(Cursor& cursor) {
     const Document& d = *document_;
     const Step& step = query_->step(cursor.step);
     const StepPlan& plan = step_plans_[cursor.step];

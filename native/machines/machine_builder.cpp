@@ -105,7 +105,8 @@ private:
         accept_of_.assign(accept_of_.size(), none);
         for (uint32_t e = 1; e < parent_.size(); ++e)
             if (!inner_[e]) leaves_.push_back({uint64_t(label_[e]) << 32 | position_[parent_[e]], e});
-        radix_sort(leaves_);
+        std::vector<Keyed> scratch;
+        radix_sort(leaves_, scratch);
         uint32_t accept = 0;
         for (const Keyed& leaf : leaves_) accept_of_[path_[leaf.value]] = accept++;
         for (const Keyed& child : children_) {      // ascending positions

@@ -11,8 +11,8 @@ struct Keyed {
     uint32_t value;
 };
 
-// Least significant digit first, over the bits that keys really use; stable.
-void radix_sort(std::vector<Keyed>& items);
+// Least significant digit first, over the bits that keys really use; stable. `scratch` may hold anything.
+void radix_sort(std::vector<Keyed>& items, std::vector<Keyed>& scratch);
 
 // The entries listed, sorted by the sequence key(e), key(next(e)), key(next(next(e))), ... by prefix doubling: ranks over the
 // first 1, 2, 4, ... keys until nothing changes. `key` and `next` are by entry; next is `none` at the end of a chain, and

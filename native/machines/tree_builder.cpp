@@ -194,7 +194,8 @@ private:
             grouped.push_back({uint64_t(r.reach) << 32 | (r.reach == Reach::value ? test_[r.target] : place[r.target]), e});
         }
         // The number replaces the part of the key that says what is required, so that sorting again brings groups together.
-        radix_sort(grouped);
+        std::vector<Keyed> scratch;
+        radix_sort(grouped, scratch);
         for (uint32_t i = 0; i < grouped.size(); ++i) {
             uint64_t& k = key[grouped[i].value];
             k = (k & ~0xFFFFFFFull) | i;
