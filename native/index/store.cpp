@@ -208,18 +208,40 @@ void Store::undo(Body& body, const Mark& mark) noexcept {
     body.settings->cut(mark.settings);
 }
 
+namespace {
+
+// The ids of one call, to notice one that is given twice.
+class GivenIds {
+    auto hasher() const {
+        return [items = items_](uint32_t item) { return hash_bytes(items[item].id); };
+    }
+
+public:
+    explicit GivenIds(std::span<const Item> items) : items_(items) {
+        if (items.size() > 1) places_.reserve(items.size(), hasher());
+    }
+
+    // Whether the id of this item was that of an earlier one.
+    bool repeats(uint32_t item) {
+        if (items_.size() < 2) return false;
+        uint64_t hash = hasher()(item);
+        if (places_.find(hash, [&](uint32_t other) { return items_[other].id == items_[item].id; }) != IdSlots::empty) return true;
+        places_.add(hash, item, hasher());
+        return false;
+    }
+
+private:
+    std::span<const Item> items_;
+    IdSlots places_;
+};
+
+}    // namespace
+
 // An id may be taken already, or given twice in the same call.
 void Store::check_ids(std::span<const Item> items, std::vector<Refusal>& refused) const {
-    IdSlots seen;                            // numbers of items, by their ids
-    auto hash_of = [&](uint32_t item) { return hash_bytes(items[item].id); };
-    if (items.size() > 1) seen.reserve(items.size(), hash_of);
+    GivenIds given(items);
     for (uint32_t i = 0; i < items.size(); ++i) {
-        bool twice = false;
-        if (items.size() > 1) {
-            uint64_t hash = hash_of(i);
-            twice = seen.find(hash, [&](uint32_t other) { return items[other].id == items[i].id; }) != IdSlots::empty;
-            if (!twice) seen.add(hash, i, hash_of);
-        }
+        bool twice = given.repeats(i);
         if (!twice && find_slot(*body_, items[i].id) == none) continue;
         refused.push_back({i, id_failure("TC141", "the id " + shown(items[i].id) + (twice ? " is given twice" : " exists already"),
                                          "use replace() to change a subscription, or another id")});
@@ -331,10 +353,9 @@ std::vector<uint32_t> Store::known_slots(std::span<const std::string_view> ids, 
 }
 
 void Store::check_twice(std::span<const Item> items, std::vector<Refusal>& refused) {
-    TextViewSet seen;
-    seen.reserve(items.size());
-    for (size_t i = 0; i < items.size(); ++i)
-        if (!seen.insert(items[i].id).second)
+    GivenIds given(items);
+    for (uint32_t i = 0; i < items.size(); ++i)
+        if (given.repeats(i))
             refused.push_back({i, id_failure("TC141", "the id " + shown(items[i].id) + " is given twice", "give each id once")});
 }
 
