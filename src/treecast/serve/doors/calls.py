@@ -98,6 +98,8 @@ class Call:
 
     def query(self, name: str) -> list[str]:
         """All values of a parameter."""
+        if not self.scope["query_string"]:
+            return []
         if self._query is None:
             text = self.scope["query_string"].decode("latin-1")
             try:
@@ -134,7 +136,7 @@ class Call:
             raise DoorError(f"the encoding {encoding[:100]!r} is not known here", code="TC435", hint=hint)
         length = self.header(b"content-length")
         if length.isdecimal() and int(length[:19]) > bytes_max:
-            raise _too_large(bytes_max)
+            raise too_large(bytes_max)
         try:
             async with asyncio.timeout(self._bodies.settings.body_ms / 1000):
                 data = await self._arrive(bytes_max)
@@ -157,7 +159,7 @@ class Call:
         try:
             while message["type"] == "http.request":
                 if size > bytes_max:
-                    raise _too_large(bytes_max)
+                    raise too_large(bytes_max)
                 if bodies.bytes > bodies.settings.bodies_bytes_max:
                     raise DoorError("too many bodies are arriving", code="TC436", hint="try again soon")
                 if not message.get("more_body"):
@@ -188,7 +190,7 @@ class Call:
             text = str(error).removeprefix(error.code).strip().partition("\n")[0]
             raise DoorError(text, code="TC434" if error.code == "TC714" else "TC432") from None
         if len(plain) > bytes_max:
-            raise _too_large(bytes_max)
+            raise too_large(bytes_max)
         return plain
 
     async def form(self, kind: type[Form], *, optional: bool = False) -> Form:
@@ -225,5 +227,5 @@ def decode_form(data: bytes, kind: type[Form]) -> Form:
         raise DoorError("the body cannot be used: it is nested too deeply", code="TC434") from None
 
 
-def _too_large(bytes_max: int) -> DoorError:
+def too_large(bytes_max: int) -> DoorError:
     return DoorError(f"the body has more than {bytes_max} bytes", code="TC432", hint="send less at a time")

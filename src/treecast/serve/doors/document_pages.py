@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 
+from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX, Document, RegisterSource, RemoveSource
-from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply
+from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply, too_large
 from treecast.serve.doors.forms import (
     BatchAnswer,
     BatchItem,
@@ -36,10 +38,22 @@ class DocumentPages:
         source = self._source(call)
         id = _document_id(call.header(b"treecast-document-id"))
         body = await call.body(self._settings.document_bytes_max)
-        (outcome,) = await self._publisher.publish(source, [Document(body, id)])
-        if isinstance(outcome, Problem):
-            return problem_reply(outcome)
-        return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
+        return _reply(*await self._publisher.publish(source, [Document(body, id)]))
+
+    def publish_arrived(self, call: Call, body: bytes, answer: Callable[[Reply], None]) -> None:
+        """`publish` for a document that has arrived as a whole, without a task. Raises as `publish` does."""
+        source = self._source(call)
+        id = _document_id(call.header(b"treecast-document-id"))
+        if len(body) > self._settings.document_bytes_max:
+            raise too_large(self._settings.document_bytes_max)
+
+        def finish(outcomes: list[Outcome] | TreecastError) -> None:
+            if isinstance(outcomes, TreecastError):
+                answer(problem_reply(problem_of_error(outcomes)))
+            else:
+                answer(_reply(*outcomes))
+
+        self._publisher.submit(source, (Document(body, id),), finish)
 
     async def publish_batch(self, call: Call) -> Reply:
         """JSON lines. A line that cannot be used is refused by itself."""
@@ -95,6 +109,12 @@ class DocumentPages:
         names = sorted(name for name in rows if name > after)
         more = names[count - 1] if len(names) > count else ""
         return json_reply(200, SourcesAnswer([source_answer(name, rows[name]) for name in names[:count]], more))
+
+
+def _reply(outcome: Outcome) -> Reply:
+    if isinstance(outcome, Problem):
+        return problem_reply(outcome)
+    return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
 
 
 def _document_id(id: str) -> str:

@@ -3,6 +3,9 @@
 uvicorn waits for ever for the rest of a header, and for a reader that does not read. Here a header has a deadline and a
 size, a connection that takes nothing is closed after a while, and so is one too many. Bodies have their deadline in
 `calls.py`.
+
+A POST of a document that has arrived as a whole when its header is read, as most do, is answered without ASGI
+(`Direct`). tests/serve/test_http_direct.py compares both ways.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +22,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from treecast.serve.doors.calls import Reply, Scope
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.transport_error import TransportError
@@ -26,18 +30,49 @@ from treecast.serve.transport_error import TransportError
 BACKLOG = 1_024
 
 
+DIRECT_URL = b"/v1/documents"
+DIRECT_NEVER = frozenset((b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"))
+"""Headers of requests that go through ASGI, which knows what to do about them."""
+Direct = Callable[[Scope, bytes, Callable[[Reply], None]], None]
+
+
+class _Event:
+    """What uvicorn wakes when a connection is lost: nobody waits for it here."""
+
+    def set(self) -> None:
+        pass
+
+
+class DirectCycle:
+    """A request that is being answered without ASGI, in place of uvicorn's object."""
+
+    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+    _event = _Event()
+
+    def __init__(self, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.disconnected = False
+        self.response_complete = False
+        self.message_event = self._event
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
     settings = DoorSettings()
+    direct: Direct | None = None
+    """Answers documents, if there is somebody who can."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._is_held = False
+        self._held_body = b""
         self._header_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._header_bytes = 0
         self._is_in_header = True
         self._has_begun = False
+        self._answered_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
@@ -49,6 +84,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_header()
         self._end_stall()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
 
     # --- headers ------------------------------------------------------------------------------------------------------
@@ -57,6 +94,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_in_header:
             self._header_bytes += len(data)
         super().data_received(data)
+        if self._is_held:  # its body is yet to come
+            self._let_go()
         # Most headers arrive at once, and need no timer.
         if self._is_in_header and self._has_begun:
             if self._header_timer is None:
@@ -71,10 +110,22 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_header = self._has_begun = False
         self._end_header()
-        super().on_headers_complete()
+        if self.url == DIRECT_URL and self._is_direct():
+            self._is_held = True
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._is_held:
+            self._held_body = self._held_body + body if self._held_body else body
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
+        if self._is_held:
+            self._answer_directly()
+        else:
+            super().on_message_complete()
         self._is_in_header = True
         self._header_bytes = 0
 
@@ -106,6 +157,83 @@ class GuardedProtocol(HttpToolsProtocol):
             head = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(STATUS_LINE[problem.status] + head.encode() + body)
         self.transport.close()
+
+    # --- documents without ASGI ---------------------------------------------------------------------------------------
+
+    def _is_direct(self) -> bool:
+        """Whether this request may be answered directly, if the rest of it is there too."""
+        cycle = self.cycle
+        if self.direct is None or self.parser.get_method() != b"POST" or (cycle and not cycle.response_complete):
+            return False
+        return all(name not in DIRECT_NEVER for name, _ in self.headers)
+
+    def _let_go(self) -> None:
+        """The usual way, after all."""
+        self._is_held = False
+        body, self._held_body = self._held_body, b""
+        super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    def _answer_directly(self) -> None:
+        assert self.direct is not None
+        self._is_held = False
+        body, self._held_body = self._held_body, b""
+        is_lasting = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        cycle = self.cycle = cast(Any, DirectCycle(is_lasting))
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/documents",
+            "query_string": b"",
+            "headers": self.headers,
+        }
+        self.direct(scope, body, lambda reply: self._write_reply(cycle, reply))
+
+    def _write_reply(self, cycle: DirectCycle, reply: Reply) -> None:
+        cycle.response_complete = True
+        if cycle.disconnected:
+            return
+        head = [STATUS_LINE[reply.status]]
+        for name, value in self.server_state.default_headers:
+            head += (name, b": ", value, b"\r\n")
+        head.append(b"content-type: %s\r\ncontent-length: %d\r\n" % (reply.content_type.encode(), len(reply.body)))
+        head += (f"{name}: {value}\r\n".encode() for name, value in reply.headers)
+        if not cycle.keep_alive:
+            head.append(b"connection: close\r\n")
+        self.transport.write(b"".join((*head, b"\r\n", reply.body)))
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    # --- connections that ask for nothing -----------------------------------------------------------------------------
+
+    def _unset_keepalive_if_required(self) -> None:
+        """The timer goes on: PERF: bench/http.py; one for each answer costs more than a look when it ends."""
+
+    def on_response_complete(self) -> None:
+        self._answered_at = self.loop.time()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self.timeout_keep_alive_task is None:
+            self._wait_for_request(self.timeout_keep_alive)
+
+    def _wait_for_request(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._has_begun or not self._is_in_header or not self.cycle.response_complete:
+            return  # the next answer begins to wait again
+        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._wait_for_request(left)
+        else:
+            super().timeout_keep_alive_handler()
 
     # --- readers that do not read -------------------------------------------------------------------------------------
 
@@ -145,12 +273,20 @@ class _Forward(logging.Handler):
 class HttpServer:
     """Listens, and serves until `stop`."""
 
-    def __init__(self, application: Any, settings: DoorSettings, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        application: Any,
+        settings: DoorSettings,
+        log: structlog.typing.FilteringBoundLogger,
+        direct: Direct | None = None,
+    ) -> None:
         self._socket: socket.socket | None = None
         logger = logging.getLogger("uvicorn.error")
         logger.handlers = [_Forward(log)]
         logger.propagate = False
-        protocol = type("Protocol", (GuardedProtocol,), {"settings": settings})
+        protocol = type(
+            "Protocol", (GuardedProtocol,), {"settings": settings, "direct": staticmethod(direct) if direct else None}
+        )
         config = uvicorn.Config(
             application,
             http=protocol,

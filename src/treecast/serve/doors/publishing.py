@@ -3,13 +3,16 @@
 A request for each document would cost the broker more than the document. So what arrives while two groups are under way
 waits, and forms the next one: alone, a document does not wait; under load, groups grow by themselves. Each document is
 answered when its group is durable.
+
+Publishers that were answered together send their next documents within a moment of each other, and each group costs two
+syncs of the disk. So if only a few have come where the last group had many, the others are waited for, a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
@@ -31,19 +34,21 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 Outcome = Accepted | Problem
+Answer = Callable[[list[Outcome] | TreecastError], None]
+"""Is called once, with what became of each document of a request, or with why that is not known."""
 
 
 class _Group:
     """Documents of one request."""
 
-    __slots__ = ("documents", "future", "since_ms", "size", "source")
+    __slots__ = ("answer", "documents", "since_ms", "size", "source")
 
-    def __init__(self, source: str, documents: list[Document], size: int) -> None:
+    def __init__(self, source: str, documents: Sequence[Document], size: int, answer: Answer) -> None:
         self.source = source
         self.documents = documents
         self.size = size
         self.since_ms = steady_ms()
-        self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self.answer = answer
 
 
 class Publisher:
@@ -56,12 +61,28 @@ class Publisher:
         self._waiting_documents = 0
         self._waiting_bytes = 0
         self._under_way = 0
-        self._is_scheduled = False
+        self._last_count = 0  # documents of the group that was handed over last
+        self._scheduled: asyncio.Handle | None = None
         self._unanswered: dict[_Group, None] = {}  # in the order in which they came
         client.on_tick.append(self._tick)
 
     async def publish(self, source: str, documents: Sequence[Document]) -> list[Outcome]:
         """What became of each, in order; when all of them are durable or refused. Raises DoorError TC436."""
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+
+        def answer(outcome: list[Outcome] | TreecastError) -> None:
+            if future.done():
+                return  # whoever asked has gone
+            if isinstance(outcome, TreecastError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.submit(source, documents, answer)
+        return await future
+
+    def submit(self, source: str, documents: Sequence[Document], answer: Answer) -> None:
+        """The same for those who do not wait in a task. Raises DoorError TC436, and then never answers."""
         self._client.expect_broker()
         size = sum(len(document.body) for document in documents)
         settings = self._settings
@@ -70,16 +91,12 @@ class Publisher:
             or self._waiting_bytes + size > settings.waiting_bytes_max
         ):
             raise DoorError("too many documents wait", code="TC436", hint="try again soon, or send fewer at a time")
-        group = _Group(source, list(documents), size)
+        group = _Group(source, documents, size, answer)
         self._waiting.append(group)
         self._waiting_documents += len(documents)
         self._waiting_bytes += size
-        self._schedule()
         self._unanswered[group] = None
-        try:
-            return await group.future
-        finally:
-            self._unanswered.pop(group, None)
+        self._schedule()
 
     def _tick(self, _: int) -> None:
         """Give up those that wait too long: one look at the oldest now and then, not a timer for each."""
@@ -87,17 +104,26 @@ class Publisher:
         for group in list(islice(self._unanswered, self._settings.publish_documents_max)):
             if group.since_ms > limit:
                 break
-            if not group.future.done():
-                group.future.set_exception(no_answer())
+            del self._unanswered[group]
+            group.answer(no_answer())
 
     def _schedule(self) -> None:
-        """All that arrives in this turn of the event loop goes together."""
-        if not self._is_scheduled and self._under_way < self._settings.publishes_max:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+        """All that arrives in this turn of the event loop goes together; or a moment later, with those to come."""
+        if not self._waiting or self._under_way >= self._settings.publishes_max:
+            return
+        is_enough = self._waiting_documents * 2 >= self._last_count
+        if self._scheduled is not None:
+            if not (is_enough and isinstance(self._scheduled, asyncio.TimerHandle)):
+                return
+            self._scheduled.cancel()
+        loop = asyncio.get_running_loop()
+        if is_enough:
+            self._scheduled = loop.call_soon(self._flush)
+        else:
+            self._scheduled = loop.call_later(self._settings.gather_ms / 1000, self._flush)
 
     def _flush(self) -> None:
-        self._is_scheduled = False
+        self._scheduled = None
         while self._waiting and self._under_way < self._settings.publishes_max:
             groups = self._take()
             documents = [document for group in groups for document in group.documents]
@@ -105,7 +131,7 @@ class Publisher:
                 answer = self._client.send(Publish(groups[0].source, documents))
             except TreecastError as error:
                 whole = Answered(0, [], [Refusal(-1, error.code, str(error))])
-                _answer(groups, whole)
+                self._answer(groups, whole)
                 continue
             self._under_way += 1
             answer.add_done_callback(lambda future, groups=groups: self._answered(future, groups))  # type: ignore[misc]
@@ -125,6 +151,7 @@ class Publisher:
             groups.append(self._waiting.popleft())
             count += len(group.documents)
             size += group.size
+        self._last_count = count
         self._waiting_documents -= count
         self._waiting_bytes -= size
         return groups
@@ -132,21 +159,21 @@ class Publisher:
     def _answered(self, future: asyncio.Future[Answered], groups: list[_Group]) -> None:
         self._under_way -= 1
         if not future.cancelled():
-            _answer(groups, future.result())
+            self._answer(groups, future.result())
         self._schedule()
 
-
-def _answer(groups: list[_Group], answered: Answered) -> None:
-    """Divide the answer among the requests."""
-    refusals = {refusal.item: problem_of(refusal.code, refusal.message) for refusal in answered.refusals}
-    copies = set(answered.copies)
-    whole = refusals.get(-1)
-    place = 0
-    for group in groups:
-        outcomes: list[Outcome] = []
-        for _ in group.documents:
-            refused = whole or refusals.get(place)
-            outcomes.append(refused or Accepted(answered.documents[place], place in copies))
-            place += 1
-        if not group.future.done():
-            group.future.set_result(outcomes)
+    def _answer(self, groups: list[_Group], answered: Answered) -> None:
+        """Divide the answer among the requests."""
+        refusals = {refusal.item: problem_of(refusal.code, refusal.message) for refusal in answered.refusals}
+        copies = set(answered.copies)
+        whole = refusals.get(-1)
+        place = 0
+        for group in groups:
+            outcomes: list[Outcome] = []
+            for _ in group.documents:
+                refused = whole or refusals.get(place)
+                outcomes.append(refused or Accepted(answered.documents[place], place in copies))
+                place += 1
+            if group in self._unanswered:  # else it was given up
+                del self._unanswered[group]
+                group.answer(outcomes)

@@ -43,6 +43,8 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """unless a single one is larger."""
     publishes_max: int = 2
     """So many such groups are under way: one is written while the next one is matched."""
+    gather_ms: int = 2
+    """A group that has less than half the documents of the last one waits so long for more."""
 
     streams_max: int = 20_000
     subscriptions_per_stream_max: int = 1_000
