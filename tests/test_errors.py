@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from random import Random
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import msgspec
 import pytest
@@ -44,6 +44,8 @@ from treecast.serve.broker_process import BrokerOptions, run_broker
 from treecast.serve.doors.calls import Bodies, Call, decode_form
 from treecast.serve.doors.routes import Router as HttpRouter
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.socket_session import Sockets
+from treecast.serve.doors.web_socket import handshake
 from treecast.serve.logs import make_log
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
@@ -221,6 +223,16 @@ def refuse_http(data: bytes) -> None:
     asyncio.run(read())
 
 
+def refuse_socket(data: bytes) -> None:
+    """Open a WebSocket, and say something."""
+    given = tomllib.loads(data.decode())
+    headers = {"Host": "localhost:8080", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    headers |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", **given.get("headers", {})}
+    handshake("/v1/socket", [(name.encode(), value.encode()) for name, value in headers.items()], DoorSettings())
+    sockets = Sockets(Mock(), Mock(), DoorSettings())
+    sockets.open([], lambda answer: None, lambda: None).receive(given["message"].encode())
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -252,6 +264,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".command": refuse_command,
     ".store": refuse_store,
     ".http": refuse_http,
+    ".socket": refuse_socket,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -54,7 +54,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     )
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime)
     door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door)
-    server = HttpServer(door, options.door, log, door.publish_directly)
+    server = HttpServer(door, options.door, log, door)
     address = server.listen(*options.listen)
     peer_address = None
     if options.peer_listen is not None:

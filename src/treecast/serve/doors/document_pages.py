@@ -32,13 +32,13 @@ class DocumentPages:
     def __init__(self, client: LocalClient, settings: DoorSettings) -> None:
         self._client = client
         self._settings = settings
-        self._publisher = Publisher(client, settings)
+        self.publisher = Publisher(client, settings)
 
     async def publish(self, call: Call) -> Reply:
         source = self._source(call)
         id = _document_id(call.header(b"treecast-document-id"))
         body = await call.body(self._settings.document_bytes_max)
-        return _reply(*await self._publisher.publish(source, [Document(body, id)]))
+        return _reply(*await self.publisher.publish(source, [Document(body, id)]))
 
     def publish_arrived(self, call: Call, body: bytes, answer: Callable[[Reply], None]) -> None:
         """`publish` for a document that has arrived as a whole, without a task. Raises as `publish` does."""
@@ -53,7 +53,7 @@ class DocumentPages:
             else:
                 answer(_reply(*outcomes))
 
-        self._publisher.submit(source, (Document(body, id),), finish)
+        self.publisher.submit(source, (Document(body, id),), finish)
 
     async def publish_batch(self, call: Call) -> Reply:
         """JSON lines. A line that cannot be used is refused by itself."""
@@ -67,12 +67,12 @@ class DocumentPages:
         documents: list[Document] = []
         for line in lines:
             try:
-                documents.append(_document_of(line))
+                documents.append(document_of(decode_form(line, BatchLine)))
                 answers.append(None)
             except DoorError as error:
                 answers.append(problem_of_error(error))
-        outcomes = iter(await self._publisher.publish(source, documents) if documents else [])
-        return json_reply(200, BatchAnswer([_item(answer or next(outcomes)) for answer in answers]))
+        outcomes = iter(await self.publisher.publish(source, documents) if documents else [])
+        return json_reply(200, BatchAnswer([batch_item(answer or next(outcomes)) for answer in answers]))
 
     def _source(self, call: Call) -> str:
         return call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
@@ -123,17 +123,17 @@ def _document_id(id: str) -> str:
     return id
 
 
-def _document_of(line: bytes) -> Document:
-    given = decode_form(line, BatchLine)
-    if given.encoding == "base64":
+def document_of(line: BatchLine) -> Document:
+    """Raises DoorError TC434."""
+    if line.encoding == "base64":
         try:
-            return Document(base64.b64decode(given.document, validate=True), given.id)
+            return Document(base64.b64decode(line.document, validate=True), line.id)
         except (binascii.Error, ValueError):
             raise DoorError("the document is not base64", code="TC434") from None
-    return Document(given.document.encode("utf-8", "surrogatepass"), given.id)
+    return Document(line.document.encode("utf-8", "surrogatepass"), line.id)
 
 
-def _item(outcome: Outcome) -> BatchItem:
+def batch_item(outcome: Outcome) -> BatchItem:
     if isinstance(outcome, Accepted):
         return BatchItem(200 if outcome.is_copy else 201, outcome.document)
     return BatchItem(outcome.status, problem=outcome)

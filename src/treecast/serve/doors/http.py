@@ -6,6 +6,7 @@ Every answer that refuses something is a problem (`problems.py`), also for pages
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sized
+from functools import partial
 from random import Random
 
 import msgspec
@@ -23,7 +24,9 @@ from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
 from treecast.serve.doors.routes import Route, Router
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.subscription_pages import SubscriptionPages
+from treecast.serve.doors.web_socket import Opening
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
 
@@ -48,10 +51,11 @@ class HttpDoor:
         self._client = LocalClient(runtime, random, settings.answer_ms)
         self._documents = DocumentPages(self._client, settings)
         self._subscriptions = SubscriptionPages(self._client, settings)
-        self._bodies = Bodies(settings)
+        self._sockets = Sockets(self._client, self._documents.publisher, settings)
+        self.bodies = Bodies(settings)
         self._router = Router()
         self._description = msgspec.json.encode(describe(version))
-        self._counts = _Counts(runtime.metrics, self._subscriptions.feed)
+        self._counts = _Counts(runtime.metrics, self._subscriptions.feed, self._sockets)
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -69,7 +73,7 @@ class HttpDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        call = Call(scope, receive, send, self._bodies)
+        call = Call(scope, receive, send, self.bodies)
         try:
             reply = await self._answer(call)
             if reply is not None:
@@ -106,11 +110,20 @@ class HttpDoor:
             answer(reply)
 
         try:
-            self._documents.publish_arrived(Call(scope, _no_more, _no_send, self._bodies), body, finish)
+            self._documents.publish_arrived(Call(scope, _no_more, _no_send, self.bodies), body, finish)
         except TreecastError as error:
             finish(problem_reply(problem_of_error(error)))
         except Exception as error:
             finish(self._apologize(scope, error))
+
+    def open_socket(self, scope: Scope) -> Opening:
+        """Whether a WebSocket may be opened by this request, and with what it begins. Raises DoorError."""
+        call = Call(scope, _no_more, _no_send, self.bodies)
+        route, _ = self._router.find(scope["method"], scope["path"])
+        if route.name != "socket":
+            raise DoorError(f"the page {scope['path'][:200]!r} is no WebSocket", code="TC434")
+        self._sockets.expect_room()
+        return partial(self._sockets.open, call.query("subscription"))
 
     def _page(self, route: Route) -> Page:
         for pages in (self, self._documents, self._subscriptions):
@@ -146,11 +159,13 @@ async def _no_send(message: Scope) -> None:
 class _Counts(Collector):
     """What the door counts. PERF: bench/http.py; Prometheus's own counter takes a lock for each request."""
 
-    def __init__(self, metrics: Metrics, feed: Sized) -> None:
+    def __init__(self, metrics: Metrics, feed: Sized, sockets: Sized) -> None:
         self._by_status: dict[int, int] = {}
         metrics.registry.register(self)
         streams = Gauge("treecast_http_streams", "Event streams", registry=metrics.registry)
         streams.set_function(lambda: len(feed))
+        open_sockets = Gauge("treecast_http_sockets", "WebSockets", registry=metrics.registry)
+        open_sockets.set_function(lambda: len(sockets))
 
     def count(self, status: int) -> None:
         self._by_status[status] = self._by_status.get(status, 0) + 1

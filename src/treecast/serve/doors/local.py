@@ -7,7 +7,7 @@ has to be made anew, the client says hello again and repeats what has no answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -167,10 +167,13 @@ class LocalClient:
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def attach(
-        self, subscription: str, credit: int, callback: Callable[[Delivered | Opened | Interrupted], None]
+        self,
+        subscriptions: Sequence[str],
+        credit: int,
+        callback: Callable[[Delivered | Opened | Interrupted], None],
     ) -> int:
-        """Receive from a subscription; returns the number of the receiver. Raises if there are too many."""
-        receiver, effects = self._client.attach([subscription], now_ms(), credit=credit)
+        """Receive from subscriptions; returns the number of the receiver. Raises if there are too many."""
+        receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit)
         self._receivers[receiver] = callback
         self._do(effects)
         return receiver

@@ -8,6 +8,8 @@ TC434  a request that cannot be understood
 TC435  a content type or encoding that is not known here
 TC436  the broker is not ready, or has too much to do: try again
 TC437  a failure of ours
+TC460  a message of a WebSocket that makes no sense
+TC461  a web page of another site wants to open a WebSocket
 
 Codes of queries, documents and requests are those of the index and of the broker:
 
@@ -46,6 +48,8 @@ STATUSES = {
     "TC435": 415,
     "TC436": 503,
     "TC437": 500,
+    "TC460": 400,
+    "TC461": 403,
     "TC714": 400,
     "TC715": 413,
 }

@@ -28,6 +28,8 @@ class Route(msgspec.Struct, frozen=True):
     form: Any = None
     parameters: tuple[str, ...] = ()
     """In the query: see `PARAMETERS`."""
+    required: tuple[str, ...] = ()
+    """Those of them that have to be there."""
     headers: tuple[str, ...] = ()
     content: str = "application/json"
     """The type of the request's body, if there is a form; or of the answer, if that is no JSON."""
@@ -114,8 +116,14 @@ ROUTES = (
         *("GET", "/v1/events", "events", "Deliveries as server-sent events"),
         {200: None},
         parameters=("subscription", "last_event_id"),
+        required=("subscription",),
         headers=("Last-Event-ID",),
         content="text/event-stream",
+    ),
+    Route(
+        *("GET", "/v1/socket", "socket", "Deliveries over a WebSocket: the guide says what is said on it"),
+        {101: None},
+        parameters=("subscription",),
     ),
     Route("GET", "/v1/letters", "letters", "Dead letters", {200: forms.LettersAnswer}, parameters=PAGE),
     Route(

@@ -6,7 +6,7 @@ import asyncio
 
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.messages import Pause, Redeliver, Replay, Unsubscribe
-from treecast.serve.doors.calls import Call, Reply, json_reply
+from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
 from treecast.serve.doors.envelopes import timestamp
 from treecast.serve.doors.events import Feed
 from treecast.serve.doors.forms import (
@@ -25,7 +25,7 @@ from treecast.serve.doors.forms import (
     subscription_answer,
 )
 from treecast.serve.doors.local import LocalClient
-from treecast.serve.doors.problems import DoorError
+from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.pulling import Pulls
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.trying import try_query
@@ -134,6 +134,13 @@ class SubscriptionPages:
             self.feed.close(stream)
             watching.cancel()
         return None
+
+    async def socket(self, call: Call) -> Reply:
+        """For those who come without a handshake: the others are taken over by `web_socket.py`."""
+        error = DoorError("this page is a WebSocket", code="TC434", hint="send its handshake: RFC 6455", status=426)
+        reply = problem_reply(problem_of_error(error))
+        reply.headers = (("upgrade", "websocket"),)
+        return reply
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 
