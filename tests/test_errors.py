@@ -45,6 +45,7 @@ from treecast.serve.doors.calls import Bodies, Call, decode_form
 from treecast.serve.doors.routes import Router as HttpRouter
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
+from treecast.serve.doors.transfers import check_import
 from treecast.serve.doors.web_socket import handshake
 from treecast.serve.logs import make_log
 from treecast.serve.store import Store
@@ -233,6 +234,15 @@ def refuse_socket(data: bytes) -> None:
     sockets.open([], lambda answer: None, lambda: None).receive(given["message"].encode())
 
 
+def refuse_import(data: bytes) -> None:
+    """Import subscriptions; the first line of the file is its format."""
+    format, _, content = data.partition(b"\n")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "subscriptions")
+        path.write_bytes(content)
+        check_import(path, format.decode())
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -265,6 +275,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".store": refuse_store,
     ".http": refuse_http,
     ".socket": refuse_socket,
+    ".import": refuse_import,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -78,6 +78,25 @@ class SubscriptionsAnswer(_Answer, frozen=True):
     next: str = ""
 
 
+class ImportRefusal(msgspec.Struct, frozen=True):
+    """A row of an import that cannot be used; rows are counted from 0."""
+
+    row: int
+    id: str
+    code: str
+    message: str
+
+
+class ImportAnswer(msgspec.Struct, frozen=True):
+    """What was imported, or of a dry run, what would be. `refused` has the first of those that are refused."""
+
+    rows: int
+    added: int
+    changed: int
+    refused_count: int
+    refused: list[ImportRefusal]
+
+
 class ReplayForm(_Form, frozen=True):
     """From a document, or from a time in milliseconds since 1970, or from everything that is kept."""
 

@@ -26,6 +26,7 @@ from treecast.serve.doors.routes import Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.subscription_pages import SubscriptionPages
+from treecast.serve.doors.transfers import TransferPages
 from treecast.serve.doors.web_socket import Opening
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
@@ -51,6 +52,7 @@ class HttpDoor:
         self._client = LocalClient(runtime, random, settings.answer_ms)
         self._documents = DocumentPages(self._client, settings)
         self._subscriptions = SubscriptionPages(self._client, settings)
+        self._transfers = TransferPages(self._client, settings)
         self._sockets = Sockets(self._client, self._documents.publisher, settings)
         self.bodies = Bodies(settings)
         self._router = Router()
@@ -126,7 +128,7 @@ class HttpDoor:
         return partial(self._sockets.open, call.query("subscription"))
 
     def _page(self, route: Route) -> Page:
-        for pages in (self, self._documents, self._subscriptions):
+        for pages in (self, self._documents, self._subscriptions, self._transfers):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:
                 return page

@@ -39,6 +39,12 @@ PARAMETERS = {
     "after": ("string", "The last one that is known: the answer begins after it."),
     "count": ("integer", "How many, at most."),
     "source": ("string", "The source that the documents belong to; else that of the header, else `default`."),
+    "mode": (
+        "string",
+        "`add`, the default, refuses ids that exist; `replace` changes them. Others stay as they are either way.",
+    ),
+    "dry_run": ("string", "`true` only says what would happen."),
+    "format": ("string", "`csv`, the default, `jsonl`, `parquet` or `tcx`."),
     "subscription": ("array", "The subscriptions to receive from: repeat it for each."),
     "last_event_id": ("string", "Where to go on, for those who cannot send the header `Last-Event-ID`."),
     "Treecast-Document-Id": ("string", "The publisher's own id: a second document with it is dropped."),
@@ -89,6 +95,19 @@ ROUTES = (
     ),
     Route("GET", _SUBSCRIPTION, "get_subscription", "A subscription", {200: forms.SubscriptionAnswer}),
     Route("DELETE", _SUBSCRIPTION, "delete_subscription", "Remove a subscription, and what it waits for", {204: None}),
+    Route(
+        *("POST", "/v1/subscriptions:import", "import_subscriptions", "Add many subscriptions, or change them"),
+        {200: forms.ImportAnswer},
+        bytes,
+        parameters=("mode", "dry_run"),
+        content="text/csv",
+    ),
+    Route(
+        *("GET", "/v1/subscriptions:export", "export_subscriptions", "All subscriptions, as a file"),
+        {200: None},
+        parameters=("format",),
+        content="text/csv",
+    ),
     Route(
         *("POST", "/v1/subscriptions:try", "try_subscription", "Try a query on recent documents"),
         {200: forms.TryAnswer},

@@ -78,6 +78,15 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     socket_origins: tuple[str, ...] = ()
     """Web pages of these origins, as `https://example.org`, may open sockets; else only those of the service itself."""
 
+    transfers_max: int = 2
+    """Imports and exports of subscriptions at the same time."""
+    import_bytes_max: int = 1 << 30
+    """Of subscriptions that are imported at once, after unpacking: they are written to a temporary file,"""
+    import_ms: int = 600_000
+    """and have so long to arrive."""
+    refused_rows_max: int = 1_000
+    """Refused rows of an import that the answer lists."""
+
     page_rows_max: int = 1_000
     try_documents_max: int = 100
     """A query is tried on so many of the last documents,"""
