@@ -18,6 +18,7 @@ from treecast.serve.doors.forms import (
     source_answer,
 )
 from treecast.serve.doors.local import LocalClient
+from treecast.serve.doors.multipart import boundary_of, is_multipart, split_parts
 from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
 from treecast.serve.doors.publishing import Accepted, Outcome, Publisher
 from treecast.serve.doors.settings import DoorSettings
@@ -56,23 +57,22 @@ class DocumentPages:
         self.publisher.submit(source, (Document(body, id),), finish)
 
     async def publish_batch(self, call: Call) -> Reply:
-        """JSON lines. A line that cannot be used is refused by itself."""
+        """JSON lines, or multipart. A line or a part that cannot be used is refused by itself."""
         source = self._source(call)
+        content_type = call.header(b"content-type")
+        if is_multipart(content_type):
+            boundary_of(content_type)  # before all of it arrives
         body = await call.body(self._settings.batch_bytes_max)
-        lines = [line for line in body.split(b"\n") if line.strip()]
-        if len(lines) > self._settings.documents_per_batch_max:
-            hint = f"at most {self._settings.documents_per_batch_max}"
-            raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=hint)
-        answers: list[Outcome | None] = []
-        documents: list[Document] = []
-        for line in lines:
-            try:
-                documents.append(document_of(decode_form(line, BatchLine)))
-                answers.append(None)
-            except DoorError as error:
-                answers.append(problem_of_error(error))
+        most = self._settings.documents_per_batch_max
+        given = split_parts(body, content_type, most) if is_multipart(content_type) else _split_lines(body, most)
+        documents = [document for document in given if isinstance(document, Document)]
         outcomes = iter(await self.publisher.publish(source, documents) if documents else [])
-        return json_reply(200, BatchAnswer([batch_item(answer or next(outcomes)) for answer in answers]))
+        return json_reply(
+            200,
+            BatchAnswer(
+                [batch_item(problem_of_error(one) if isinstance(one, DoorError) else next(outcomes)) for one in given]
+            ),
+        )
 
     def _source(self, call: Call) -> str:
         return call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
@@ -115,6 +115,20 @@ def _reply(outcome: Outcome) -> Reply:
     if isinstance(outcome, Problem):
         return problem_reply(outcome)
     return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
+
+
+def _split_lines(body: bytes, count_max: int) -> list[Document | DoorError]:
+    """The documents of a batch of JSON lines, and for a line that cannot be used, why. Raises DoorError TC411."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if len(lines) > count_max:
+        raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=f"at most {count_max}")
+    documents: list[Document | DoorError] = []
+    for line in lines:
+        try:
+            documents.append(document_of(decode_form(line, BatchLine)))
+        except DoorError as error:
+            documents.append(error)
+    return documents
 
 
 def _document_id(id: str) -> str:

@@ -69,7 +69,12 @@ ROUTES = (
         content="application/xml",
     ),
     Route(
-        *("POST", "/v1/documents:batch", "publish_batch", "Publish documents, one in each line"),
+        *(
+            "POST",
+            "/v1/documents:batch",
+            "publish_batch",
+            "Publish documents, one in each line or part",
+        ),
         {200: forms.BatchAnswer},
         forms.BatchLine,
         content="application/x-ndjson",
