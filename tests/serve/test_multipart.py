@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from email.generator import BytesGenerator
-from email.message import EmailMessage, MIMEPart
+from email.message import EmailMessage
 from email.parser import BytesParser
 from email.policy import HTTP
 from io import BytesIO
@@ -88,7 +88,7 @@ def test_what_the_standard_library_writes_is_read(bodies: list[bytes], is_padded
     message = EmailMessage(HTTP)
     message.add_header("Content-Type", "multipart/mixed", boundary="frontier 42'x")
     for number, body in enumerate(bodies):
-        part = MIMEPart(HTTP)
+        part = EmailMessage(HTTP)
         part.set_content(body, "application", "xml", cte="binary", cid=f"<{number}>")
         message.attach(part)
     file = BytesIO()

@@ -72,7 +72,8 @@ def _operation(route: Route) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.form is not None:
-        operation["requestBody"] = {"required": True, "content": {route.content: {"schema": _schema(route.form)}}}
+        content = {route.content: {"schema": _schema(route.form)}, **_others(route)}
+        operation["requestBody"] = {"required": not route.is_optional, "content": content}
     return operation
 
 
@@ -81,8 +82,12 @@ def _response(route: Route, status: int, kind: Any) -> dict[str, Any]:
     if kind is not None:
         response["content"] = {"application/json": {"schema": _schema(kind)}}
     elif status not in (HTTPStatus.NO_CONTENT, HTTPStatus.SWITCHING_PROTOCOLS):
-        response["content"] = {route.content: {"schema": {"type": "string"}}}
+        response["content"] = {route.content: {"schema": {"type": "string"}}, **_others(route)}
     return response
+
+
+def _others(route: Route) -> dict[str, Any]:
+    return {content: {"schema": {"type": "string", "format": "binary"}} for content in route.other_contents}
 
 
 def _parameter(name: str, place: str, is_required: bool) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class Route(msgspec.Struct, frozen=True):
     summary: str
     answers: dict[int, Any]
     form: Any = None
+    is_optional: bool = False
+    """The body may be left out."""
     parameters: tuple[str, ...] = ()
     """In the query: see `PARAMETERS`."""
     required: tuple[str, ...] = ()
@@ -33,6 +35,8 @@ class Route(msgspec.Struct, frozen=True):
     headers: tuple[str, ...] = ()
     content: str = "application/json"
     """The type of the request's body, if there is a form; or of the answer, if that is no JSON."""
+    other_contents: tuple[str, ...] = ()
+    """Other types that it may have; what is in them, the guide says."""
 
 
 PARAMETERS = {
@@ -53,6 +57,7 @@ PARAMETERS = {
 }
 PAGE = ("after", "count")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
+_FILES = ("application/x-ndjson", "application/vnd.apache.parquet", "application/vnd.treecast.index")
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
 
 ROUTES = (
@@ -77,7 +82,9 @@ ROUTES = (
         ),
         {200: forms.BatchAnswer},
         forms.BatchLine,
+        is_optional=True,
         content="application/x-ndjson",
+        other_contents=("multipart/mixed",),
         **_SOURCE,  # type: ignore[arg-type]
     ),
     Route("GET", "/v1/sources", "list_sources", "Sources of documents", {200: forms.SourcesAnswer}, parameters=PAGE),
@@ -85,6 +92,7 @@ ROUTES = (
         *("PUT", f"/v1/sources/{ID}", "put_source", "Add or change a source"),
         {201: forms.SourceAnswer, 200: forms.SourceAnswer},
         forms.SourceForm,
+        is_optional=True,
     ),
     Route("GET", f"/v1/sources/{ID}", "get_source", "A source", {200: forms.SourceAnswer}),
     Route("DELETE", f"/v1/sources/{ID}", "delete_source", "Remove a source", {204: None}),
@@ -106,19 +114,21 @@ ROUTES = (
         bytes,
         parameters=("mode", "dry_run"),
         content="text/csv",
+        other_contents=_FILES,
     ),
     Route(
         *("GET", "/v1/subscriptions:export", "export_subscriptions", "All subscriptions, as a file"),
         {200: None},
         parameters=("format",),
         content="text/csv",
+        other_contents=_FILES,
     ),
     Route(
         *("POST", "/v1/subscriptions:try", "try_subscription", "Try a query on recent documents"),
         {200: forms.TryAnswer},
         forms.TryForm,
     ),
-    Route(*("POST", f"{_SUBSCRIPTION}:pull", "pull", "Take deliveries"), {200: forms.PullAnswer}, forms.PullForm),
+    Route(*("POST", f"{_SUBSCRIPTION}:pull", "pull", "Take deliveries"), {200: forms.PullAnswer}, forms.PullForm, True),
     Route(
         *("POST", f"{_SUBSCRIPTION}:ack", "acknowledge", "Deliveries are dealt with"),
         {200: forms.SettleAnswer},
@@ -135,6 +145,7 @@ ROUTES = (
         *("POST", f"{_SUBSCRIPTION}:replay", "replay", "Deliver again what is kept"),
         {200: forms.ReplayAnswer},
         forms.ReplayForm,
+        is_optional=True,
     ),
     Route(
         *("GET", "/v1/events", "events", "Deliveries as server-sent events"),
@@ -172,11 +183,14 @@ class Router:
         if route is not None:
             return route, ""
         allowed = [one for one, exact in self._exact if exact == path]
+        nearest = ""
         for before, after, other in self._patterns:
             if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
                 if other.method == wanted:
                     return other, path[len(before) : len(path) - len(after)]
-                allowed.append(other.method)
+                nearest = nearest or other.path
+                if other.path == nearest:  # not those of an id that looks like an action
+                    allowed.append(other.method)
         if allowed:
             methods = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
             raise DoorError(f"this page has no {method[:20]}", code="TC431", hint=f"it has {methods}", allow=methods)

@@ -91,7 +91,12 @@ class SubscriptionPages:
 
     async def pull(self, call: Call) -> Reply:
         form = await call.form(PullForm, optional=True)
-        return json_reply(200, PullAnswer(await self._pulls.pull(call.parameter, form.max, form.wait_ms)))
+        return json_reply(
+            200,
+            PullAnswer(
+                await self._pulls.pull(call.parameter, form.max, min(form.wait_ms, self._settings.pull_wait_ms_max))
+            ),
+        )
 
     async def acknowledge(self, call: Call) -> Reply:
         return await self._settle(call, is_failed=False)
