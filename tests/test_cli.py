@@ -32,8 +32,12 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["--help"]]
-    + [[verb, "--help"] for verb in ("match", "explain", "generate", "bench", "run", "broker", "up", "experiment")]
-    + [["generate", what, "--help"] for what in ("documents", "queries")],
+    + [
+        [verb, "--help"]
+        for verb in ("match", "explain", "generate", "bench", "run", "broker", "up", "token", "experiment")
+    ]
+    + [["generate", what, "--help"] for what in ("documents", "queries")]
+    + [["token", what, "--help"] for what in ("create", "list", "revoke")],
     ids=" ".join,
 )
 def test_help_fits_a_screen_and_shows_an_example(

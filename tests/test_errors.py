@@ -24,6 +24,7 @@ from support.memory_storage import MemoryStorage
 
 import treecast
 from treecast import _native, durable
+from treecast.cli.up_settings import resolve
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
@@ -38,6 +39,11 @@ from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
 from treecast.serve import admission
+from treecast.serve.access.access import Access
+from treecast.serve.access.exposure import check_exposure
+from treecast.serve.access.gate import Gate
+from treecast.serve.access.scopes import Scopes
+from treecast.serve.access.tokens import TokenLimits, TokenStore
 from treecast.serve.address import parse_address
 from treecast.serve.blocking_client import BlockingConnection
 from treecast.serve.broker_process import BrokerOptions, run_broker
@@ -149,7 +155,7 @@ def refuse_request(data: bytes) -> None:
 
 def refuse_command(data: bytes) -> None:
     """Ask a small broker for these things, one a line: the last is refused."""
-    settings = BrokerSettings(sources_max=1, documents_per_publish_max=1, store_bytes_max=20)
+    settings = BrokerSettings(sources_max=1, documents_per_publish_max=1, store_bytes_max=20, record_bytes_max=20)
     broker = Broker("golden", MemoryStorage(), Random(1), settings)
     for number, line in enumerate(data.splitlines(), 1):
         request = Request(number, msgspec.json.decode(line, type=Command))
@@ -231,7 +237,7 @@ def refuse_socket(data: bytes) -> None:
     headers |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", **given.get("headers", {})}
     handshake("/v1/socket", [(name.encode(), value.encode()) for name, value in headers.items()], DoorSettings())
     sockets = Sockets(Mock(), Mock(), DoorSettings())
-    sockets.open([], lambda answer: None, lambda: None).receive(given["message"].encode())
+    sockets.open(Access(), [], Mock()).receive(given["message"].encode())
 
 
 def refuse_import(data: bytes) -> None:
@@ -241,6 +247,40 @@ def refuse_import(data: bytes) -> None:
         path = Path(directory, "subscriptions")
         path.write_bytes(content)
         check_import(path, format.decode())
+
+
+def refuse_access(data: bytes) -> None:
+    """Listen, read a file of tokens, make one, send one, or use one up."""
+    given = tomllib.loads(data.decode())
+    if "listen" in given:
+        check_exposure(parse_address(given["listen"]), None, has_tokens=False, has_peer_certificates=False)
+    if "peer_listen" in given:
+        check_exposure(
+            ("127.0.0.1", 0), parse_address(given["peer_listen"]), has_tokens=True, has_peer_certificates=False
+        )
+    with tempfile.TemporaryDirectory() as directory:
+        tokens = TokenStore(Path(directory))
+        if "file" in given:
+            tokens.path.write_text(given["file"])
+            tokens.path.chmod(0o600)
+        tokens.create(given.get("scopes", ["admin"]))
+        if "authorization" in given:
+            gate = Gate(Path(directory), make_log())
+            gate.load()
+            gate.admit(given["authorization"])
+    access = Access(scopes=Scopes.parse(given["scopes"]), limits=TokenLimits(**given.get("limits", {})))
+    with access.holding(lambda: None):
+        access.check_page(given["page"])
+        access.charge(10, 1_000)
+        access.charge(1, 100)
+        access.holding(lambda: None).__enter__()
+
+
+def refuse_settings(data: bytes) -> None:
+    """A file of settings, beside which nothing is given."""
+    with tempfile.TemporaryDirectory() as directory, chdir(directory):
+        Path("treecast.toml").write_bytes(data)
+        resolve({"config": "treecast.toml"}, ["door.page_rows_max=many"], ["--lisen"], {"TREECAST_UP_NAM": "a"})
 
 
 @contextmanager
@@ -276,6 +316,8 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".http": refuse_http,
     ".socket": refuse_socket,
     ".import": refuse_import,
+    ".access": refuse_access,
+    ".settings": refuse_settings,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

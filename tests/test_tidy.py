@@ -98,7 +98,7 @@ WORLD: dict[str, dict[str, str]] = {
         "workload": "seeded",
     },
     "uuid": {},
-    "secrets": {},
+    "secrets": {"serve": "secrets of tokens"},
     "sqlite3": {
         "catalog": "records of versions and batches, with synchronous writes",
         "serve": "the tables of a store, with synchronous writes",

@@ -2,6 +2,8 @@
 
     tools/lock.py                 resolve the ranges of pyproject.toml again, and write requirements.lock
     tools/lock.py ranges          print the ranges that the set-up needs, one a line
+    tools/lock.py part serve      print the part of requirements.lock that the library needs with this extra
+    tools/lock.py part build      print the part that a build needs
 
 Run it with the Python of .venv, 3.11 on Linux x86-64: the lock is for that platform. pip resolves the ranges. The
 hashes are those of every file of the chosen version that fits the platform; if the index cannot be read, that of the
@@ -47,11 +49,13 @@ def ranges() -> list[str]:
     return list(dict.fromkeys(wanted for group in groups for wanted in group))
 
 
-def resolve(wanted: list[str]) -> Iterator[tuple[str, str, str]]:
+def resolve(wanted: list[str], constraints: str = "") -> Iterator[tuple[str, str, str]]:
     """Name, version and SHA-256 of what pip would install for these ranges."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.json")
+        Path(directory, "constraints").write_text(constraints, "utf-8")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        command += ["--constraint", str(Path(directory, "constraints"))]
         subprocess.run([*command, "--report", str(report), *wanted], check=True)
         found: dict[str, Any] = json.loads(report.read_text("utf-8"))
     for one in found["install"]:
@@ -126,7 +130,31 @@ def lines() -> Iterator[str]:
         yield " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sorted(hashes))])
 
 
+def part(name: str) -> Iterator[str]:
+    """The entries of the lock for a build, or for the library with one extra. pip says which; the lock has the hashes.
+
+    To be installed with --require-hashes and --no-deps, so that nothing comes beside them.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    if name == "build":
+        tools = [wanted for wanted in extras["dev"] if wanted.startswith(("cmake", "ninja"))]
+        wanted = [*project["build-system"]["requires"], *tools]
+    else:
+        wanted = [*project["project"]["dependencies"], *extras[name]]
+    entries = {entry.partition("==")[0]: entry for entry in re.split(r"\n(?=\w)", LOCK.read_text("utf-8").strip())}
+    exact = "\n".join(re.findall(r"^\S+==\S+", LOCK.read_text("utf-8"), re.MULTILINE))
+    for found, version, _ in sorted(resolve(wanted, exact)):
+        entry = entries.get(found, "")
+        if not entry.startswith(f"{found}=={version} "):
+            raise SystemExit(f"{found} {version} is not in {LOCK.name}; run tools/lock.py")
+        yield entry
+
+
 def main() -> int:
+    if len(sys.argv) == 3 and sys.argv[1] == "part":
+        print("\n".join(part(sys.argv[2])))
+        return 0
     if sys.argv[1:] == ["ranges"]:
         print("\n".join(ranges()))
         return 0

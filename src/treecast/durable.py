@@ -38,19 +38,19 @@ def unused_path(directory: Path, suffix: str = ".part") -> Path:
     return directory / unused_name(".treecast-", suffix)
 
 
-def write(path: Path, data: Data) -> None:
-    """Give a file this content, or leave it as it is and raise OSError."""
-    with replacing(path) as file:
+def write(path: Path, data: Data, *, mode: int = 0o666) -> None:
+    """Give a file this content, or leave it as it is and raise OSError. `mode` is reduced by the umask."""
+    with replacing(path, mode=mode) as file:
         file.write(data)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file to write to, which takes its place at the end. An exception leaves things as they were."""
     beside = unused_path(path.absolute().parent)
     try:
         with _named_after(path):
-            with beside.open("xb") as file:
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
                 yield file
                 _flush(file)
             rename(beside, path)

@@ -23,6 +23,7 @@ from treecast.overlay.messages import (
     IndexSaved,
     Publish,
     Request,
+    SetRecord,
     Welcome,
     packet_of,
 )
@@ -46,7 +47,7 @@ pytestmark = pytest.mark.house
         (encode([packet_of(Hello("x")), packet_of(Hello("y"))])[0], "TC406"),
         *(
             (encode([packet_of(Hello("x")), packet_of(own)])[0], "TC406")
-            for own in (Durable(9), Continue(), IndexSaved(1))
+            for own in (Durable(9), Continue(), IndexSaved(1), Request(1, SetRecord("tokens", "mine", b"")))
         ),
         (encode([packet_of(Request(1, Publish("s" * 900, []))) for _ in range(20)])[0], "TC402"),  # large, before Hello
     ],

@@ -22,6 +22,8 @@ import treecast
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.client import Answered
 from treecast.overlay.messages import Refusal, SubscriptionOptions
+from treecast.serve.access.access import Access
+from treecast.serve.access.settings import AccessSettings
 from treecast.serve.client import RefusedError
 from treecast.serve.doors import transfers
 from treecast.serve.doors.problems import DoorError
@@ -128,15 +130,6 @@ def test_what_exists_is_changed_only_if_asked(strict: Service) -> None:
     assert (now["kept"]["query"], now["kept"]["attempts_max"], now["new"]["query"]) == ("/b", 7, "/c")
 
 
-def test_imported_subscriptions_match(service: Service) -> None:
-    rows = "".join(f"many {n},/many[@n={n}]\n" for n in range(2_500))
-    answer = send(service, f"id,query\n{rows}".encode(), CSV)
-    assert answer.json["added"] == 2_500
-    number = service.publish("<many n='2400'/>")
-    pulled = service.ask("POST", "/v1/subscriptions/many%202400:pull", {"wait_ms": 10_000}).json["deliveries"]
-    assert [each["document"] for each in pulled] == [number]
-
-
 def test_what_is_no_import(strict: Service, tmp_path: Path) -> None:
     treecast.Index().save(tmp_path / "empty.tcx")
     saved = (tmp_path / "empty.tcx").read_bytes()
@@ -208,8 +201,17 @@ def test_an_import_that_is_overtaken_says_how_far_it_got() -> None:
     answers: list[Any] = [Answered(1, [], []), RefusedError([], [refusal])]
     client = Mock(request=AsyncMock(side_effect=answers))
     client.expect_broker.return_value.index = ()
-    pages = transfers.TransferPages(client, DoorSettings())
+    pages = transfers.TransferPages(client, DoorSettings(), AccessSettings())
     table = pa.table({"id": [str(n) for n in range(2_500)], "query": ["/a"] * 2_500})
     with pytest.raises(DoorError, match="TC463 the import ended after 1000 rows: the id '1500' exists already"):
-        asyncio.run(pages._import(table, [], "add", is_trial=False))
+        asyncio.run(pages._import(Access(), table, [], "add", is_trial=False))
     assert client.request.call_count == 2
+
+
+def test_imported_subscriptions_match(strict: Service) -> None:
+    rows = "".join(f"many {n},/many[@n={n}]\n" for n in range(2_500))
+    answer = send(strict, f"id,query\n{rows}".encode(), CSV)
+    assert answer.json["added"] == 2_500
+    number = strict.publish("<many n='2400'/>")
+    pulled = strict.ask("POST", "/v1/subscriptions/many%202400:pull", {"wait_ms": 10_000}).json["deliveries"]
+    assert [each["document"] for each in pulled] == [number]

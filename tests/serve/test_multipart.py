@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support.served_http import Service
 
 from treecast.overlay.messages import Document
+from treecast.serve.doors.batches import Unusable
 from treecast.serve.doors.multipart import boundary_of, split_parts
 from treecast.serve.doors.problems import DoorError
 
@@ -72,14 +73,16 @@ def test_refused_as_a_whole(service: Service) -> None:
 
 
 def test_an_empty_batch() -> None:
-    assert split_parts(wrap(), MIXED, 10) == []
+    assert split_parts(wrap(), MIXED, 10, 10_000) == []
 
 
 def test_headers_have_a_limit() -> None:
-    (large,) = split_parts(wrap(b"A: " + b"x" * 9_000 + b"\r\n\r\n<a/>"), MIXED, 10)
-    assert isinstance(large, DoorError) and large.code == "TC432"
-    (twice,) = split_parts(wrap(b"Content-ID: a\r\ncontent-id: b\r\n\r\n<a/>"), MIXED, 10)
-    assert isinstance(twice, DoorError) and twice.code == "TC434"
+    (large,) = split_parts(wrap(b"A: " + b"x" * 9_000 + b"\r\n\r\n<a/>"), MIXED, 10, 10_000)
+    assert isinstance(large, Unusable) and large.error.code == "TC432"
+    (long,) = split_parts(wrap(b"\r\n<long/>"), MIXED, 10, 6)
+    assert isinstance(long, Unusable) and long.error.code == "TC432"
+    (twice,) = split_parts(wrap(b"Content-ID: a\r\ncontent-id: b\r\n\r\n<a/>"), MIXED, 10, 10_000)
+    assert isinstance(twice, Unusable) and twice.error.code == "TC434"
 
 
 @given(st.lists(st.binary(max_size=40).filter(lambda body: not {10, 13} & {*body}), max_size=5), st.booleans())
@@ -98,17 +101,17 @@ def test_what_the_standard_library_writes_is_read(bodies: list[bytes], is_padded
         data = data.replace(b"--frontier 42'x\r\n", b"--frontier 42'x \t\r\n")
     kind = BytesParser(policy=HTTP).parsebytes(head)["Content-Type"]
     if bodies:
-        assert split_parts(data, str(kind), 10) == [Document(body, str(n)) for n, body in enumerate(bodies)]
+        assert split_parts(data, str(kind), 10, 10_000) == [Document(body, str(n)) for n, body in enumerate(bodies)]
 
 
 @given(st.binary(max_size=200) | st.text("-x\r\n :ab<>", max_size=60).map(str.encode))
 def test_any_bytes_are_parts_or_refused(body: bytes) -> None:
     try:
-        parts = split_parts(body, MIXED, 3)
+        parts = split_parts(body, MIXED, 3, 100)
     except DoorError as error:
         assert error.code in ("TC434", "TC411")
     else:
-        assert len(parts) <= 3 and all(isinstance(part, (Document, DoorError)) for part in parts)
+        assert len(parts) <= 3 and all(isinstance(part, (Document, Unusable)) for part in parts)
 
 
 @given(st.text(max_size=60))

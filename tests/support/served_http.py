@@ -24,7 +24,7 @@ import sys, msgspec
 from treecast.serve.logs import make_log
 from treecast.serve.service_process import ServiceOptions, run_service
 options = msgspec.json.decode(sys.argv[1], type=ServiceOptions)
-run_service(options, make_log("json", "warning"), lambda address, peers: print(*address, flush=True))
+run_service(options, make_log("json", "warning"), lambda address, peers: print(*address, *(peers or ()), flush=True))
 """
 
 
@@ -43,10 +43,17 @@ class Service:
     """Started and ended by its id."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        """`settings` are those of the door; `broker` those of the broker."""
-        broker = settings.pop("broker", {})
-        self.options = {"directory": str(directory), "broker": broker, "door": settings}
+        """`settings` are those of the door; `broker`, `access` and so on are other options of a service."""
+        others: dict[str, Any] = {}
+        for name in ("broker", "access", "tls", "peer_listen"):
+            if name in settings:
+                others[name] = settings.pop(name)
+        self.options: dict[str, Any] = {"directory": str(directory), "door": settings, **others}
         self.port = 0
+        self.peers: list[str] = []
+        """The host and port for peers, if there is one."""
+        self.token = ""
+        """Sent with every request, if there is one."""
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Service:
@@ -58,7 +65,13 @@ class Service:
         line = self._process.stdout.readline()
         assert line, self._process.communicate()[1]
         self.port = int(line.split()[1])
+        self.peers = line.split()[2:]
         return self
+
+    def tell(self, number: int) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was logged."""
@@ -80,11 +93,15 @@ class Service:
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
 
+    def authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
     def ask(self, method: str, path: str, body: bytes | str | dict[str, Any] | None = None, **headers: str) -> Answer:
         connection = self.connect()
         data = json.dumps(body) if isinstance(body, dict) else body
+        sent = {**self.authorization(), **{name.replace("_", "-"): value for name, value in headers.items()}}
         try:
-            connection.request(method, path, data, {name.replace("_", "-"): value for name, value in headers.items()})
+            connection.request(method, path, data, sent)
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
@@ -136,7 +153,8 @@ class EventReader:
         self.last = last
         self._connection = service.connect()
         query = "&".join(f"subscription={quote(id, safe='')}" for id in subscriptions)
-        self._connection.request("GET", f"/v1/events?{query}", headers={"Last-Event-ID": last} if last else {})
+        headers = {**service.authorization(), **({"Last-Event-ID": last} if last else {})}
+        self._connection.request("GET", f"/v1/events?{query}", headers=headers)
         self.response = self._connection.getresponse()
         assert self.response.status == 200, self.response.read()
         assert self.response.headers["content-type"] == "text/event-stream"

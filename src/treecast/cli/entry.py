@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, broker, experiment, explain, generate, match, run, up
+from treecast.cli import bench, broker, experiment, explain, generate, match, run, token, up
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -31,6 +31,15 @@ example:
 
 class Parser(argparse.ArgumentParser):
     """argparse, with the way to more help in the one line that it prints."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """A verb whose options have the default `unknown_options` says itself what it does not know."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown and hasattr(options, "unknown_options"):
+            options.unknown_options, unknown = unknown, []
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {printable(message)}; see '{self.prog} --help'\n")
@@ -108,5 +117,6 @@ def build_parser() -> Parser:
     run.add_to(verbs)
     broker.add_to(verbs)
     up.add_to(verbs)
+    token.add_to(verbs)
     experiment.add_to(verbs)
     return parser

@@ -6,10 +6,17 @@ It runs until it is stopped with SIGTERM or Ctrl-C. One line on stdout says wher
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from treecast import __version__
-from treecast.cli.serving import add_log_options, add_name_option, add_place_options, read_addresses
+from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, build, format_settings, resolve, sections
+from treecast.errors import TreecastError
+from treecast.names import printable_lines
+
+if TYPE_CHECKING:
+    from treecast.serve.service_process import ServiceOptions
 
 DESCRIPTION = """\
 Runs a broker that is used over HTTP: publish documents, subscribe with
@@ -17,11 +24,12 @@ queries, receive what they match. What it has acknowledged is on disk, in DIR,
 which it creates if need be."""
 
 EPILOG = """\
+Every setting may also stand in FILE (log_level = "error") or in the
+environment (TREECAST_UP_LOG_LEVEL=error). Options win, then the environment.
+
 example:
   treecast up --data news-data --listen 127.0.0.1:8080
   curl -T article.xml -X POST http://127.0.0.1:8080/v1/documents"""
-
-LISTEN = "127.0.0.1:8080"
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
@@ -31,13 +39,19 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast up --data DIR [options]",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=26),
     )
-    add_place_options(parser, LISTEN, "HTTP")
-    parser.add_argument("--peer-listen", metavar="HOST:PORT", help="address for the Python client; else none")
-    add_name_option(parser)
-    add_log_options(parser)
-    parser.set_defaults(run=lambda options: run(parser, options))
+    option = parser.add_argument
+    for setting in TOP:
+        flag = f"--{setting.name.replace('_', '-')}"
+        if setting.kind == "switch":
+            option(flag, action="store_true", help=setting.help)
+        else:
+            option(flag, metavar=setting.metavar, help=setting.help)
+    option("--set", metavar="NAME=VALUE", action="append", default=[], help="any other setting: door.header_ms=5s")
+    option("--config", metavar="FILE", help="read settings from a TOML file")
+    option("--check", action="store_true", help="print all settings, start nothing")
+    parser.set_defaults(run=lambda options: run(parser, options), unknown_options=[])
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -47,14 +61,92 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         from treecast.serve.logs import make_log
     except ModuleNotFoundError as error:
         parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
-    listen, peer_listen = read_addresses(parser, options.listen, options.peer_listen)
-    settings = service_process.ServiceOptions(
-        directory=options.data, listen=listen, peer_listen=peer_listen, name=options.name, version=__version__
-    )
+    try:
+        effective = resolve(vars(options), options.set, options.unknown_options, os.environ)
+        service = _service(effective)
+    except SettingsError as error:
+        parser.exit(2, f"{parser.prog}: {printable_lines(str(error))}\n")
+    if options.check:
+        print(format_settings(effective), end="")
+        return 0
 
     def announce(address: tuple[str, int], peers: tuple[str, int] | None) -> None:
         also = f", peers on {format_address(*peers)}" if peers else ""
-        print(f"listening on http://{format_address(*address)}{also}", flush=True)
+        scheme = "https" if service.tls is not None else "http"
+        print(f"listening on {scheme}://{format_address(*address)}{also}", flush=True)
 
-    service_process.run_service(settings, make_log(options.log, options.log_level), announce)
+    log = make_log(effective["log"].value, effective["log_level"].value)
+    service_process.run_service(service, log, announce)
     return 0
+
+
+def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
+    """What a service is started with, if these settings fit together. Raises SettingsError."""
+    from treecast.serve.service_process import ServiceOptions
+    from treecast.serve.tls import TlsFiles
+
+    value = {setting.name: effective[setting.name].value for setting in TOP}
+    structs = sections()
+    tls = None
+    if value["certificate"]:
+        tls = TlsFiles(certificate=value["certificate"], key=value["key"], ca=value["peer_ca"])
+    service = ServiceOptions(
+        directory=value["data"],
+        listen=value["listen"],
+        peer_listen=value["peer_listen"],
+        name=value["name"],
+        version=__version__,
+        tls=tls,
+        open=value["open"],
+        door=build(effective, structs, "door"),
+        broker=build(effective, structs, "broker"),
+        access=build(effective, structs, "access"),
+        runtime=build(effective, structs, "peer"),
+    )
+    mistakes = [
+        Mistake(f"--{name.replace('_', '-')}", f"it needs --{needed}")
+        for name, needed in (("key", "certificate"), ("peer_ca", "certificate"), ("peer_ca", "peer-listen"))
+        if value[name] and not value[needed.replace("-", "_")]
+    ]
+    mistakes += _try_files(service)
+    if mistakes:
+        raise SettingsError(mistakes)
+    return service
+
+
+def _try_files(service: ServiceOptions) -> list[Mistake]:
+    """What the service would refuse when it starts, as far as that can be tried before."""
+    from pathlib import Path
+
+    from treecast.serve.access.exposure import check_exposure
+    from treecast.serve.access.tokens import TokenStore
+    from treecast.serve.certificate import Certificate
+    from treecast.serve.logs import make_log
+
+    mistakes: list[Mistake] = []
+
+    def add(place: str, error: TreecastError) -> None:
+        text, _, hint = str(error).removeprefix(error.code).strip().partition("\n  hint: ")
+        mistakes.append(Mistake(place, f"{error.code} {text}" + (f"; {hint}" if hint else "")))
+
+    has_tokens = True
+    try:
+        has_tokens = TokenStore(Path(service.directory), service.access).read() is not None
+    except TreecastError as error:
+        add("--data", error)
+    if service.tls is not None:
+        try:
+            Certificate(service.tls, make_log())
+        except TreecastError as error:
+            add("--certificate", error)
+    if not service.open:
+        certified = service.tls is not None and bool(service.tls.ca)
+        for place, listen, peers in (
+            ("--listen", service.listen, None),
+            ("--peer-listen", ("127.0.0.1", 0), service.peer_listen),
+        ):
+            try:
+                check_exposure(listen, peers, has_tokens=has_tokens, has_peer_certificates=certified)
+            except TreecastError as error:
+                add(place, error)
+    return mistakes

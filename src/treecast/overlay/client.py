@@ -254,6 +254,19 @@ class Client:
         """The application could not deal with these: they are tried again later, some times."""
         return self._settle(deliveries, True, now_ms, singly)
 
+    def postpone(self, delivery: Delivery, wait_ms: int, reason: str = "") -> list[Effect]:
+        """The application could not deal with this one, and wants it again after so long; 0: it is given up."""
+        receiver = self._by_session.get(delivery.session)
+        return receiver.postpone(delivery, wait_ms, reason) if receiver else []
+
+    def extend(self, receiver: int) -> list[Effect]:
+        """The application needs more time for what it holds."""
+        return self._receivers[receiver].extend() if receiver in self._receivers else []
+
+    def join(self, receiver: int) -> list[Effect]:
+        """Receive also from those subscriptions that did not exist before."""
+        return self._receivers[receiver].join() if receiver in self._receivers else []
+
     def _settle(self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int, singly: bool) -> list[Effect]:
         by_session: dict[str, list[Delivery]] = {}
         for delivery in deliveries:

@@ -133,6 +133,12 @@ class Redeliver(_Message, frozen=True, tag="redeliver"):
     letters: Annotated[list[Number], _MANY]
 
 
+class Hasten(_Message, frozen=True, tag="hasten"):
+    """Try again at once what waits to be tried again: whoever could not take it can now."""
+
+    id: Name
+
+
 class Advance(_Message, frozen=True, tag="advance"):
     """Deliveries of these subscriptions, each up to a document, are done: somebody got them without a session.
 
@@ -140,6 +146,21 @@ class Advance(_Message, frozen=True, tag="advance"):
     """
 
     positions: Annotated[list[tuple[Name, Number]], _MANY]
+
+
+class SetRecord(_Message, frozen=True, tag="record"):
+    """Keep a small value of a door, under a kind and a key. Only from the broker's own process."""
+
+    kind: Name
+    key: Name
+    value: bytes
+
+
+class RemoveRecord(_Message, frozen=True, tag="no-record"):
+    """No error if there is none. Only from the broker's own process."""
+
+    kind: Name
+    key: Name
 
 
 Command = (
@@ -152,7 +173,10 @@ Command = (
     | Pause
     | Replay
     | Redeliver
+    | Hasten
     | Advance
+    | SetRecord
+    | RemoveRecord
 )
 
 
@@ -279,6 +303,16 @@ class Deliveries(_Message, frozen=True, tag="deliveries"):
     epoch: Number = 0
 
 
+class Postponed(_Message, frozen=True):
+    """An attempt failed, and its client decides what follows: another one after `wait_ms`, however many there were; or
+    with 0 none, and the delivery becomes a dead letter for this reason."""
+
+    message: Number
+    place: Number
+    wait_ms: Number
+    reason: Name = ""
+
+
 class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     """Messages of a session that are dealt with. `failed` has items that are to be tried again, as (message, place)."""
 
@@ -288,6 +322,9 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     epoch: Number = 0
     done: Annotated[list[tuple[Number, Number]], _MANY] = []
     """Items that are dealt with, in messages that are not yet."""
+    postponed: Annotated[list[Postponed], _MANY] = []
+    extended: Annotated[list[Number], _MANY] = []
+    """Messages that the client still works on: the time to acknowledge them begins again."""
 
 
 class Detach(_Message, frozen=True, tag="detach"):
@@ -371,7 +408,10 @@ _COMMAND_FLOWS: dict[type, FlowName] = {
     Pause: "query",
     Replay: "query",
     Redeliver: "query",
+    Hasten: "query",
     Advance: "query",
+    SetRecord: "control",
+    RemoveRecord: "control",
 }
 
 

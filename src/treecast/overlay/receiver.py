@@ -23,6 +23,7 @@ from treecast.overlay.messages import (
     Deliveries,
     Detach,
     Flow,
+    Postponed,
 )
 from treecast.overlay.peer import Deliver, Effect, Send
 from treecast.overlay.retry import Retry
@@ -259,6 +260,31 @@ class Receiver:
         done = [] if is_failed else parts
         failed = [*failed, *parts] if is_failed else failed
         return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch, done))]
+
+    def postpone(self, delivery: Delivery, wait_ms: int, reason: str) -> list[Effect]:
+        """The application has failed to deal with this one, and wants it again after so long; 0: never.
+
+        If that gets lost, the broker waits for the acknowledgement in vain, and decides itself.
+        """
+        places = self._open_places.get(delivery.message)
+        if delivery.session != self.session or places is None or delivery.place not in places:
+            return []
+        places.remove(delivery.place)
+        self._held -= 1
+        if not places:
+            del self._open_places[delivery.message]
+        verdict = Postponed(delivery.message, delivery.place, wait_ms, reason)
+        return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, postponed=[verdict]))]
+
+    def extend(self) -> list[Effect]:
+        """The application still works on what it holds."""
+        if not self._open_places:
+            return []
+        return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, extended=list(self._open_places)))]
+
+    def join(self) -> list[Effect]:
+        """Receive from those of its subscriptions that have come, or come again, since it attached."""
+        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
 
     def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
         if not self._repeats:

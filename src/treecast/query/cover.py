@@ -22,7 +22,7 @@ entry looked at, copied or tested is about one step. What is not settled by then
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from treecast.query.cases import DOCUMENT, Budget, Case, OutOfStepsError, normalize
 from treecast.query.functions import FUNCTIONS
@@ -86,7 +86,7 @@ class _Search:
             if case.dead:
                 continue
             evaluator = _CaseEvaluator(self, case, depth)
-            if evaluator.contradicts() or any(evaluator.walk(path, DOCUMENT) for path in goal):
+            if evaluator.contradicts() or any(evaluator.reaches(path, DOCUMENT) for path in goal):
                 continue
             alternatives = case.split(gaps_max)
             if alternatives is None:
@@ -115,6 +115,7 @@ class _CaseEvaluator:
                 if not self.entries[at].gap:
                     self.children[above].append(at)
         self.known: dict[tuple[int, int], bool] = {}  # (condition, entry) -> whether it holds there
+        self.denied: dict[int, frozenset[Condition]] = {}  # entry -> what is denied of it, once somebody asked
 
     def contradicts(self) -> bool:
         """Whether no document can be like this."""
@@ -138,14 +139,13 @@ class _CaseEvaluator:
             case Or(operands):
                 return any(self.holds(operand, at) for operand in operands)
             case Exists(paths):
-                return any(self.walk(path, at) for path in paths)
+                return any(self.reaches(path, at) for path in paths)
             case Compare(paths, relation, value):
                 return any(self._passes(found, (relation, value)) for path in paths for found in self.walk(path, at))
             case Call(path, text):
                 return self._first_passes(at, path, (condition.name, text))
             case Not(operand):
-                self.budget.spend(len(self.entries[at].denied))
-                if operand in self.entries[at].denied:
+                if self._is_denied(operand, at):
                     return True
                 supposed = self.case.copy()
                 supposed.assume(at, operand)
@@ -155,6 +155,12 @@ class _CaseEvaluator:
             case Last(relation, number):
                 return _always(relation, number)
         raise AssertionError(condition)
+
+    def _is_denied(self, condition: Condition, at: int) -> bool:
+        if at not in self.denied:
+            self.budget.spend(len(self.entries[at].denied))
+            self.denied[at] = frozenset(self.entries[at].denied)
+        return condition in self.denied[at]
 
     def _passes(self, at: int, test: Test) -> bool:
         self.budget.spend(1 + len(self.entries[at].tests))
@@ -182,8 +188,18 @@ class _CaseEvaluator:
 
     def walk(self, path: Path, at: int) -> set[int]:
         """The entries that the path is certain to select from `at`."""
+        return self._walk(path, path.steps, at)
+
+    def reaches(self, path: Path, at: int) -> bool:
+        """Whether the path is certain to select anything: of its last step, one entry is enough."""
+        if not path.steps:
+            return True
+        reached = self._walk(path, path.steps[:-1], at)
+        return bool(reached) and any(True for _ in self._step(path.steps[-1], reached))
+
+    def _walk(self, path: Path, steps: Sequence[Step], at: int) -> set[int]:
         reached = {DOCUMENT if path.absolute else at}
-        for step in path.steps:
+        for step in steps:
             if not reached:
                 break
             reached = set(self._step(step, reached))
@@ -192,7 +208,7 @@ class _CaseEvaluator:
     def _step(self, step: Step, contexts: set[int]) -> Iterator[int]:
         candidates = self._candidates(step, contexts)
         self.budget.spend(1 + len(candidates))
-        for at in candidates:
+        for at in sorted(candidates, reverse=True):  # most is known of what a query ends with, and that was added last
             entry = self.entries[at]
             named = (step.uri is None or step.uri == entry.uri) and (step.local is None or step.local == entry.local)
             if entry.kind == step.kind and named and all(self.holds(predicate, at) for predicate in step.predicates):

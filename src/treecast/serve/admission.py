@@ -6,11 +6,29 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from treecast.errors import TreecastError
-from treecast.overlay.messages import PROTOCOL_VERSION, Continue, Durable, Hello, IndexSaved
+from treecast.overlay.messages import (
+    PROTOCOL_VERSION,
+    Continue,
+    Durable,
+    Hello,
+    IndexSaved,
+    RemoveRecord,
+    Request,
+    SetRecord,
+)
 from treecast.serve.transport_error import TransportError, wrong_name
 
 OWN_MESSAGES = (Durable, Continue, IndexSaved)
 """What only a peer itself, or whoever runs it, says to it."""
+OWN_COMMANDS = (SetRecord, RemoveRecord)
+"""What only doors in the same process ask for: others could give themselves rights, or read secrets."""
+
+
+def is_own(message: Any) -> bool:
+    """No connection may send this."""
+    if isinstance(message, Request):
+        return isinstance(message.command, OWN_COMMANDS)
+    return isinstance(message, OWN_MESSAGES)
 
 
 def refusal(
@@ -23,9 +41,9 @@ def refusal(
     `certified` are the names in the other side's certificate; None if certificates are not asked for.
     """
     if not isinstance(message, Hello):
-        if name and not isinstance(message, OWN_MESSAGES):
+        if name and not is_own(message):
             return None
-        kind = type(message).__name__
+        kind = type(message.command if isinstance(message, Request) and name else message).__name__
         return TransportError(f"a message of kind {kind} does not belong here", code="TC406", hint="begin with Hello")
     if message.version != PROTOCOL_VERSION:
         return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")

@@ -30,7 +30,7 @@ from treecast.overlay.messages import Deliveries, Hello, IndexSaved, Packet, pac
 from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
-from treecast.serve.admission import OWN_MESSAGES, refusal
+from treecast.serve.admission import is_own, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.listener import Listener
 from treecast.serve.metrics import Metrics
@@ -475,7 +475,7 @@ class Runtime:
         self.metrics.received_bytes.inc(size)
         for packet in packets:
             message = packet.message
-            is_special = isinstance(message, (Hello, *OWN_MESSAGES)) or not connection.name
+            is_special = not connection.name or isinstance(message, Hello) or is_own(message)
             if is_special and not self._admit(connection, message, life):
                 return
             self.metrics.count_received(message)

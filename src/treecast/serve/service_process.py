@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -12,12 +13,18 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.broker import BrokerSettings
+from treecast.serve.access.exposure import check_exposure, is_local
+from treecast.serve.access.gate import Gate
+from treecast.serve.access.settings import AccessSettings
 from treecast.serve.broker_process import BrokerOptions, open_broker, warm_up
+from treecast.serve.certificate import Certificate
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.notify import notify
 from treecast.serve.runtime import Runtime
 from treecast.serve.settings import RuntimeSettings
+from treecast.serve.tls import TlsFiles
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +40,11 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerSettings = BrokerSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     door: DoorSettings = DoorSettings()
+    access: AccessSettings = AccessSettings()
+    tls: TlsFiles | None = None
+    """For HTTP, and for peers if it has a CA for their certificates."""
+    open: bool = False
+    """Strangers are let in without tokens or certificates."""
 
 
 Announce = Callable[[tuple[str, int], tuple[str, int] | None], None]
@@ -45,6 +57,18 @@ def run_service(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
 
 async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the addresses when clients may come. Raises TreecastError."""
+    gate = Gate(Path(options.directory), log, options.access)
+    gate.load()
+    if not options.open:
+        check_exposure(
+            options.listen,
+            options.peer_listen,
+            has_tokens=not gate.is_open,
+            has_peer_certificates=options.tls is not None and bool(options.tls.ca),
+        )
+    certificate = Certificate(options.tls, log) if options.tls is not None else None
+    if certificate is None and not gate.is_open and not is_local(options.listen[0]):
+        log.warning("tokens travel without encryption", hint="give a certificate, or put a proxy with one in front")
     broker = BrokerOptions(
         directory=options.directory,
         listen=options.peer_listen or ("", 0),
@@ -52,9 +76,10 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
         broker=msgspec.structs.replace(options.broker, announces=True),
         runtime=options.runtime,
     )
-    runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime)
-    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door)
-    server = HttpServer(door, options.door, log, door)
+    peers = certificate.peers if certificate is not None else None
+    runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
+    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate)
+    server = HttpServer(door, options.door, log, door, certificate)
     address = server.listen(*options.listen)
     peer_address = None
     if options.peer_listen is not None:
@@ -62,18 +87,19 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     else:
         await runtime.open()
     running = asyncio.create_task(runtime.run())
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    warming = loop.run_in_executor(None, warm_up)
+    stopped = _handle_signals(gate, certificate)
+    warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
     await asyncio.sleep(0)
     await door.start()
     serving = asyncio.create_task(server.run())
+    watching = asyncio.create_task(_watch(certificate, options.access.look_ms))
     log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
     announce(address, peer_address)
+    notify("READY=1")
     stopping = asyncio.create_task(stopped.wait())
     await asyncio.wait([stopping, running, serving], return_when=asyncio.FIRST_COMPLETED)
+    notify("STOPPING=1")
+    watching.cancel()
     server.stop()
     door.stop()
     await serving
@@ -81,3 +107,25 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     await running
     await warming
     log.info("stopped")
+
+
+def _handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Event:
+    """SIGTERM and SIGINT set the event; SIGHUP looks again at tokens, certificate and key."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def reload() -> None:
+        gate.look()
+        if certificate is not None:
+            certificate.look()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    return stopped
+
+
+async def _watch(certificate: Certificate | None, look_ms: int) -> None:
+    while certificate is not None:
+        await asyncio.sleep(look_ms / 1000)
+        certificate.look()

@@ -65,11 +65,14 @@ class Backlog:
         """More is to be read from disk than one turn should do: see `refill`."""
         self.last_document = 0
         self.last_letter = 0
+        self.letters = 0
+        """Dead letters that there are."""
 
     # --- after a restart ---------------------------------------------------------------------------------------------
 
     def load(self, floor: int, turn: Turn) -> None:
         """Find what is not done yet among documents after `floor`."""
+        self.letters = self._shadow.stored_count(LETTERS)
         for id, _ in self._shadow.rows(PARKED, ""):
             self._parked[id] = self._cursor(id).floor
         floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
@@ -361,6 +364,7 @@ class Backlog:
         self._wake(queue)
         if key < 0:
             turn.delete(LETTERS, -key)
+            self.letters -= 1
             turn.delete(REDELIVERIES, -key)
         elif not queue.parked:
             self._finish_document(key)
@@ -382,6 +386,23 @@ class Backlog:
         wait = min(self._settings.retry_ms << min(attempts - 1, 20), self._settings.retry_ms_max)
         queue.retry_at(turn.now_ms + int(wait * self._random.uniform(0.5, 1.5)), key)
         self.retrying[queue.id] = queue
+
+    def postpone(self, queue: Queue, key: int, wait_ms: int, reason: str, turn: Turn) -> None:
+        """An attempt failed, and its receiver says when to try again; 0: never."""
+        queue.sent.pop(key, None)
+        if key not in queue.outstanding:
+            return
+        if not wait_ms:
+            self.give_up(queue, key, reason, turn)
+            return
+        queue.retry_at(turn.now_ms + min(wait_ms, self._settings.postponed_ms_max), key)
+        self.retrying[queue.id] = queue
+
+    def hasten(self, id: str, turn: Turn) -> None:
+        """What waits to be tried again is due now."""
+        queue = self.queues.get(id)
+        if queue is not None and queue.retries:
+            queue.retries = sorted((turn.now_ms, key) for _, key in queue.retries)
 
     def give_up(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
         """Make a dead letter of a delivery."""
@@ -405,6 +426,7 @@ class Backlog:
         self, id: str, document: int, published_ms: int, reason: str, attempts: int, payload: bytes, turn: Turn
     ) -> None:
         self.last_letter += 1
+        self.letters += 1
         row = LetterRow(id, document, published_ms, reason, attempts, payload, turn.now_ms)
         turn.put(LETTERS, self.last_letter, row)
 
@@ -477,6 +499,30 @@ class Backlog:
         for id in self._parked:
             if id not in self.queues:
                 yield id, {"waiting": 0, "sent": 0, "receivers": 0, "parked": 1}
+
+    def longest(self, count: int) -> list[tuple[str, int, int, int, bool, int]]:
+        """Of the subscriptions that wait for most: id, waiting, sent, receivers, parked, first document."""
+        # PERF: there may be a million of them, so rows are made only of those that are returned.
+        rows = []
+        for id, numbers in heapq.nlargest(count, self._idle.items(), key=lambda item: len(item[1])):
+            rows.append((id, len(numbers), 0, 0, False, numbers[0]))
+        for queue in heapq.nlargest(count, self.queues.values(), key=lambda queue: len(queue.outstanding)):
+            if queue.outstanding or queue.behind:
+                waiting, sent = len(queue.outstanding) - len(queue.sent), len(queue.sent)
+                rows.append((queue.id, waiting, sent, len(queue.sessions), queue.behind, queue.floor() + 1))
+        away = ((id, floor) for id, floor in self._parked.items() if id not in self.queues)
+        for id, floor in heapq.nsmallest(count, away, key=lambda item: item[1]):
+            rows.append((id, 0, 0, 0, True, floor + 1))
+        return sorted(rows, key=lambda row: (not row[4], -row[1] - row[2], row[5], row[0]))[:count]
+
+    def received_from(self) -> int:
+        """The first document that somebody who receives at present has not dealt with yet."""
+        floors = (
+            queue.floor()
+            for queue in self.queues.values()
+            if queue.sessions and not queue.row.paused and (queue.outstanding or queue.behind)
+        )
+        return min(floors, default=self.last_document) + 1
 
     def stats(self) -> dict[str, int]:
         queued = [len(queue.outstanding) for queue in self.queues.values()]

@@ -9,6 +9,7 @@ Every call ends with one group of changes; answers and deliveries follow it, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
 from treecast.overlay.broker.intake import Intake
+from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
 from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, decode
@@ -42,6 +44,7 @@ from treecast.overlay.messages import (
     Detach,
     Durable,
     Flow,
+    Hasten,
     Hello,
     IndexSaved,
     Inspect,
@@ -50,9 +53,11 @@ from treecast.overlay.messages import (
     Publish,
     Redeliver,
     RegisterSource,
+    RemoveRecord,
     RemoveSource,
     Replay,
     Request,
+    SetRecord,
     Subscribe,
     SubscribeMany,
     Unsubscribe,
@@ -91,6 +96,7 @@ class Broker:
         self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
         self.tail = Tail(self._shadow, self._archive, self._backlog, self._subscriptions)
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
+        self._records = Records(self._shadow, settings)
         self._counters = Counters()
         self._beginning = Turn(0)
         """Changes that loading asked for: they are stored with those of the first call."""
@@ -129,7 +135,7 @@ class Broker:
                 self._request(sender, message, turn)
             case Acknowledge():
                 if session := self._session(message, sender, turn):
-                    self._dispatch.acknowledge(session, message.messages, message.failed, message.done, turn)
+                    self._dispatch.acknowledge(session, message, turn)
             case Flow():
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
@@ -234,6 +240,8 @@ class Broker:
         except TreecastError as error:
             del turn.changes[done:]
             answer = Answer(request.number, [], [refusal(error, -1)])
+            if isinstance(request.command, Publish):
+                self._intake.announce_refused(request.command, answer.refusals, turn)
         answers = [*client.answers, answer][-WINDOW_MAX:]
         row = ClientRow(request.number, answers, client.lease, client.nonce, turn.now_ms)
         self._clients.store(sender, row, turn)
@@ -264,6 +272,13 @@ class Broker:
                 self._subscriptions.redeliver(command.letters, self._backlog, turn)
             case Advance():
                 self._subscriptions.advance(command.positions, self._backlog, turn)
+            case Hasten():
+                self._subscriptions.expect(command.id)
+                self._backlog.hasten(command.id, turn)
+            case SetRecord():
+                self._records.set(command, turn)
+            case RemoveRecord():
+                self._records.remove(command, turn)
             case Replay():
                 return Answer(request.number, [self._replay(command, turn)])
         return Answer(request.number)
@@ -347,10 +362,30 @@ class Broker:
 
     # --- looking at it -----------------------------------------------------------------------------------------------
 
+    def record(self, kind: str, key: str) -> bytes | None:
+        """What a door has set."""
+        return self._records.get(kind, key)
+
+    def records(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        """All of a kind, by their keys."""
+        return self._records.all(kind)
+
     @property
     def index_version(self) -> int:
         """The last change of the subscriptions, which `index` contains."""
         return self._subscriptions.last_change
+
+    def sizes(self) -> dict[str, int]:
+        """Counts that cost nothing, for whoever asks every second."""
+        return {
+            "subscriptions": len(self.index),
+            "sources": len(self._subscriptions.sources),
+            "sessions": len(self._dispatch.sessions),
+            "sent": self._dispatch.sent_items,
+            "duplicates": self._intake.duplicates,
+            "letters": self._backlog.letters,
+            "body_bytes": self._shadow.body_bytes(),
+        }
 
     def stats(self) -> dict[str, int]:
         """Counts for metrics, and for whoever checks that limits hold."""

@@ -8,15 +8,13 @@ goes back to the queues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.sessions import Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Deliveries, Detach, Item
+from treecast.overlay.messages import Acknowledge, Deliveries, Detach, Item
 from treecast.overlay.storage import StorageError
 
 TAKEN_IN_TURN = 16
@@ -41,22 +39,20 @@ class Dispatch:
         queue.sessions.append(session)
         session.activate(queue)
 
-    def acknowledge(
-        self,
-        session: Session,
-        messages: Iterable[int],
-        failed: Iterable[tuple[int, int]],
-        done: Iterable[tuple[int, int]],
-        turn: Turn,
-    ) -> None:
-        """The client has dealt with all items of these messages, and with those of `done`; `failed` ones are tried
-        again."""
+    def acknowledge(self, session: Session, acknowledged: Acknowledge, turn: Turn) -> None:
+        """The client has dealt with some messages and items, has failed to, or is still at it."""
         changed: dict[str, Queue] = {}
-        for message, place in failed:
+        for message, place in acknowledged.failed:
             if item := session.finish(message, place):
                 self._backlog.fail(*item, "refused by its subscriber", turn)
-        finished = list(done)
-        for message in messages:
+        for postponed in acknowledged.postponed:
+            if item := session.finish(postponed.message, postponed.place):
+                self._backlog.postpone(*item, postponed.wait_ms, postponed.reason, turn)
+        for message in acknowledged.extended:
+            if message in session.messages and message <= session.received:
+                session.messages[message].sent_ms = turn.now_ms
+        finished = list(acknowledged.done)
+        for message in acknowledged.messages:
             sent = session.messages.get(message)
             if sent is not None:
                 session.received = max(session.received, message)

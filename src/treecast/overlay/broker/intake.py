@@ -16,11 +16,14 @@ from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
 from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode
 from treecast.overlay.broker.settings import BrokerSettings
-from treecast.overlay.broker.tail import Published
+from treecast.overlay.broker.tail import Published, Refused
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Document, Publish, Refusal
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Append, DeleteBefore
+
+EXCERPT_BYTES_MAX = 1_000
+"""Of a refused document, for whoever wants to know what it was."""
 
 
 class Intake:
@@ -70,8 +73,22 @@ class Intake:
                 error = next(r for r in refusals if r.item == original)
                 refusals.append(Refusal(place, error.code, error.message))
         self._forget_old(turn)
-        self.refused += len(refusals)
+        self.announce_refused(command, refusals, turn)
         return numbers, sorted(refusals, key=lambda r: r.item), known
+
+    def announce_refused(self, command: Publish, refusals: list[Refusal], turn: Turn) -> None:
+        """Count what is refused, and say so to whoever runs the broker. A refusal of item -1 is one of all of them."""
+        for refused in refusals:
+            documents = command.documents if refused.item < 0 else [command.documents[refused.item]]
+            self.refused += len(documents)
+            if self._settings.announces:
+                turn.events += [
+                    Refused(
+                        *(command.source, document.id, refused.code, refused.message),
+                        *(len(document.body), bytes(document.body[:EXCERPT_BYTES_MAX]), turn.now_ms),
+                    )
+                    for document in documents
+                ]
 
     def _fresh(
         self, command: Publish, numbers: list[int], refusals: list[Refusal], copies: list[tuple[int, int]]

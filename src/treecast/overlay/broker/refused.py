@@ -8,6 +8,7 @@ TC414   a name that is empty, too long, or not text
 TC415   the store is full
 TC416   no such dead letter
 TC417   too many sessions, or too many subscriptions in one
+TC418   a record that is too large
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from treecast.overlay.messages import Answer, SubscriptionOptions
 META, SOURCES, SUBSCRIPTIONS, CHANGES = "meta", "sources", "subscriptions", "changes"
 CLIENTS, DOCUMENTS, RECENT = "clients", "documents", "recent"
 CURSORS, PARKED, EXPIRING, LETTERS, REDELIVERIES = "cursors", "parked", "expiring", "letters", "redeliveries"
+RECORDS = "records"
+"""`records[kind/key]`: values of the doors, as they gave them."""
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -120,6 +122,12 @@ class LetterRow(Row, frozen=True):
     attempts: int
     payload: bytes
     died_ms: int
+
+
+class RecordCounts(Row, frozen=True):
+    """`meta["records"]`: how many records of each kind there are."""
+
+    kinds: dict[str, int]
 
 
 AnyRow = TypeVar("AnyRow", bound=Row)

@@ -17,6 +17,12 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """If there are so many, those that were silent for so long are forgotten."""
     subscriptions_max: int = 10_000_000
 
+    record_bytes_max: int = 256 << 10
+    """Of one value that a door keeps,"""
+    records_per_kind_max: int = 100_000
+    record_kinds_max: int = 100
+    """of so many of a kind, and so many kinds."""
+
     duplicates_max: int = 100_000
     """The ids of so many documents are remembered, to drop those that are published again."""
     duplicates_ms: int = 10 * MINUTE_MS
@@ -37,6 +43,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_ms: int = SECOND_MS
     """A failed delivery is tried again after so long, then after twice as long, and so on."""
     retry_ms_max: int = MINUTE_MS
+    postponed_ms_max: int = DAY_MS
+    """A receiver that decides itself when to try again waits so long at most."""
 
     queue_memory_max: int = 1_000
     """Deliveries of one subscription that are in memory. If there are more, the rest is read from disk later."""

@@ -9,11 +9,20 @@ documents, so there is no gap between them. Whoever has read says so with `Advan
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from treecast.overlay.broker.rows import SUBSCRIPTIONS, DocumentRow, SourceRow, SubscriptionRow, decode
+from treecast.overlay.broker.rows import (
+    LETTERS,
+    SUBSCRIPTIONS,
+    DocumentRow,
+    LetterRow,
+    SourceRow,
+    SubscriptionRow,
+    decode,
+)
 from treecast.overlay.storage import StorageError
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 200
 """Documents that are looked at in one step."""
+SCANNED_AT_ONCE = 64
+"""Of subscriptions with a prefix: as few as possible of those behind them."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -34,6 +45,30 @@ class Published(msgspec.Struct, frozen=True):
     published_ms: int
     subscriptions: list[str]
     payloads: list[bytes]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An event: a document of `size` bytes was refused. `beginning` is that of its body."""
+
+    source: str
+    id: str
+    code: str
+    message: str
+    size: int
+    beginning: bytes
+    refused_ms: int
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """How much a subscription waits for. Of a parked one, `waiting` is what is in memory: there is more on disk."""
+
+    subscription: str
+    waiting: int
+    sent: int
+    receivers: int
+    is_parked: bool
+    first: int
+    """A document up to which all its deliveries are done, plus one."""
 
 
 class TailItem(msgspec.Struct, frozen=True):
@@ -73,10 +108,34 @@ class Tail:
     def subscription(self, id: str) -> SubscriptionRow | None:
         return self._subscriptions.row(id)
 
-    def subscriptions(self, after: str, count_max: int) -> list[tuple[str, SubscriptionRow]]:
-        """By their ids, from the next one on."""
-        rows = self._shadow.scan(SUBSCRIPTIONS, after, count_max)
+    def subscriptions(self, after: str, count_max: int, prefix: str = "") -> list[tuple[str, SubscriptionRow]]:
+        """By their ids, from the next one on; only those that begin with `prefix`."""
+        if prefix:
+            rows = list(islice(self._under(prefix, after), count_max))
+        else:
+            rows = self._shadow.scan(SUBSCRIPTIONS, after, count_max)
         return [(id, decode(data, SubscriptionRow)) for id, data in rows]
+
+    def count_subscriptions(self, prefix: str, count_max: int) -> int:
+        """How many begin so; at most `count_max` are counted."""
+        return sum(1 for _ in islice(self._under(prefix, ""), count_max))
+
+    def _under(self, prefix: str, after: str) -> Iterator[tuple[str, bytes]]:
+        """What begins with a prefix stands together, and begins with the prefix itself."""
+        if prefix and after < prefix:
+            data = self._shadow.get(SUBSCRIPTIONS, prefix)
+            if data is not None:
+                yield prefix, data
+            after = prefix
+        for id, data in self._shadow.rows(SUBSCRIPTIONS, after, SCANNED_AT_ONCE):
+            if not id.startswith(prefix):
+                return
+            yield id, data
+
+    def letter_subscription(self, number: int) -> str | None:
+        """Whose a dead letter is; None if there is no such letter."""
+        data = self._shadow.get(LETTERS, number)
+        return None if data is None else decode(data, LetterRow).subscription
 
     def sources(self) -> dict[str, SourceRow]:
         return self._subscriptions.sources
@@ -116,6 +175,37 @@ class Tail:
                 yield number, row, self._shadow.body(row.body)
             except StorageError:
                 continue
+
+    # --- for those who watch ------------------------------------------------------------------------------------------
+
+    def documents_before(self, number: int, count: int) -> Iterator[tuple[int, DocumentRow]]:
+        """The last documents before this one that are kept, newest first."""
+        last = min(number - 1, self._backlog.last_document)
+        for place in range(last, max(last - count, 0), -1):
+            row = self._archive.rows.get(place)
+            if row is None:
+                return
+            yield place, row
+
+    def document(self, number: int) -> DocumentRow | None:
+        return self._archive.rows.get(number)
+
+    def body(self, number: int) -> bytes:
+        """A body that a row names. Raises `StorageError`."""
+        return self._shadow.body(number)
+
+    def published_ms(self, number: int) -> int:
+        """When this document was published, or the first after it that is kept; 0 if there is none."""
+        rows = self._archive.rows_after(number - 1, 1)
+        return rows[0][1].published_ms if rows else 0
+
+    def longest(self, count: int) -> list[Depth]:
+        """The subscriptions that wait for most, parked ones first. It looks at everything that waits."""
+        return [Depth(*depth) for depth in self._backlog.longest(count)]
+
+    def waiting_from(self, *, received: bool = False) -> int:
+        """The first document that somebody waits for; or, somebody who receives at present."""
+        return self._backlog.received_from() if received else self._backlog.needed_from()
 
     def _items(
         self, number: int, row: DocumentRow, ids: Collection[str], again: list[str], indexes: dict[str, Index]

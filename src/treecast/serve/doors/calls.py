@@ -14,6 +14,8 @@ import msgspec
 
 from treecast.errors import PipelineError, TreecastError
 from treecast.inputs.inflate import inflating
+from treecast.serve.access.access import Access
+from treecast.serve.access.scopes import Scopes
 from treecast.serve.doors.problems import CONTENT_TYPE as PROBLEM_TYPE
 from treecast.serve.doors.problems import RETRY_AFTER_S, DoorError, Problem
 from treecast.serve.doors.settings import DoorSettings
@@ -25,6 +27,10 @@ INFLATED_AT_ONCE_BYTES = 64 << 10
 INFLATIONS_MAX = 4
 """and so many at a time: each may need as much memory as its decompressor is allowed."""
 PARAMETERS_MAX = 2_000
+NUMBER_MAX = 1 << 62
+"""Documents and the like have smaller numbers."""
+INERT = ((b"content-security-policy", b"default-src 'none'; sandbox"), (b"x-content-type-options", b"nosniff"))
+"""For answers that strangers have written, such as documents: a browser that is led to one runs nothing of it."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -50,8 +56,7 @@ def json_reply(status: int, content: Any, headers: tuple[tuple[str, str], ...] =
     return Reply(status, msgspec.json.encode(content), JSON, headers)
 
 
-def problem_reply(problem: Problem, allow: str = "") -> Reply:
-    headers: tuple[tuple[str, str], ...] = (("allow", allow),) if allow else ()
+def problem_reply(problem: Problem, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers = (*headers, ("retry-after", str(RETRY_AFTER_S)))
     return Reply(problem.status, msgspec.json.encode(problem), PROBLEM_TYPE, headers)
@@ -66,15 +71,20 @@ class Bodies:
         self.inflations = asyncio.Semaphore(INFLATIONS_MAX)
 
 
+NOBODY = Access(scopes=Scopes.parse(()))
+
+
 class Call:
     """A request."""
 
-    __slots__ = ("_bodies", "_query", "is_read", "parameter", "receive", "scope", "send")
+    __slots__ = ("_bodies", "_query", "access", "is_read", "parameter", "receive", "scope", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bodies: Bodies) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
+        self.access = NOBODY
+        """What its token allows."""
         self.parameter = ""
         """The id in the path."""
         self.is_read = False
@@ -96,6 +106,11 @@ class Call:
         except UnicodeDecodeError:
             raise DoorError(f"the header {name.decode()} is not UTF-8", code="TC434") from None
         return text
+
+    def authorization(self) -> str:
+        """The header, or nothing where it cannot be used."""
+        values = [value for key, value in self.scope["headers"] if key == b"authorization"]
+        return values[0].decode("latin-1") if len(values) == 1 else ""
 
     def query(self, name: str) -> list[str]:
         """All values of a parameter."""

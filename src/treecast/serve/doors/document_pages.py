@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 
 from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX, Document, RegisterSource, RemoveSource
-from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply, too_large
+from treecast.serve.access.access import Access
+from treecast.serve.connection import now_ms
+from treecast.serve.doors.batches import document_of, split_lines
+from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply, too_large
 from treecast.serve.doors.forms import (
     BatchAnswer,
     BatchItem,
@@ -20,8 +21,10 @@ from treecast.serve.doors.forms import (
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.multipart import boundary_of, is_multipart, split_parts
 from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
-from treecast.serve.doors.publishing import Accepted, Outcome, Publisher
+from treecast.serve.doors.publishing import Accepted, Answer, Outcome, Publisher
+from treecast.serve.doors.refusals import Refusals
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.visible import unknown_source
 
 DEFAULT_SOURCE = "default"
 """For those who have only one. The door registers it."""
@@ -30,23 +33,29 @@ DEFAULT_SOURCE = "default"
 class DocumentPages:
     """Documents and sources."""
 
-    def __init__(self, client: LocalClient, settings: DoorSettings) -> None:
+    def __init__(self, client: LocalClient, settings: DoorSettings, refusals: Refusals) -> None:
         self._client = client
+        self._refusals = refusals
         self._settings = settings
         self.publisher = Publisher(client, settings)
 
     async def publish(self, call: Call) -> Reply:
         source = self._source(call)
-        id = _document_id(call.header(b"treecast-document-id"))
-        body = await call.body(self._settings.document_bytes_max)
-        return _reply(*await self.publisher.publish(source, [Document(body, id)]))
+        id = call.header(b"treecast-document-id")
+        body = b""
+        try:
+            bytes_max = self._check_document(call, id)
+            body = await call.body(bytes_max)
+            call.access.charge(1, len(body))
+            return _reply(*await self.publisher.publish(source, [Document(body, id)]))
+        except DoorError as error:  # the broker has not seen it
+            self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
+            raise
 
     def publish_arrived(self, call: Call, body: bytes, answer: Callable[[Reply], None]) -> None:
         """`publish` for a document that has arrived as a whole, without a task. Raises as `publish` does."""
         source = self._source(call)
-        id = _document_id(call.header(b"treecast-document-id"))
-        if len(body) > self._settings.document_bytes_max:
-            raise too_large(self._settings.document_bytes_max)
+        id = call.header(b"treecast-document-id")
 
         def finish(outcomes: list[Outcome] | TreecastError) -> None:
             if isinstance(outcomes, TreecastError):
@@ -54,7 +63,22 @@ class DocumentPages:
             else:
                 answer(_reply(*outcomes))
 
-        self.publisher.submit(source, (Document(body, id),), finish)
+        try:
+            bytes_max = self._check_document(call, id)
+            if len(body) > bytes_max:
+                raise too_large(bytes_max)
+            call.access.charge(1, len(body))
+            self.publisher.submit(source, (Document(body, id),), finish)
+        except DoorError as error:
+            self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
+            raise
+
+    def _check_document(self, call: Call, id: str) -> int:
+        """Whether one may be published now, as far as its header says; returns how large it may be."""
+        if len(id) > NAME_CHARS_MAX:
+            raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
+        call.access.check_rate()
+        return call.access.document_bytes_max(self._settings.document_bytes_max)
 
     async def publish_batch(self, call: Call) -> Reply:
         """JSON lines, or multipart. A line or a part that cannot be used is refused by itself."""
@@ -62,20 +86,45 @@ class DocumentPages:
         content_type = call.header(b"content-type")
         if is_multipart(content_type):
             boundary_of(content_type)  # before all of it arrives
+        call.access.check_rate()
         body = await call.body(self._settings.batch_bytes_max)
         most = self._settings.documents_per_batch_max
-        given = split_parts(body, content_type, most) if is_multipart(content_type) else _split_lines(body, most)
+        bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
+        if is_multipart(content_type):
+            given = split_parts(body, content_type, most, bytes_max)
+        else:
+            given = split_lines(body, most, bytes_max)
         documents = [document for document in given if isinstance(document, Document)]
+        call.access.charge(len(documents), sum(len(document.body) for document in documents))
         outcomes = iter(await self.publisher.publish(source, documents) if documents else [])
-        return json_reply(
-            200,
-            BatchAnswer(
-                [batch_item(problem_of_error(one) if isinstance(one, DoorError) else next(outcomes)) for one in given]
-            ),
-        )
+        answers: list[Outcome] = []
+        for one in given:
+            if isinstance(one, Document):
+                answers.append(next(outcomes))
+            else:
+                problem = problem_of_error(one.error)
+                self._refusals.add(source, "", problem, one.data, now_ms())
+                answers.append(problem)
+        return json_reply(200, BatchAnswer([batch_item(answer) for answer in answers]))
+
+    def publish_line(self, access: Access, source: str, line: BatchLine, finish: Answer) -> None:
+        """Publish a document of a WebSocket. Raises TreecastError if the broker has not seen it."""
+        source = source or DEFAULT_SOURCE
+        access.check_source(source)
+        access.check_rate()
+        try:
+            document = document_of(line, access.document_bytes_max(self._settings.document_bytes_max))
+            access.charge(1, len(document.body))
+            self.publisher.submit(source, (document,), finish)
+        except DoorError as error:
+            self._refusals.add(source, line.id, problem_of_error(error), line.document.encode()[:100], now_ms())
+            raise
 
     def _source(self, call: Call) -> str:
-        return call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        """The source that is named, if the token allows to publish to it."""
+        source = call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        call.access.check_source(source)
+        return source
 
     # --- sources ------------------------------------------------------------------------------------------------------
 
@@ -95,7 +144,7 @@ class DocumentPages:
     def _get_source(self, id: str, status: int) -> Reply:
         row = self._client.expect_broker().tail.sources().get(id)
         if row is None:
-            raise DoorError(f"no source is called {id!r}", code="TC410")
+            raise unknown_source(id)
         return json_reply(status, source_answer(id, row))
 
     async def delete_source(self, call: Call) -> Reply:
@@ -106,7 +155,7 @@ class DocumentPages:
         after = call.text_parameter("after")
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
         rows = self._client.expect_broker().tail.sources()
-        names = sorted(name for name in rows if name > after)
+        names = sorted(name for name in rows if name > after and call.access.sees_source(name))
         more = names[count - 1] if len(names) > count else ""
         return json_reply(200, SourcesAnswer([source_answer(name, rows[name]) for name in names[:count]], more))
 
@@ -115,36 +164,6 @@ def _reply(outcome: Outcome) -> Reply:
     if isinstance(outcome, Problem):
         return problem_reply(outcome)
     return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
-
-
-def _split_lines(body: bytes, count_max: int) -> list[Document | DoorError]:
-    """The documents of a batch of JSON lines, and for a line that cannot be used, why. Raises DoorError TC411."""
-    lines = [line for line in body.split(b"\n") if line.strip()]
-    if len(lines) > count_max:
-        raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=f"at most {count_max}")
-    documents: list[Document | DoorError] = []
-    for line in lines:
-        try:
-            documents.append(document_of(decode_form(line, BatchLine)))
-        except DoorError as error:
-            documents.append(error)
-    return documents
-
-
-def _document_id(id: str) -> str:
-    if len(id) > NAME_CHARS_MAX:
-        raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
-    return id
-
-
-def document_of(line: BatchLine) -> Document:
-    """Raises DoorError TC434."""
-    if line.encoding == "base64":
-        try:
-            return Document(base64.b64decode(line.document, validate=True), line.id)
-        except (binascii.Error, ValueError):
-            raise DoorError("the document is not base64", code="TC434") from None
-    return Document(line.document.encode("utf-8", "surrogatepass"), line.id)
 
 
 def batch_item(outcome: Outcome) -> BatchItem:

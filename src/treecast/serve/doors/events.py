@@ -103,6 +103,10 @@ class Stream:
         start = self.starts.get(place[1])
         return start is None or (place[0] > start.floor and place[0] not in start.done)
 
+    def is_waiting(self) -> bool:
+        """There is something to send, or may be."""
+        return self.is_behind or bool(self._buffer)
+
     def fall_behind(self) -> None:
         """Forget what waits: it is on disk."""
         self._buffer.clear()
@@ -135,12 +139,27 @@ class Feed:
         self._sent: dict[str, int] = {}  # by subscription: the last document that was sent, and not yet settled
         self._settling: asyncio.Future[Any] | None = None
         self._settled_ms = 0
+        self.delivered = 0
+        """Events that were sent, to all streams."""
         client.on_opened.append(self._opened)
         client.on_announced.append(self._announced)
         client.on_tick.append(self._tick)
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    @property
+    def last_document(self) -> int:
+        """The last one that is durable."""
+        return self._last
+
+    def readers(self, subscription: str) -> int:
+        """How many streams read this one."""
+        return len(self._by_subscription.get(subscription, ()))
+
+    def sending_from(self) -> int:
+        """The first document that some stream still has to send."""
+        return min((stream.place[0] for stream in self._streams if stream.is_waiting()), default=self._last + 1)
 
     # --- what the broker says -----------------------------------------------------------------------------------------
 
@@ -235,6 +254,7 @@ class Feed:
                     await write(self._mark(place))
             if events:
                 await write(b"".join(event for _, event in events))
+                self.delivered += len(events)
                 for (document, subscription), _ in events:
                     self._sent[subscription] = max(document, self._sent.get(subscription, 0))
             elif stream.is_behind:

@@ -240,6 +240,192 @@ class RedeliverForm(_Form, frozen=True):
     letters: Annotated[list[Number], msgspec.Meta(max_length=10_000)]
 
 
+# --- documents that are kept ------------------------------------------------------------------------------------------
+
+
+class DocumentSummary(_Answer, frozen=True):
+    """`matches` is how many subscriptions it matched, `subscriptions` the first of them. `excerpt` is its beginning,
+    unless it is large."""
+
+    document: int
+    source: str
+    published: str
+    bytes: int
+    matches: int
+    subscriptions: list[str] = []
+    id: str = ""
+    excerpt: str = ""
+
+
+class DocumentsAnswer(_Answer, frozen=True):
+    """Newest first. `next`, if there are more: ask again with `?before=` this."""
+
+    documents: list[DocumentSummary]
+    next: int = 0
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Bytes of the document: what was selected (`result`), or what a condition looked at (`evidence`)."""
+
+    start: int
+    end: int
+    kind: Literal["result", "evidence"]
+    path: str
+    line: int
+
+
+class ExplainedStep(msgspec.Struct, frozen=True):
+    """A step of the query, where it led, and why its conditions hold, in words."""
+
+    step: str
+    path: str
+    line: int
+    conditions: list[str]
+
+
+class DocumentMatch(_Answer, frozen=True):
+    """What one subscription got of a document. `state` is `waiting` until it was delivered or given up, then `done`;
+    `gone` if the subscription was removed. `note` says why there is no explanation. Without `payload`, it was the
+    document."""
+
+    subscription: str
+    state: Literal["waiting", "done", "gone"]
+    query: str = ""
+    payload: str | None = None
+    payload_encoding: str = ""
+    is_cut: bool = False
+    steps: list[ExplainedStep] = []
+    spans: list[Span] = []
+    note: str = ""
+
+
+class MatchesAnswer(_Answer, frozen=True):
+    """`encoding` is that of the document, as browsers call it. `next`, if there are more matches."""
+
+    document: int
+    encoding: str
+    bytes: int
+    total: int
+    matches: list[DocumentMatch]
+    next: str = ""
+
+
+class RefusedDocument(_Answer, frozen=True):
+    """A document that was not accepted. `excerpt` is its beginning, as far as it arrived."""
+
+    number: int
+    refused: str
+    source: str
+    code: str
+    detail: str
+    hint: str = ""
+    id: str = ""
+    bytes: int = 0
+    excerpt: str = ""
+
+
+class RefusalsAnswer(_Answer, frozen=True):
+    """Newest first, as far as they are remembered; `total` counts all since the start."""
+
+    refusals: list[RefusedDocument]
+    total: int
+    next: int = 0
+
+
+# --- the status -------------------------------------------------------------------------------------------------------
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Since the start. `delivered` counts deliveries that were sent, also those that were sent again; `matched` those
+    that were due."""
+
+    published: int
+    matched: int
+    delivered: int
+    refused: int
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """By second."""
+
+    published: float
+    delivered: float
+    refused: float
+
+
+class RecentRates(msgspec.Struct, frozen=True):
+    """Over the last 10 and 60 seconds."""
+
+    last_10_s: Rates
+    last_60_s: Rates
+
+
+class History(msgspec.Struct, frozen=True):
+    """One number for each of the last seconds, the newest last; rates by second, and the lag of receivers."""
+
+    published: list[float]
+    delivered: list[float]
+    refused: list[float]
+    lag_ms: list[int]
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How long ago the first document was published that somebody who receives at present has not got; and the same for
+    all subscriptions, also those that nobody reads. 0 if there is none."""
+
+    receivers_ms: int
+    oldest_ms: int
+    oldest_document: int
+
+
+class QueueDepth(msgspec.Struct, frozen=True):
+    """What a subscription waits for. Of a parked one, `waiting` is what is in memory: there is more on disk. `sent` is
+    not acknowledged yet. `oldest_ms`: the age of the first."""
+
+    subscription: str
+    waiting: int
+    sent: int
+    receivers: int
+    is_parked: bool
+    is_paused: bool
+    oldest_document: int
+    oldest_ms: int
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """What there is now. `document_bytes` are those of documents and payloads that are kept, `store_bytes` of all files
+    in the data directory, `free_bytes` what its disk has left."""
+
+    subscriptions: int
+    sources: int
+    documents: int
+    letters: int
+    sessions: int
+    streams: int
+    document_bytes: int
+    store_bytes: int
+    free_bytes: int
+
+
+class StatusAnswer(msgspec.Struct, frozen=True):
+    """How the broker is doing. `queues` are those that wait for most, parked ones first."""
+
+    broker: str
+    version: str
+    store: str
+    now: str
+    started: str
+    uptime_ms: int
+    first_document: int
+    last_document: int
+    totals: Totals
+    rates: RecentRates
+    history: History
+    lag: Lag
+    queues: list[QueueDepth]
+    sizes: Sizes
+
+
 # --- sockets ----------------------------------------------------------------------------------------------------------
 
 

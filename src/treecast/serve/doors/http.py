@@ -5,6 +5,7 @@ Every answer that refuses something is a problem (`problems.py`), also for pages
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sized
 from functools import partial
 from random import Random
@@ -17,16 +18,21 @@ from prometheus_client.registry import Collector
 
 from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX
+from treecast.serve.access.gate import Gate
 from treecast.serve.doors.calls import Bodies, Call, DisconnectedError, Receive, Reply, Scope, Send, problem_reply
+from treecast.serve.doors.console_pages import ConsolePages
 from treecast.serve.doors.document_pages import DocumentPages
+from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
-from treecast.serve.doors.routes import Route, Router
+from treecast.serve.doors.routes import PUBLIC, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
+from treecast.serve.doors.status import StatusPages
 from treecast.serve.doors.subscription_pages import SubscriptionPages
 from treecast.serve.doors.transfers import TransferPages
+from treecast.serve.doors.visible import check_route
 from treecast.serve.doors.web_socket import Opening
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
@@ -45,28 +51,41 @@ class HttpDoor:
         log: structlog.typing.FilteringBoundLogger,
         version: str,
         settings: DoorSettings | None = None,
+        directory: str | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        """`directory` is where the data are: its sizes are part of the status."""
         self.settings = settings = settings or DoorSettings()
         self._runtime = runtime
         self._log = log
+        self._gate = gate = gate or Gate(None, log)
+        self._looking: asyncio.Task[None] | None = None
         self._client = LocalClient(runtime, random, settings.answer_ms)
-        self._documents = DocumentPages(self._client, settings)
-        self._subscriptions = SubscriptionPages(self._client, settings)
-        self._transfers = TransferPages(self._client, settings)
-        self._sockets = Sockets(self._client, self._documents.publisher, settings)
+        self._subscriptions = SubscriptionPages(self._client, settings, gate.settings)
+        feed = self._subscriptions.feed
+        self._status = StatusPages(self._client, feed, settings, version, directory)
+        self._documents = DocumentPages(self._client, settings, self._status.refusals)
+        self._kept = KeptDocumentPages(self._client, feed, settings)
+        self._console = ConsolePages()
+        self._transfers = TransferPages(self._client, settings, gate.settings)
+        self._sockets = Sockets(self._client, self._documents, settings)
         self.bodies = Bodies(settings)
         self._router = Router()
+        self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._description = msgspec.json.encode(describe(version))
-        self._counts = _Counts(runtime.metrics, self._subscriptions.feed, self._sockets)
+        self._counts = _Counts(runtime.metrics, feed, self._sockets)
         self._is_stopping = False
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""
         await self._documents.register_default()
+        self._looking = asyncio.create_task(self._gate.run())
 
     def stop(self) -> None:
         """End event streams, and accept nothing more."""
         self._is_stopping = True
+        if self._looking is not None:
+            self._looking.cancel()
         self._subscriptions.feed.close_all()
         self._client.stop()
 
@@ -87,11 +106,14 @@ class HttpDoor:
     async def _answer(self, call: Call) -> Reply | None:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
+            if route.scopes != PUBLIC:
+                call.access = self._gate.admit(call.authorization())
+                check_route(call.access, route, call.parameter)
             if len(call.parameter) > NAME_CHARS_MAX:
                 raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             return await self._page(route)(call)
         except TreecastError as error:
-            return problem_reply(problem_of_error(error), getattr(error, "allow", ""))
+            return problem_reply(problem_of_error(error), getattr(error, "headers", ()))
         except DisconnectedError:
             raise
         except Exception as error:
@@ -111,24 +133,30 @@ class HttpDoor:
             self._counts.count(reply.status)
             answer(reply)
 
+        call = Call(scope, _no_more, _no_send, self.bodies)
         try:
-            self._documents.publish_arrived(Call(scope, _no_more, _no_send, self.bodies), body, finish)
+            call.access = self._gate.admit(call.authorization())
+            check_route(call.access, self._publish_route, "")
+            self._documents.publish_arrived(call, body, finish)
         except TreecastError as error:
-            finish(problem_reply(problem_of_error(error)))
+            finish(problem_reply(problem_of_error(error), getattr(error, "headers", ())))
         except Exception as error:
             finish(self._apologize(scope, error))
 
     def open_socket(self, scope: Scope) -> Opening:
         """Whether a WebSocket may be opened by this request, and with what it begins. Raises DoorError."""
         call = Call(scope, _no_more, _no_send, self.bodies)
+        call.access = self._gate.admit(call.authorization())
         route, _ = self._router.find(scope["method"], scope["path"])
         if route.name != "socket":
             raise DoorError(f"the page {scope['path'][:200]!r} is no WebSocket", code="TC434")
+        check_route(call.access, route, "")
         self._sockets.expect_room()
-        return partial(self._sockets.open, call.query("subscription"))
+        return partial(self._sockets.open, call.access, call.query("subscription"))
 
     def _page(self, route: Route) -> Page:
-        for pages in (self, self._documents, self._subscriptions, self._transfers):
+        pages_of = (self._documents, self._subscriptions, self._transfers, self._status, self._kept, self._console)
+        for pages in (self, *pages_of):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:
                 return page

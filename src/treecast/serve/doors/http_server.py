@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sized
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
@@ -24,9 +24,11 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from treecast.errors import TreecastError
+from treecast.serve.certificate import Certificate
 from treecast.serve.doors.calls import Bodies, Reply, Scope
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.tls_acceptor import TlsAcceptor
 from treecast.serve.doors.web_socket import Opening, SocketProtocol, handshake
 from treecast.serve.transport_error import TransportError
 
@@ -60,6 +62,8 @@ class DirectCycle:
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
     _event = _Event()
+    more_body = response_started = False
+    """It has arrived as a whole, and is answered at once."""
 
     def __init__(self, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -160,13 +164,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(DoorError("this is not HTTP", code="TC434"))
 
     def _refuse(self, error: TreecastError) -> None:
-        """Answer what is no request, and close. While another request is being answered, only close."""
+        """Answer what is no request, and close. Requests before it that arrived as a whole are answered first."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle is not None and not (cycle.response_complete or cycle.response_started or cycle.more_body):
+            cycle.keep_alive = False
+            self.flow.pause_reading()
+            return
+        if cycle is None or cycle.response_complete:
             problem = problem_of_error(error)
             body = msgspec.json.encode(problem)
-            head = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            head = "".join(f"{name}: {value}\r\n" for name, value in getattr(error, "headers", ()))
+            head += f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(STATUS_LINE[problem.status] + head.encode() + body)
         self.transport.close()
 
@@ -289,7 +299,31 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Signals are for whoever runs the process."""
+    """Signals are for whoever runs the process. With a certificate, connections are accepted by us."""
+
+    make_acceptor: Callable[[Callable[[], asyncio.Protocol], Sized], TlsAcceptor] | None = None
+    _acceptor: TlsAcceptor | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.make_acceptor is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        self._acceptor = self.make_acceptor(self._make_protocol, self.server_state.connections)
+        for listening in sockets or ():
+            self._acceptor.accept(listening)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        config = self.config
+        protocol: asyncio.Protocol = cast(Any, config.http_protocol_class)(
+            config=config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._acceptor is not None:
+            await self._acceptor.close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -316,6 +350,7 @@ class HttpServer:
         settings: DoorSettings,
         log: structlog.typing.FilteringBoundLogger,
         door: Door | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self._socket: socket.socket | None = None
         logger = logging.getLogger("uvicorn.error")
@@ -336,6 +371,10 @@ class HttpServer:
             backlog=BACKLOG,
         )
         self._server = _Server(config)
+        if certificate is not None:
+            self._server.make_acceptor = lambda make, connections: TlsAcceptor(
+                make, connections, certificate, settings, log
+            )
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Returns the address; port 0 takes a free one. Raises TransportError TC408."""

@@ -7,7 +7,7 @@ has to be made anew, the client says hello again and repeats what has no answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -36,8 +36,8 @@ SETTINGS = ClientSettings(
 class LocalClient:
     """A `LocalPeer` of the runtime."""
 
-    def __init__(self, runtime: Runtime, random: Random, answer_ms: int) -> None:
-        self.name = NAME
+    def __init__(self, runtime: Runtime, random: Random, answer_ms: int, name: str = NAME) -> None:
+        self.name = name
         self.broker: Broker | None = None
         """While it serves. Only for looking at it."""
         self.on_opened: list[Callable[[Broker], None]] = []
@@ -45,7 +45,7 @@ class LocalClient:
         self.on_tick: list[Callable[[int], None]] = []
         self._runtime = runtime
         self._answer_s = answer_ms / 1000
-        self._client = Client(NAME, "broker", random, SETTINGS)
+        self._client = Client(name, "broker", random, SETTINGS)
         self._answers: dict[int, asyncio.Future[Answered]] = {}
         self._receivers: dict[int, Callable[[Delivered | Opened | Interrupted], None]] = {}
         self._inspections: dict[int, asyncio.Future[Inspected]] = {}
@@ -167,13 +167,11 @@ class LocalClient:
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def attach(
-        self,
-        subscriptions: Sequence[str],
-        credit: int,
-        callback: Callable[[Delivered | Opened | Interrupted], None],
+        self, subscription: str | list[str], credit: int, callback: Callable[[Delivered | Opened | Interrupted], None]
     ) -> int:
-        """Receive from subscriptions; returns the number of the receiver. Raises if there are too many."""
-        receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit)
+        """Receive from one or some; returns the number of the receiver. Raises if there are too many."""
+        wanted = [subscription] if isinstance(subscription, str) else subscription
+        receiver, effects = self._client.attach(wanted, now_ms(), credit=credit)
         self._receivers[receiver] = callback
         self._do(effects)
         return receiver
@@ -188,6 +186,16 @@ class LocalClient:
     def settle(self, deliveries: Iterable[Delivery], *, is_failed: bool = False) -> None:
         settle = self._client.fail if is_failed else self._client.acknowledge
         self._do(settle(deliveries, now_ms(), singly=True))
+
+    def postpone(self, delivery: Delivery, wait_ms: int, reason: str) -> None:
+        """Try it again after so long; 0: give it up."""
+        self._do(self._client.postpone(delivery, wait_ms, reason))
+
+    def extend(self, receiver: int) -> None:
+        self._do(self._client.extend(receiver))
+
+    def join(self, receiver: int) -> None:
+        self._do(self._client.join(receiver))
 
 
 def no_answer() -> DoorError:

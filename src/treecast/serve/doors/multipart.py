@@ -8,7 +8,7 @@ The id of a document is the part's `Treecast-Document-Id`, else its `Content-ID`
 common to send a file again that has changed, and that would be dropped as a copy.
 
 >>> body = b'--x\r\nContent-ID: <1>\r\n\r\n<a/>\r\n--x\r\n\r\n<b/>\r\n--x--\r\n'
->>> [(part.body, part.id) for part in split_parts(body, "multipart/mixed; boundary=x", 10)]
+>>> [(part.body, part.id) for part in split_parts(body, "multipart/mixed; boundary=x", 10, 100)]
 [(b'<a/>', '1'), (b'<b/>', '')]
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 from treecast.overlay.messages import NAME_CHARS_MAX, Document
+from treecast.serve.doors.batches import Unusable, check_size
 from treecast.serve.doors.problems import DoorError
 
 TYPES = ("multipart/mixed", "multipart/form-data")
@@ -32,8 +33,8 @@ def is_multipart(content_type: str) -> bool:
     return content_type.lstrip().lower().startswith("multipart/")
 
 
-def split_parts(body: bytes, content_type: str, count_max: int) -> list[Document | DoorError]:
-    """The documents, and for a part that cannot be used, why. Raises DoorError if the whole cannot be read."""
+def split_parts(body: bytes, content_type: str, count_max: int, bytes_max: int) -> list[Document | Unusable]:
+    """The documents, each of at most so many bytes. Raises DoorError if the whole cannot be read."""
     delimiter = b"\r\n--" + boundary_of(content_type).encode()
     data = b"\r\n" + body
     if data.count(delimiter) > count_max + 1:
@@ -44,7 +45,7 @@ def split_parts(body: bytes, content_type: str, count_max: int) -> list[Document
     end = parts.pop()
     if not end.startswith(b"--") or end[2:].strip(b" \t\r\n"):
         raise _broken("it does not end with its boundary")
-    return [_part(part) for part in parts]
+    return [_part(part, bytes_max) for part in parts]
 
 
 def boundary_of(content_type: str) -> str:
@@ -67,22 +68,28 @@ def boundary_of(content_type: str) -> str:
     return boundary
 
 
-def _part(part: bytes) -> Document | DoorError:
+def _part(part: bytes, bytes_max: int) -> Document | Unusable:
     """What stands between two boundaries. Raises DoorError if that was no boundary."""
     padding, end, rest = part.partition(b"\r\n")
     if not end or padding.strip(b" \t"):
         raise _broken("a boundary is followed by something else")
-    if rest.startswith(b"\r\n"):
-        return Document(rest[2:], "")
-    head, end, body = rest.partition(b"\r\n\r\n")
-    if not end:
-        return DoorError("the part has no empty line behind its header", code="TC434")
-    if len(head) > HEADER_BYTES_MAX:
-        return DoorError("the header of the part is too large", code="TC432")
     try:
-        return Document(body, _id_of(_headers(head)))
+        document = _document(rest)
+        check_size(document.body, bytes_max)
     except DoorError as error:
-        return error
+        return Unusable(error, rest)
+    return document
+
+
+def _document(part: bytes) -> Document:
+    if part.startswith(b"\r\n"):
+        return Document(part[2:], "")
+    head, end, body = part.partition(b"\r\n\r\n")
+    if not end:
+        raise DoorError("the part has no empty line behind its header", code="TC434")
+    if len(head) > HEADER_BYTES_MAX:
+        raise DoorError("the header of the part is too large", code="TC432")
+    return Document(body, _id_of(_headers(head)))
 
 
 def _headers(head: bytes) -> dict[bytes, bytes]:

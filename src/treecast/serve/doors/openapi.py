@@ -16,7 +16,7 @@ from treecast.serve.doors.forms import (
     SocketUnknown,
 )
 from treecast.serve.doors.problems import CONTENT_TYPE, Problem
-from treecast.serve.doors.routes import ID, PARAMETERS, ROUTES, Route
+from treecast.serve.doors.routes import ID, PARAMETERS, PUBLIC, ROUTES, Route
 
 SOCKET = (SocketMessage, SocketOpened, SocketUnknown, SocketInterrupted, SocketPublished)
 """What is said on a WebSocket: OpenAPI has no place for it but the list of schemas."""
@@ -49,7 +49,10 @@ def describe(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]
             "description": "A durable broker of XML documents: publish, subscribe with XPath, receive.",
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "`tc_…`, if asked for"}},
+        },
     }
 
 
@@ -57,6 +60,7 @@ def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
+        "security": [] if route.scopes == PUBLIC else [{"token": []}, {}],  # {}: a service without tokens
         "responses": {
             **{str(status): _response(route, status, kind) for status, kind in route.answers.items()},
             "default": {

@@ -42,6 +42,8 @@ STATUSES = {
     "TC415": 507,
     "TC416": 404,
     "TC417": 503,
+    "TC418": 413,
+    "TC424": 410,
     "TC430": 404,
     "TC431": 405,
     "TC432": 413,
@@ -77,8 +79,8 @@ class DoorError(PeerError):
     def __init__(self, message: str, *, code: str, hint: str = "", status: int = 0, allow: str = "") -> None:
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
         self.status = status or STATUSES[code]
-        self.allow = allow
-        """The methods that a page has, for 405."""
+        self.headers = (("allow", allow),) if allow else ()
+        """Of the answer: the methods that a page has, for 405."""
 
 
 def problem_of(code: str, message: str, status: int = 0) -> Problem:

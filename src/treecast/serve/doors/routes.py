@@ -14,6 +14,7 @@ from treecast.serve.doors import forms
 from treecast.serve.doors.problems import DoorError
 
 ID = "{id}"
+NAMED = {f"/v1/subscriptions/{ID}": "subscription", f"/v1/sources/{ID}": "source"}
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -37,11 +38,21 @@ class Route(msgspec.Struct, frozen=True):
     """The type of the request's body, if there is a form; or of the answer, if that is no JSON."""
     other_contents: tuple[str, ...] = ()
     """Other types that it may have; what is in them, the guide says."""
+    scopes: tuple[str, ...] = ()
+    """Kinds of scopes, of which a token needs one (`serve/access/scopes.py`), or `PUBLIC`: every route says which."""
+
+    @property
+    def names(self) -> str:
+        """What the id in the path is the id of, if it decides who may ask."""
+        return next((kind for start, kind in NAMED.items() if self.path.startswith(start)), "")
 
 
 PARAMETERS = {
     "after": ("string", "The last one that is known: the answer begins after it."),
+    "before": ("integer", "The number of the last one that is known: the answer goes on with the one before it."),
     "count": ("integer", "How many, at most."),
+    "search": ("string", "Only those whose id or query contains this, in upper or lower case."),
+    "Range": ("string", "One range of bytes, as in HTTP: `bytes=0-999`."),
     "source": ("string", "The source that the documents belong to; else that of the header, else `default`."),
     "mode": (
         "string",
@@ -56,15 +67,58 @@ PARAMETERS = {
     "Last-Event-ID": ("string", "The id of the last event that came: what follows it is sent."),
 }
 PAGE = ("after", "count")
+RECENT = ("before", "count")
+PUBLIC = ("public",)
+"""Anybody may ask: it says nothing about what the broker has."""
+PUBLISH = ("publish",)
+SUBSCRIBE = ("subscribe",)
+READ = ("read",)
+READ_SOURCES = ("publish", "read")
+READ_SUBSCRIPTIONS = ("subscribe", "read")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
 _FILES = ("application/x-ndjson", "application/vnd.apache.parquet", "application/vnd.treecast.index")
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
 
 ROUTES = (
-    Route("GET", "/healthz", "health", "Whether the process lives", {200: None}, content="text/plain"),
-    Route("GET", "/readyz", "readiness", "Whether requests are served", {200: None, 503: None}, content="text/plain"),
-    Route("GET", "/metrics", "metrics", "Counts for Prometheus", {200: None}, content="text/plain"),
-    Route("GET", "/openapi.json", "openapi", "This description", {200: dict[str, Any]}),
+    Route("GET", "/healthz", "health", "Whether the process lives", {200: None}, content="text/plain", scopes=PUBLIC),
+    Route(
+        *("GET", "/readyz", "readiness", "Whether requests are served"),
+        {200: None, 503: None},
+        content="text/plain",
+        scopes=PUBLIC,
+    ),
+    Route("GET", "/metrics", "metrics", "Counts for Prometheus", {200: None}, content="text/plain", scopes=READ),
+    Route("GET", "/openapi.json", "openapi", "This description", {200: dict[str, Any]}, scopes=PUBLIC),
+    Route("GET", "/", "console", "The console, for people", {200: None}, content="text/html", scopes=PUBLIC),
+    Route(
+        *("GET", f"/console/{ID}", "console_file", "A file of the console"), {200: None}, content="*/*", scopes=PUBLIC
+    ),
+    Route("GET", "/v1/status", "status", "Rates, lag, queues and sizes", {200: forms.StatusAnswer}, scopes=READ),
+    Route(
+        *("GET", "/v1/documents", "list_documents", "The last documents"),
+        {200: forms.DocumentsAnswer},
+        parameters=RECENT,
+        scopes=READ,
+    ),
+    Route(
+        *("GET", f"/v1/documents/{ID}", "get_document", "The bytes of a document"),
+        {200: None, 206: None},
+        headers=("Range",),
+        content="application/xml",
+        scopes=READ,
+    ),
+    Route(
+        *("GET", f"/v1/documents/{ID}/matches", "list_matches", "Who got a document, and why"),
+        {200: forms.MatchesAnswer},
+        parameters=PAGE,
+        scopes=READ,
+    ),
+    Route(
+        *("GET", "/v1/refusals", "list_refusals", "Documents that were refused"),
+        {200: forms.RefusalsAnswer},
+        parameters=RECENT,
+        scopes=READ,
+    ),
     Route(
         *("POST", "/v1/documents", "publish", "Publish a document"),
         {201: forms.DocumentAnswer, 200: forms.DocumentAnswer},
@@ -72,6 +126,7 @@ ROUTES = (
         parameters=("source",),
         headers=("Treecast-Document-Id", "Treecast-Source"),
         content="application/xml",
+        scopes=PUBLISH,
     ),
     Route(
         *(
@@ -85,29 +140,46 @@ ROUTES = (
         is_optional=True,
         content="application/x-ndjson",
         other_contents=("multipart/mixed",),
+        scopes=PUBLISH,
         **_SOURCE,  # type: ignore[arg-type]
     ),
-    Route("GET", "/v1/sources", "list_sources", "Sources of documents", {200: forms.SourcesAnswer}, parameters=PAGE),
+    Route(
+        *("GET", "/v1/sources", "list_sources", "Sources of documents"),
+        {200: forms.SourcesAnswer},
+        parameters=PAGE,
+        scopes=READ_SOURCES,
+    ),
     Route(
         *("PUT", f"/v1/sources/{ID}", "put_source", "Add or change a source"),
         {201: forms.SourceAnswer, 200: forms.SourceAnswer},
         forms.SourceForm,
         is_optional=True,
+        scopes=PUBLISH,
     ),
-    Route("GET", f"/v1/sources/{ID}", "get_source", "A source", {200: forms.SourceAnswer}),
-    Route("DELETE", f"/v1/sources/{ID}", "delete_source", "Remove a source", {204: None}),
+    Route("GET", f"/v1/sources/{ID}", "get_source", "A source", {200: forms.SourceAnswer}, scopes=READ_SOURCES),
+    Route("DELETE", f"/v1/sources/{ID}", "delete_source", "Remove a source", {204: None}, scopes=PUBLISH),
     Route(
         *("GET", "/v1/subscriptions", "list_subscriptions", "Subscriptions"),
         {200: forms.SubscriptionsAnswer},
-        parameters=PAGE,
+        parameters=(*PAGE, "search"),
+        scopes=READ_SUBSCRIPTIONS,
     ),
     Route(
         *("PUT", _SUBSCRIPTION, "put_subscription", "Add or change a subscription"),
         {201: forms.SubscriptionAnswer, 200: forms.SubscriptionAnswer},
         forms.SubscriptionForm,
+        scopes=SUBSCRIBE,
     ),
-    Route("GET", _SUBSCRIPTION, "get_subscription", "A subscription", {200: forms.SubscriptionAnswer}),
-    Route("DELETE", _SUBSCRIPTION, "delete_subscription", "Remove a subscription, and what it waits for", {204: None}),
+    Route(
+        *("GET", _SUBSCRIPTION, "get_subscription", "A subscription"),
+        {200: forms.SubscriptionAnswer},
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("DELETE", _SUBSCRIPTION, "delete_subscription", "Remove a subscription, and what it waits for"),
+        {204: None},
+        scopes=SUBSCRIBE,
+    ),
     Route(
         *("POST", "/v1/subscriptions:import", "import_subscriptions", "Add many subscriptions, or change them"),
         {200: forms.ImportAnswer},
@@ -115,6 +187,7 @@ ROUTES = (
         parameters=("mode", "dry_run"),
         content="text/csv",
         other_contents=_FILES,
+        scopes=SUBSCRIBE,
     ),
     Route(
         *("GET", "/v1/subscriptions:export", "export_subscriptions", "All subscriptions, as a file"),
@@ -122,30 +195,47 @@ ROUTES = (
         parameters=("format",),
         content="text/csv",
         other_contents=_FILES,
+        scopes=READ_SUBSCRIPTIONS,
     ),
     Route(
         *("POST", "/v1/subscriptions:try", "try_subscription", "Try a query on recent documents"),
         {200: forms.TryAnswer},
         forms.TryForm,
+        scopes=SUBSCRIBE,
     ),
-    Route(*("POST", f"{_SUBSCRIPTION}:pull", "pull", "Take deliveries"), {200: forms.PullAnswer}, forms.PullForm, True),
+    Route(
+        *("POST", f"{_SUBSCRIPTION}:pull", "pull", "Take deliveries"),
+        {200: forms.PullAnswer},
+        forms.PullForm,
+        is_optional=True,
+        scopes=SUBSCRIBE,
+    ),
     Route(
         *("POST", f"{_SUBSCRIPTION}:ack", "acknowledge", "Deliveries are dealt with"),
         {200: forms.SettleAnswer},
         forms.SettleForm,
+        scopes=SUBSCRIBE,
     ),
     Route(
         *("POST", f"{_SUBSCRIPTION}:fail", "fail", "Deliveries are to be tried again"),
         {200: forms.SettleAnswer},
         forms.SettleForm,
+        scopes=SUBSCRIBE,
     ),
-    Route("POST", f"{_SUBSCRIPTION}:pause", "pause", "Deliver nothing for now", {200: forms.SubscriptionAnswer}),
-    Route("POST", f"{_SUBSCRIPTION}:resume", "resume", "Deliver again", {200: forms.SubscriptionAnswer}),
+    Route(
+        *("POST", f"{_SUBSCRIPTION}:pause", "pause", "Deliver nothing for now"),
+        {200: forms.SubscriptionAnswer},
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        "POST", f"{_SUBSCRIPTION}:resume", "resume", "Deliver again", {200: forms.SubscriptionAnswer}, scopes=SUBSCRIBE
+    ),
     Route(
         *("POST", f"{_SUBSCRIPTION}:replay", "replay", "Deliver again what is kept"),
         {200: forms.ReplayAnswer},
         forms.ReplayForm,
         is_optional=True,
+        scopes=SUBSCRIBE,
     ),
     Route(
         *("GET", "/v1/events", "events", "Deliveries as server-sent events"),
@@ -154,15 +244,25 @@ ROUTES = (
         required=("subscription",),
         headers=("Last-Event-ID",),
         content="text/event-stream",
+        scopes=SUBSCRIBE,
     ),
     Route(
         *("GET", "/v1/socket", "socket", "Deliveries over a WebSocket: the guide says what is said on it"),
         {101: None},
         parameters=("subscription",),
+        scopes=("publish", "subscribe"),
     ),
-    Route("GET", "/v1/letters", "letters", "Dead letters", {200: forms.LettersAnswer}, parameters=PAGE),
     Route(
-        *("POST", "/v1/letters:redeliver", "redeliver", "Deliver dead letters again"), {204: None}, forms.RedeliverForm
+        *("GET", "/v1/letters", "letters", "Dead letters"),
+        {200: forms.LettersAnswer},
+        parameters=PAGE,
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("POST", "/v1/letters:redeliver", "redeliver", "Deliver dead letters again"),
+        {204: None},
+        forms.RedeliverForm,
+        scopes=SUBSCRIBE,
     ),
 )
 

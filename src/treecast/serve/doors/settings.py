@@ -10,6 +10,8 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     connections_max: int = 20_000
     """Further ones are closed at once."""
+    handshake_ms: int = 10_000
+    """A connection with TLS has so long for its handshake. It counts meanwhile."""
     header_ms: int = 10_000
     """The header of a request has so long to arrive,"""
     header_bytes_max: int = 64 << 10
@@ -88,6 +90,23 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Refused rows of an import that the answer lists."""
 
     page_rows_max: int = 1_000
+    search_rows_max: int = 10_000
+    """Subscriptions that one search looks at; the next one goes on from there."""
+    excerpt_bytes_max: int = 64 << 10
+    """A list of documents shows the beginning of those that have at most so many bytes."""
+    explain_bytes_max: int = 16 << 20
+    """Bytes that are read to explain matches, over all matches of one answer. Beyond it, they are only listed."""
+    explained_max: int = 50
+    """Matches of one answer."""
+    refusals_max: int = 200
+    """Refused documents that are remembered, in memory."""
+    status_ms: int = 500
+    """Whoever asks for the status within so long gets the same answer."""
+    status_rest: int = 50
+    """Looking for the longest queues rests for so many times as long as it took, so that it costs at most 2 %."""
+    status_queues_max: int = 20
+    disk_ms: int = 10_000
+    """How often the sizes of files are looked at."""
     try_documents_max: int = 100
     """A query is tried on so many of the last documents,"""
     try_bytes_max: int = 8 << 20

@@ -11,16 +11,19 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol
 
 import msgspec
 
 from treecast.errors import TreecastError
 from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened
+from treecast.serve.access.access import Access
+from treecast.serve.access.refusals import no_token
 from treecast.serve.connection import steady_ms
 from treecast.serve.doors.calls import decode_form
-from treecast.serve.doors.document_pages import DEFAULT_SOURCE, batch_item, document_of
+from treecast.serve.doors.document_pages import DocumentPages, batch_item
 from treecast.serve.doors.envelopes import envelope
 from treecast.serve.doors.forms import (
     BatchLine,
@@ -33,22 +36,34 @@ from treecast.serve.doors.forms import (
 )
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError, problem_of_error
-from treecast.serve.doors.publishing import Outcome, Publisher
+from treecast.serve.doors.publishing import Outcome
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.visible import check_subscription, unknown_subscription
 
-Say = Callable[[Any], None]
-"""Sends a struct to the other side."""
+
+class Side(Protocol):
+    """What a session needs of the connection to its other side."""
+
+    def say(self, content: Any) -> None:
+        """Send a struct."""
+
+    def ease(self) -> None:
+        """Fewer documents wait for an answer."""
+
+    def end(self, error: TreecastError) -> None:
+        """Close it, and say why."""
 
 
 class SocketSession:
     """One socket. `receive` raises DoorError, and then the socket is to be closed."""
 
-    def __init__(self, sockets: Sockets, subscriptions: Sequence[str], say: Say, ease: Callable[[], None]) -> None:
+    def __init__(self, sockets: Sockets, access: Access, subscriptions: Sequence[str], side: Side) -> None:
         self._sockets = sockets
+        self._access = access
         self._client = sockets.client
         self._settings = sockets.settings
-        self._say = say
-        self._ease = ease
+        self._say = side.say
+        self._ease = side.ease
         self._subscriptions: list[str] = []
         self._acknowledge_ms: dict[str, int] = {}
         self._receiver: int | None = None
@@ -62,8 +77,14 @@ class SocketSession:
         self.is_paused = False
         """The other side does not read fast enough."""
         self.is_closed = False
-        if subscriptions:
-            self._choose(subscriptions)
+        self._holding = ExitStack()
+        self._holding.enter_context(access.holding(lambda: side.end(no_token())))
+        try:
+            if subscriptions:
+                self._choose(subscriptions)
+        except BaseException:
+            self._holding.close()
+            raise
 
     # --- what the other side says -------------------------------------------------------------------------------------
 
@@ -90,9 +111,10 @@ class SocketSession:
             raise DoorError(f"{len(ids)} subscriptions for one socket", code="TC460", hint=f"1 to {most}")
         tail = self._client.expect_broker().tail
         for id in ids:
+            check_subscription(self._access, id)
             row = tail.subscription(id)
             if row is None:
-                raise DoorError(f"no subscription has the id {id!r}", code="TC412")
+                raise unknown_subscription(id)
             self._acknowledge_ms[id] = row.options.acknowledge_ms
         self._subscriptions = ids
         self._say(SocketOpened(ids))
@@ -174,6 +196,7 @@ class SocketSession:
             return
         self.is_closed = True
         self._sockets.remove(self)
+        self._holding.close()
         if self._receiver is not None:
             self._client.detach(self._receiver)
 
@@ -190,8 +213,8 @@ class SocketSession:
 
         self.publishing += 1
         try:
-            document = document_of(BatchLine(form.document, form.id, form.encoding))
-            self._sockets.publisher.submit(form.source or DEFAULT_SOURCE, (document,), finish)
+            line = BatchLine(form.document, form.id, form.encoding)
+            self._sockets.documents.publish_line(self._access, form.source, line, finish)
         except TreecastError as error:
             finish(error)
 
@@ -199,9 +222,9 @@ class SocketSession:
 class Sockets:
     """The sessions of all sockets of a door."""
 
-    def __init__(self, client: LocalClient, publisher: Publisher, settings: DoorSettings) -> None:
+    def __init__(self, client: LocalClient, documents: DocumentPages, settings: DoorSettings) -> None:
         self.client = client
-        self.publisher = publisher
+        self.documents = documents
         self.settings = settings
         self._sessions: dict[SocketSession, None] = {}
         self._checked_ms = 0
@@ -216,9 +239,9 @@ class Sockets:
         if len(self._sessions) >= self.settings.sockets_max:
             raise DoorError("there are too many sockets", code="TC417")
 
-    def open(self, subscriptions: Sequence[str], say: Say, ease: Callable[[], None]) -> SocketSession:
-        """`ease` is called when fewer documents wait for an answer. Raises DoorError."""
-        session = SocketSession(self, subscriptions, say, ease)
+    def open(self, access: Access, subscriptions: Sequence[str], side: Side) -> SocketSession:
+        """Raises DoorError, or AccessRefusedError."""
+        session = SocketSession(self, access, subscriptions, side)
         self._sessions[session] = None
         return session
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+from treecast.overlay.broker.inspection import ROWS_MAX
 from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.tail import Tail
 from treecast.overlay.messages import Pause, Redeliver, Replay, Unsubscribe
+from treecast.serve.access.access import Access
+from treecast.serve.access.refusals import no_token
+from treecast.serve.access.settings import AccessSettings
 from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
 from treecast.serve.doors.envelopes import timestamp
-from treecast.serve.doors.events import Feed
+from treecast.serve.doors.events import Feed, Stream
 from treecast.serve.doors.forms import (
     Letter,
     LettersAnswer,
@@ -29,16 +34,38 @@ from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.pulling import Pulls
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.trying import try_query
+from treecast.serve.doors.visible import (
+    adding_subscriptions,
+    check_subscription,
+    unknown_letter,
+    unknown_subscription,
+    visible_subscriptions,
+)
 
 EVENT_STREAM = "text/event-stream"
+
+
+def search_rows(
+    tail: Tail, access: Access, after: str, count: int, text: str, looked_at_max: int
+) -> tuple[list[tuple[str, SubscriptionRow]], str]:
+    """Those that contain a text, and where to go on, if there may be more: only so many are looked at in one go."""
+    found: list[tuple[str, SubscriptionRow]] = []
+    rows = visible_subscriptions(tail, access, after, looked_at_max)
+    for id, row in rows:
+        if text in id.casefold() or text in row.query.casefold():
+            found.append((id, row))
+            if len(found) == count:
+                return found, id if id != rows[-1][0] or len(rows) == looked_at_max else ""
+    return found, rows[-1][0] if len(rows) == looked_at_max else ""
 
 
 class SubscriptionPages:
     """Subscriptions and what they get."""
 
-    def __init__(self, client: LocalClient, settings: DoorSettings) -> None:
+    def __init__(self, client: LocalClient, settings: DoorSettings, access: AccessSettings) -> None:
         self._client = client
         self._settings = settings
+        self._access = access
         self.feed = Feed(client, settings)
         self._pulls = Pulls(client, settings)
 
@@ -47,13 +74,15 @@ class SubscriptionPages:
     def _row(self, id: str) -> SubscriptionRow:
         row = self._client.expect_broker().tail.subscription(id)
         if row is None:
-            raise DoorError(f"no subscription has the id {id!r}", code="TC412")
+            raise unknown_subscription(id)
         return row
 
     async def put_subscription(self, call: Call) -> Reply:
         form = await call.form(SubscriptionForm)
-        is_new = self._client.expect_broker().tail.subscription(call.parameter) is None
-        await self._client.request(form.command(call.parameter))
+        tail = self._client.expect_broker().tail
+        is_new = tail.subscription(call.parameter) is None
+        with adding_subscriptions(call.access, tail, int(is_new), self._access.count_ms):
+            await self._client.request(form.command(call.parameter))
         return json_reply(201 if is_new else 200, subscription_answer(call.parameter, self._row(call.parameter)))
 
     async def get_subscription(self, call: Call) -> Reply:
@@ -66,13 +95,19 @@ class SubscriptionPages:
 
     async def list_subscriptions(self, call: Call) -> Reply:
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
-        rows = self._client.expect_broker().tail.subscriptions(call.text_parameter("after"), count + 1)
-        more = rows[count - 1][0] if len(rows) > count else ""
+        after, search = call.text_parameter("after"), call.text_parameter("search").casefold()
+        tail = self._client.expect_broker().tail
+        if search:
+            looked_at_max = self._settings.search_rows_max
+            rows, more = search_rows(tail, call.access, after, count, search, looked_at_max)
+        else:
+            rows = visible_subscriptions(tail, call.access, after, count + 1)
+            more = rows[count - 1][0] if len(rows) > count else ""
         return json_reply(200, SubscriptionsAnswer([subscription_answer(*row) for row in rows[:count]], more))
 
     async def try_subscription(self, call: Call) -> Reply:
         form = await call.form(TryForm)
-        return json_reply(200, await try_query(form, self._client.expect_broker(), self._settings))
+        return json_reply(200, await try_query(form, self._client.expect_broker(), self._settings, call.access))
 
     async def pause(self, call: Call) -> Reply:
         await self._client.request(Pause(call.parameter, True))
@@ -91,12 +126,12 @@ class SubscriptionPages:
 
     async def pull(self, call: Call) -> Reply:
         form = await call.form(PullForm, optional=True)
-        return json_reply(
-            200,
-            PullAnswer(
-                await self._pulls.pull(call.parameter, form.max, min(form.wait_ms, self._settings.pull_wait_ms_max))
-            ),
-        )
+        wait_ms = min(form.wait_ms, self._settings.pull_wait_ms_max)
+        pulled = await self._pulls.pull(call.parameter, form.max, wait_ms)
+        if call.access.is_ended:  # while it waited: what came is for others
+            self._pulls.settle(call.parameter, [envelope.delivery for envelope in pulled], is_failed=True)
+            raise no_token()
+        return json_reply(200, PullAnswer(pulled))
 
     async def acknowledge(self, call: Call) -> Reply:
         return await self._settle(call, is_failed=False)
@@ -114,7 +149,18 @@ class SubscriptionPages:
         if call.scope["method"] == "HEAD":
             return Reply(200, b"", EVENT_STREAM)
         position = call.header(b"last-event-id") or call.text_parameter("last_event_id")
-        stream = self.feed.open(list(dict.fromkeys(call.query("subscription"))), position)
+        ids = list(dict.fromkeys(call.query("subscription")))
+        for id in ids:
+            check_subscription(call.access, id)
+        stream = self.feed.open(ids, position)
+        try:
+            with call.access.holding(stream.close):
+                await self._send_events(call, stream)
+        finally:
+            self.feed.close(stream)
+        return None
+
+    async def _send_events(self, call: Call, stream: Stream) -> None:
         headers = [
             (b"content-type", EVENT_STREAM.encode()),
             (b"cache-control", b"no-store"),
@@ -136,9 +182,7 @@ class SubscriptionPages:
             await self.feed.run(stream, write)
             await call.send({"type": "http.response.body", "body": b""})
         finally:
-            self.feed.close(stream)
             watching.cancel()
-        return None
 
     async def socket(self, call: Call) -> Reply:
         """For those who come without a handshake: the others are taken over by `web_socket.py`."""
@@ -154,7 +198,7 @@ class SubscriptionPages:
         after = call.text_parameter("after")
         if after and not (after.isascii() and after.isdecimal() and len(after) < 19):
             raise DoorError("the parameter after is the number of a letter", code="TC434")
-        rows = await self._client.inspect("letters", after, count)
+        rows, more = await self._visible_letters(call.access, after, count)
         letters = [
             Letter(
                 int(row["key"]),
@@ -167,9 +211,30 @@ class SubscriptionPages:
             )
             for row in rows
         ]
-        return json_reply(200, LettersAnswer(letters, str(letters[-1].letter) if len(letters) == count else ""))
+        return json_reply(200, LettersAnswer(letters, more))
+
+    async def _visible_letters(self, access: Access, after: str, count: int) -> tuple[list[dict[str, str | int]], str]:
+        """Up to so many, and the letter after which to go on if there may be more: a limited number is looked at."""
+        visible: list[dict[str, str | int]] = []
+        step = min(ROWS_MAX, self._access.letters_read_max, count + 1 if access.sees_everything else ROWS_MAX)
+        for _ in range(0, self._access.letters_read_max, step):
+            rows = await self._client.inspect("letters", after, step)
+            visible += [row for row in rows if access.sees_subscription(str(row["subscription"]))]
+            if len(visible) > count:
+                return visible[:count], str(visible[count - 1]["key"])
+            if len(rows) < step:
+                return visible, ""
+            after = str(rows[-1]["key"])
+        return visible, after
 
     async def redeliver(self, call: Call) -> Reply:
         form = await call.form(RedeliverForm)
+        if not call.access.is_admin:
+            tail = self._client.expect_broker().tail
+            for number in form.letters:
+                id = tail.letter_subscription(number)
+                if id is None or not call.access.sees_subscription(id):
+                    raise unknown_letter(number)
+                check_subscription(call.access, id)
         await self._client.request(Redeliver(list(form.letters)))
         return Reply(204)

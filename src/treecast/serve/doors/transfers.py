@@ -16,23 +16,28 @@ import csv
 import io
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from treecast.errors import TreecastError
+from treecast.errors import QueryError, TreecastError
 from treecast.index import Index
 from treecast.inputs.subscriptions import read_subscriptions
+from treecast.model import Subscription
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.messages import Subscribe, SubscribeMany, SubscriptionOptions
+from treecast.serve.access.access import Access
+from treecast.serve.access.refusals import AccessRefusedError, not_allowed
+from treecast.serve.access.settings import AccessSettings
 from treecast.serve.client import RefusedError
 from treecast.serve.doors.calls import Call, Reply, json_reply
 from treecast.serve.doors.forms import ImportAnswer, ImportRefusal
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.visible import adding_subscriptions, visible_subscriptions
 
 FORMAT_OF_TYPE = {
     "text/csv": "csv",
@@ -56,8 +61,9 @@ EXISTS = "TC141"
 class TransferPages:
     """Imports and exports."""
 
-    def __init__(self, client: LocalClient, settings: DoorSettings) -> None:
+    def __init__(self, client: LocalClient, settings: DoorSettings, access: AccessSettings) -> None:
         self._client = client
+        self._access = access
         self._settings = settings
         self._under_way = 0
 
@@ -83,53 +89,61 @@ class TransferPages:
                 path = Path(directory, "subscriptions")
                 await call.save_body(path, self._settings.import_bytes_max, self._settings.import_ms)
                 table, refused = await asyncio.to_thread(check_import, path, format)
-            return await self._import(table, refused, mode, is_trial)
+            return await self._import(call.access, table, refused, mode, is_trial)
         finally:
             self._under_way -= 1
 
-    async def _import(self, table: Any, refused: list[ImportRefusal], mode: str, is_trial: bool) -> Reply:
+    async def _import(
+        self, access: Access, table: Any, refused: list[ImportRefusal], mode: str, is_trial: bool
+    ) -> Reply:
+        bad = {refusal.row: refusal for refusal in refused}
         known = set[str]()
         for first in range(0, len(table), ROWS_AT_ONCE):
-            known.update(self._known(table["id"].slice(first, ROWS_AT_ONCE).to_pylist()))
+            for row, id in enumerate(table["id"].slice(first, ROWS_AT_ONCE).to_pylist(), first):
+                if row not in bad and (reason := self._refusal(access, id, mode, known)):
+                    bad[row] = ImportRefusal(row, id, reason.code, str(reason))
             await asyncio.sleep(0)  # others have their turn
-        if mode == "add" and known:
-            rows = {refusal.row for refusal in refused}
-            existing = (refusal for refusal in _existing(table, known) if refusal.row not in rows)
-            refused = sorted([*refused, *existing], key=lambda refusal: refusal.row)
+        refused = [bad[row] for row in sorted(bad)]
         if refused and not is_trial:
             return _refuse(refused, len(table), self._settings.refused_rows_max)
         if not is_trial:
-            await self._add_all(table, known)
-        changed = len(known - {refusal.id for refusal in refused})
-        added = len(table) - len(refused) - changed
+            await self._add_all(access, table, known)
+        added = len(table) - len(refused) - len(known)
         listed = refused[: self._settings.refused_rows_max]
-        return json_reply(200, ImportAnswer(len(table), added, changed, len(refused), listed))
+        return json_reply(200, ImportAnswer(len(table), added, len(known), len(refused), listed))
 
-    def _known(self, ids: Iterable[str | None]) -> Iterator[str]:
-        index = self._client.expect_broker().index
-        return (id for id in ids if id is not None and id in index)
+    def _refusal(self, access: Access, id: str, mode: str, known: set[str]) -> TreecastError | None:
+        """Why a good row is refused, if it is; those that exist, and are to be changed, become known."""
+        if not access.allows_subscription(id):
+            return not_allowed()  # whether it exists makes no difference
+        if id not in self._client.expect_broker().index:
+            return None
+        if mode == "add":
+            return QueryError(f"the id {id!r} exists already", code=EXISTS, hint="mode=replace changes it")
+        known.add(id)
+        return None
 
-    async def _add_all(self, table: Any, known: set[str]) -> None:
+    async def _add_all(self, access: Access, table: Any, known: set[str]) -> None:
         """Raises DoorError if somebody else has changed something meanwhile: what was done until then stays."""
         done = 0
         for first in range(0, len(table), ROWS_AT_ONCE):
             rows = table.slice(first, ROWS_AT_ONCE).to_pylist()
+            tail = self._client.expect_broker().tail
             commands: list[Subscribe | SubscribeMany] = []
             new = [_command(row, SubscriptionOptions()) for row in rows if row["id"] not in known]
             if new:
                 commands.append(SubscribeMany(new))
             for row in rows:
                 if row["id"] in known:
-                    before = self._client.expect_broker().tail.subscription(row["id"])
+                    before = tail.subscription(row["id"])
                     commands.append(_command(row, before.options if before else SubscriptionOptions()))
             try:
-                await asyncio.gather(*(self._client.request(command) for command in commands))
-            except (RefusedError, DoorError) as error:
-                problem = problem_of_error(error)
+                with adding_subscriptions(access, tail, len(new), self._access.count_ms):
+                    await asyncio.gather(*(self._client.request(command) for command in commands))
+            except (AccessRefusedError, RefusedError, DoorError) as error:
+                detail = problem_of_error(error).detail
                 hint = "repeat it with mode=replace"
-                raise DoorError(
-                    f"the import ended after {done} rows: {problem.detail}", code="TC463", hint=hint
-                ) from None
+                raise DoorError(f"the import ended after {done} rows: {detail}", code="TC463", hint=hint) from None
             done += len(rows)
 
     # --- export -------------------------------------------------------------------------------------------------------
@@ -143,21 +157,31 @@ class TransferPages:
         self._begin()
         try:
             if format == "tcx":
+                index = await self._index(call.access)
                 with tempfile.TemporaryDirectory(prefix="treecast-export-") as directory:
                     path = Path(directory, "subscriptions.tcx")
-                    await asyncio.to_thread(self._client.expect_broker().index.save, path)
+                    await asyncio.to_thread(index.save, path)
                     await call.stream(_pieces_of(path), TYPES[format])
             else:
                 write = {"csv": _write_csv, "jsonl": _write_json_lines, "parquet": _write_parquet}[format]
-                await call.stream(write(self._pages()), TYPES[format])
+                await call.stream(write(self._pages(call.access)), TYPES[format])
         finally:
             self._under_way -= 1
         return None
 
-    async def _pages(self) -> AsyncIterator[list[tuple[str, SubscriptionRow]]]:
-        """All subscriptions by their ids; those that change meanwhile as they are before or after it."""
+    async def _index(self, access: Access) -> Index:
+        """The broker's own, for those who may see all of it."""
+        if access.sees_everything:
+            return self._client.expect_broker().index
+        index = Index()
+        async for rows in self._pages(access):
+            index.add_many([Subscription(id, r.query, r.namespaces, r.ordered, r.deliver) for id, r in rows])  # type: ignore[arg-type]
+        return index
+
+    async def _pages(self, access: Access) -> AsyncIterator[list[tuple[str, SubscriptionRow]]]:
+        """All subscriptions that may be seen, by their ids; those that change meanwhile as they are before or after."""
         after = ""
-        while rows := self._client.expect_broker().tail.subscriptions(after, ROWS_AT_ONCE):
+        while rows := visible_subscriptions(self._client.expect_broker().tail, access, after, ROWS_AT_ONCE):
             yield rows
             after = rows[-1][0]
             await asyncio.sleep(0)
@@ -176,12 +200,6 @@ def check_import(path: Path, format: str) -> tuple[Any, list[ImportRefusal]]:
         hint = error.hint.partition(", or give --")[0]  # what follows is for the command line
         raise DoorError(text, code="TC462", hint=hint) from None
     return table, [ImportRefusal(row["row"], row["id"] or "", row["code"], row["message"]) for row in refused]
-
-
-def _existing(table: Any, known: set[str]) -> Iterator[ImportRefusal]:
-    for row, id in enumerate(table["id"].to_pylist()):
-        if id in known:
-            yield ImportRefusal(row, id, EXISTS, f"{EXISTS} the id {id!r} exists already")
 
 
 def _refuse(refused: list[ImportRefusal], rows: int, listed_max: int) -> Reply:

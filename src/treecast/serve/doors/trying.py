@@ -14,10 +14,12 @@ from treecast.index import Index
 from treecast.overlay.broker import Broker
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.query import Query, Transformation, parse
+from treecast.serve.access.access import Access
 from treecast.serve.doors.envelopes import timestamp
 from treecast.serve.doors.forms import TryAnswer, TryForm, TryMatch
 from treecast.serve.doors.problems import problem_of_error
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.visible import visible_subscriptions
 
 PAYLOAD_CHARS_MAX = 10_000
 """Of a payload that is shown; longer ones are cut."""
@@ -25,14 +27,14 @@ PAYLOAD_CHARS_MAX = 10_000
 Recent = list[tuple[int, int, bytes]]  # number, time, body
 
 
-async def try_query(form: TryForm, broker: Broker, settings: DoorSettings) -> TryAnswer:
+async def try_query(form: TryForm, broker: Broker, settings: DoorSettings, access: Access) -> TryAnswer:
     index = Index(limits=broker.index.limits)
     try:
         index.add("tried", form.query, namespaces=form.namespaces, ordered=form.ordered, deliver=form.deliver)
     except TreecastError as error:
         return TryAnswer(False, problem_of_error(error))
     count = settings.try_subscriptions_max
-    rows = broker.tail.subscriptions("", count + 1)
+    rows = visible_subscriptions(broker.tail, access, "", count + 1)
     documents: Recent = []
     size = 0
     for number, row, body in broker.tail.recent(settings.try_documents_max):

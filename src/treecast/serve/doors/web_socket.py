@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -25,7 +25,7 @@ from treecast.errors import TreecastError
 from treecast.serve.doors.calls import Bodies
 from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
-from treecast.serve.doors.socket_session import Say, SocketSession
+from treecast.serve.doors.socket_session import Side, SocketSession
 
 SWITCHING_PROTOCOLS = 101
 GOING_AWAY, UNSUPPORTED_DATA = 1001, 1003
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 class Opening(Protocol):
     """What a door lets a socket do: begin a session. Raises DoorError."""
 
-    def __call__(self, say: Say, ease: Callable[[], None]) -> SocketSession: ...
+    def __call__(self, side: Side) -> SocketSession: ...
 
 
 def handshake(path: str, headers: Iterable[tuple[bytes, bytes]], settings: DoorSettings) -> bytes:
@@ -85,9 +85,9 @@ class SocketProtocol(asyncio.Protocol):
         transport.write(answer)
         self._ping_timer = self._loop.call_later(self._settings.socket_ping_ms / 1000, self._ping)
         try:
-            self._session = opening(self._say, self._ease)
+            self._session = opening(self)
         except TreecastError as error:
-            self._refuse(error)
+            self.end(error)
 
     # --- what arrives -------------------------------------------------------------------------------------------------
 
@@ -118,11 +118,11 @@ class SocketProtocol(asyncio.Protocol):
         try:
             self._session.receive(text)
         except TreecastError as error:
-            self._refuse(error)
+            self.end(error)
         except Exception as error:  # a bug of ours: only this socket is over
             LOGGER.error("a message failed: %r", error, exc_info=True)
-            self._refuse(DoorError("the message failed, and that is our mistake", code="TC437"))
-        self._ease()
+            self.end(DoorError("the message failed, and that is our mistake", code="TC437"))
+        self.ease()
 
     def _count_pending(self) -> None:
         """Bytes of messages that are not complete, over all sockets and requests."""
@@ -130,7 +130,7 @@ class SocketProtocol(asyncio.Protocol):
         self._bodies.bytes += pending - self._pending_bytes
         self._pending_bytes = pending
         if pending and self._bodies.bytes > self._settings.bodies_bytes_max:
-            self._refuse(DoorError("too many messages are arriving", code="TC436"))
+            self.end(DoorError("too many messages are arriving", code="TC436"))
         if not self._parts:
             _cancel(self._message_timer)
             self._message_timer = None
@@ -139,9 +139,9 @@ class SocketProtocol(asyncio.Protocol):
 
     def _message_is_late(self) -> None:
         self._message_timer = None
-        self._refuse(DoorError("the message did not arrive in time", code="TC433"))
+        self.end(DoorError("the message did not arrive in time", code="TC433"))
 
-    def _ease(self) -> None:
+    def ease(self) -> None:
         """Read on only while few documents wait for their answers."""
         if self._session is None or self._transport.is_closing():
             return
@@ -153,7 +153,7 @@ class SocketProtocol(asyncio.Protocol):
 
     # --- what leaves --------------------------------------------------------------------------------------------------
 
-    def _say(self, content: Any) -> None:
+    def say(self, content: Any) -> None:
         if self._frames.state is OPEN:
             self._frames.send_text(_encode(content))
             self._flush()
@@ -168,7 +168,7 @@ class SocketProtocol(asyncio.Protocol):
             self._end_session()
             self._close_timer = self._loop.call_later(self._settings.socket_close_ms / 1000, self._transport.abort)
 
-    def _refuse(self, error: TreecastError) -> None:
+    def end(self, error: TreecastError) -> None:
         """Close, and say why."""
         problem = problem_of_error(error)
         self._close(4000 + problem.status, f"{problem.code} {problem.detail}")
@@ -187,7 +187,7 @@ class SocketProtocol(asyncio.Protocol):
 
     def _ping(self) -> None:
         if not self._is_answered and self._transport.is_reading():
-            self._refuse(DoorError("a ping was not answered", code="TC433"))
+            self.end(DoorError("a ping was not answered", code="TC433"))
             return
         self._is_answered = False
         if self._frames.state is OPEN:

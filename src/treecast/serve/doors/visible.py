@@ -1,0 +1,90 @@
+"""What a token may see of a broker, and the subscriptions that it may have.
+
+For a token with a prefix, other subscriptions do not exist: they are not listed, not counted, and not compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.tail import Tail
+from treecast.serve.access.access import Access
+from treecast.serve.access.refusals import AccessRefusedError, not_allowed
+from treecast.serve.connection import steady_ms
+from treecast.serve.doors.problems import DoorError
+from treecast.serve.doors.routes import Route
+
+
+def unknown_subscription(id: str) -> DoorError:
+    """The answer for an id that nobody has, and for one that the token may not see."""
+    return DoorError(f"no subscription has the id {id!r}", code="TC412")
+
+
+def unknown_source(id: str) -> DoorError:
+    return DoorError(f"no source is called {id!r}", code="TC410")
+
+
+def unknown_letter(number: int) -> DoorError:
+    return DoorError(f"there is no dead letter {number}", code="TC416")
+
+
+def check_route(access: Access, route: Route, id: str) -> None:
+    """Whether a request may be made, as far as its method and path say."""
+    access.check_page(route.scopes)
+    if route.names == "subscription":
+        if route.method == "PUT":  # whether it exists makes no difference
+            if not access.allows_subscription(id):
+                raise not_allowed()
+        else:
+            check_subscription(access, id, is_looking=route.method == "GET")
+    elif route.names == "source":
+        if route.method == "GET":
+            if not access.sees_source(id):
+                raise unknown_source(id)
+        else:
+            access.check_source(id)
+
+
+def check_subscription(access: Access, id: str, *, is_looking: bool = False) -> None:
+    """To receive from it or to change it; or only to look at it."""
+    if not access.sees_subscription(id):
+        raise unknown_subscription(id)
+    if not is_looking and not access.allows_subscription(id):
+        raise not_allowed()
+
+
+def visible_subscriptions(tail: Tail, access: Access, after: str, count: int) -> list[tuple[str, SubscriptionRow]]:
+    """By their ids, from the next one on."""
+    rows: list[tuple[str, SubscriptionRow]] = []
+    for prefix in access.visible_prefixes:
+        if len(rows) < count:
+            rows += tail.subscriptions(after, count - len(rows), prefix)
+    return rows
+
+
+@contextmanager
+def adding_subscriptions(access: Access, tail: Tail, added: int, count_ms: int) -> Iterator[None]:
+    """Around a request that adds so many: they count at once, and if it fails they do not.
+
+    Raises AccessRefusedError TC605 if the token may not have so many.
+    """
+    limit = access.limits.subscriptions_max
+    if not limit or not added:
+        yield
+        return
+    now = steady_ms()
+    # Few rows are read: no more than the limit, and then not for a while.
+    if access.subscriptions is None or now - access.counted_ms > count_ms:
+        access.subscriptions = sum(tail.count_subscriptions(prefix, limit) for prefix in access.scopes.prefixes)
+        access.counted_ms = now
+    if access.subscriptions + added > limit:
+        hint = "remove one first"
+        raise AccessRefusedError(f"the token may have {limit} subscriptions", code="TC605", hint=hint)
+    access.subscriptions += added
+    try:
+        yield
+    except BaseException:
+        access.subscriptions -= added
+        raise

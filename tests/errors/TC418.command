@@ -1,0 +1,1 @@
+["record", "hooks", "one", "eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4"]
