@@ -275,6 +275,15 @@ def test_nats_server_is_wanted_and_not_needed(machine: Machine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_chromium_is_wanted_and_not_needed(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    assert "chromium" in refusal(machine, "chromium", TREECAST_PYTHON="absent")
+    done = machine.setup("maybe-chromium", TREECAST_PYTHON="python3")
+    assert (done.returncode, done.stderr) == (0, "")
+    machine.fake("chromium", "exit 1")
+    assert machine.setup("chromium", TREECAST_PYTHON="python3").returncode == 0
+
+
 def run_tests(machine: Machine, plain: int, spark: int = 0, sanitized: int = 0) -> tuple[int, list[str], str]:
     """tools/test.sh with parts that end so: its status, what was asked for, in any order, and what is on stderr."""
     fake_python_that_makes_venvs(machine)

@@ -144,7 +144,10 @@ BANNED_TEXTS = [
     "npmjs" + ".org",
 ]
 PRODUCTS = {".git", ".venv", "build", "dist", "results", "__pycache__", "_native"}
-TEXT_SUFFIXES = {".py", ".cpp", ".hpp", ".md", ".sh", ".toml", ".txt", ".csv", ".xml", ".dtd", ".dict"}
+TEXT_SUFFIXES = {
+    *{".py", ".cpp", ".hpp", ".md", ".sh", ".toml", ".txt", ".csv", ".xml", ".dtd", ".dict"},
+    *{".html", ".css", ".js"},
+}
 
 
 def files(*suffixes: str, under: Path = ROOT) -> list[Path]:

@@ -5,6 +5,7 @@
 #   tools/setup.sh java        the venv, and Java for Spark
 #   tools/setup.sh maybe-java  the same, but if Java is missing and cannot be installed, the venv is made anyway
 #   tools/setup.sh maybe-nats  the venv, and nats-server if it can be installed; tests that need it report if it is missing
+#   tools/setup.sh maybe-chromium  the same for Chromium, in which tests look at the console
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
 #   tools/setup.sh debootstrap the venv, and debootstrap for a minimal Debian
 #
@@ -171,6 +172,10 @@ java_package() {
 
 check_nats() {
     command -v nats-server /usr/sbin/nats-server >/dev/null || lack "nats-server" nats-server
+}
+
+check_chromium() {
+    command -v chromium >/dev/null || lack "chromium" chromium
 }
 
 check_fuzzer() {

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from treecast.document import Limits
 from treecast.errors import TreecastError
+from treecast.index import Index
 from treecast.index.explain import Condition, Explanation, Place, explain
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.serve.doors.forms import DocumentMatch, ExplainedStep, Span
@@ -60,12 +60,12 @@ def encoding_of(body: bytes) -> str:
     return _NAMES.get(name, name) if name in (*_NAMES, "windows-1252") else "utf-8"
 
 
-def explain_all(body: bytes, matches: Sequence[Matched], limits: Limits) -> list[DocumentMatch]:
-    """To be called in a thread."""
-    return [_match(body, match, limits) for match in matches]
+def explain_all(body: bytes, matches: Sequence[Matched], like: Index) -> list[DocumentMatch]:
+    """To be called in a thread. Documents are read with the limits of the index `like`."""
+    return [_match(body, match, like) for match in matches]
 
 
-def _match(body: bytes, match: Matched, limits: Limits) -> DocumentMatch:
+def _match(body: bytes, match: Matched, like: Index) -> DocumentMatch:
     text, encoding, is_cut = _shown(match.payload) if match.payload is not None else (None, "", False)
     if match.row is None:
         note = "The subscription was removed since."
@@ -75,13 +75,13 @@ def _match(body: bytes, match: Matched, limits: Limits) -> DocumentMatch:
     if not match.is_explained:
         note = "Not explained: together with the others it is too large."
         return DocumentMatch(match.id, state, query, text, encoding, is_cut, note=note)
-    note, steps, spans = _explain(body, match.row, limits)
+    note, steps, spans = _explain(body, match.row, like)
     return DocumentMatch(match.id, state, query, text, encoding, is_cut, steps, spans, note)
 
 
-def _explain(body: bytes, row: SubscriptionRow, limits: Limits) -> tuple[str, list[ExplainedStep], list[Span]]:
+def _explain(body: bytes, row: SubscriptionRow, like: Index) -> tuple[str, list[ExplainedStep], list[Span]]:
     try:
-        found = explain(body, row.query, namespaces=row.namespaces, ordered=row.ordered, limits=limits)
+        found = explain(body, row.query, namespaces=row.namespaces, ordered=row.ordered, limits=like.limits)
     except TreecastError as error:
         return f"Not explained: {str(error)[:TEXT_CHARS_MAX]}", [], []
     if not found.matched:
@@ -91,7 +91,7 @@ def _explain(body: bytes, row: SubscriptionRow, limits: Limits) -> tuple[str, li
             step.text[:TEXT_CHARS_MAX],
             step.place.path[:TEXT_CHARS_MAX],
             step.place.line,
-            [f"{one.text} {one.reason}"[:TEXT_CHARS_MAX] for one in step.conditions],
+            [f"{one.text} is true: {one.reason}"[:TEXT_CHARS_MAX] for one in step.conditions],
         )
         for step in found.steps
     ]

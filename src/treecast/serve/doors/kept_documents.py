@@ -96,7 +96,7 @@ class KeptDocumentPages:
         begin = ids.index(after) + 1 if after in ids else 0
         body = broker.tail.body(row.body)
         chosen = self._chosen(broker, number, row, range(begin, min(begin + count, len(ids))))
-        matches = await asyncio.to_thread(explain_all, body, chosen, broker.index.limits)
+        matches = await asyncio.to_thread(explain_all, body, chosen, broker.index)
         more = ids[begin + count - 1] if len(ids) > begin + count else ""
         return json_reply(200, MatchesAnswer(number, encoding_of(body), row.bytes, len(ids), matches, more))
 

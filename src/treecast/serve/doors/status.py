@@ -47,8 +47,8 @@ class StatusPages:
         self._started_ms, self._started_steady_ms = now_ms(), steady_ms()
         self._answer: Reply | None = None
         self._answered_ms = 0
-        self._look = _Look(settings)
-        self._disk = _Disk(directory, settings.disk_ms)
+        self._look = QueueLook(settings)
+        self._disk = DiskLook(directory, settings.disk_ms)
         client.on_announced += [self._announced, self.refusals.announced]
         client.on_tick.append(self._tick)
 
@@ -144,7 +144,7 @@ def _age(broker: Broker, first: int) -> int:
     return max(now_ms() - published, 1) if published else 0
 
 
-class _Look:
+class QueueLook:
     """At everything that waits, now and then."""
 
     def __init__(self, settings: DoorSettings) -> None:
@@ -171,7 +171,7 @@ class _Look:
         return self._from
 
 
-class _Disk:
+class DiskLook:
     """The sizes of files, looked at in a thread, now and then."""
 
     def __init__(self, directory: str | None, every_ms: int) -> None:

@@ -1,0 +1,118 @@
+// The console: which section is shown, and the status of the broker, asked for once a second while the page is visible.
+//
+// A section is a module with `show(status, argument)`, called when somebody goes there, and `update(status)`.
+
+import { get } from "./api.js";
+import * as documents from "./documents.js";
+import * as letters from "./letters.js";
+import * as overview from "./overview.js";
+import { find, line, number, toast } from "./page.js";
+import * as refusals from "./refusals.js";
+import * as sources from "./sources.js";
+import * as subscriptions from "./subscriptions.js";
+
+const POLL_MS = 1000;
+const POLL_MS_MAX = 15000; // after failures
+const sections = { overview, documents, subscriptions, letters, refusals, sources };
+const titles = {
+  overview: "Overview",
+  documents: "Documents",
+  subscriptions: "Subscriptions",
+  letters: "Dead letters",
+  refusals: "Refused documents",
+  sources: "Sources",
+};
+let current = "";
+let visits = 0;
+let status = null;
+
+// --- sections --------------------------------------------------------------------------------------------------------
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
+async function go(isFirst = false) {
+  const [, wanted = "", argument = ""] = location.hash.match(/^#\/([a-z]+)(?:\/(.*))?$/) ?? [];
+  if (location.hash === "#main") return;
+  const chosen = wanted in sections ? wanted : "overview";
+  const hasChanged = chosen !== current;
+  current = chosen;
+  document.title = `${titles[chosen]} · treecast`;
+  for (const id of Object.keys(sections)) {
+    find(id).hidden = id !== chosen;
+    find(id).removeAttribute("aria-busy");
+  }
+  for (const link of document.querySelectorAll("nav a")) {
+    const isCurrent = link.getAttribute("href") === `#/${chosen}`;
+    if (isCurrent) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    if (isCurrent) link.scrollIntoView({ block: "nearest", inline: "center" });
+  }
+  if (hasChanged && !isFirst) {
+    scrollTo(0, 0);
+    find(`${chosen}-title`).focus({ preventScroll: true });
+  }
+  const section = find(chosen);
+  section.setAttribute("aria-busy", "true");
+  visits += 1;
+  const mine = visits;
+  try {
+    await sections[chosen].show(status, decoded(argument));
+  } catch (error) {
+    toast(error.message, true);
+  }
+  if (mine === visits) section.removeAttribute("aria-busy");
+}
+
+// --- the status ------------------------------------------------------------------------------------------------------
+
+const state = find("state");
+
+function say(text, kind) {
+  if (state.textContent !== text) state.textContent = text;
+  state.className = `state ${kind}`;
+}
+
+function badge(id, count) {
+  find(id).hidden = !count;
+  find(id).textContent = count ? number(count) : "";
+}
+
+async function poll() {
+  status = await get("v1/status");
+  say("Live", "good");
+  find("broker").textContent = line(status.broker, 40);
+  badge("letters-count", status.sizes.letters);
+  badge("refusals-count", status.totals.refused);
+  await sections[current]?.update(status);
+}
+
+let timer = 0;
+let waitMs = POLL_MS;
+
+async function tick() {
+  clearTimeout(timer);
+  if (document.hidden) return;
+  try {
+    await poll();
+    waitMs = POLL_MS;
+  } catch (error) {
+    say(error.status ? line(error.message, 60) : "No answer, trying again", "bad");
+    waitMs = Math.min(2 * waitMs, POLL_MS_MAX);
+  }
+  clearTimeout(timer);
+  timer = setTimeout(tick, waitMs);
+}
+
+document.addEventListener("visibilitychange", () => {
+  waitMs = POLL_MS;
+  tick();
+});
+addEventListener("hashchange", () => go());
+await go(true);
+tick();
