@@ -126,6 +126,7 @@ ROUTES = (
         parameters=("source",),
         headers=("Treecast-Document-Id", "Treecast-Source"),
         content="application/xml",
+        other_contents=("application/octet-stream",),
         scopes=PUBLISH,
     ),
     Route(

@@ -77,7 +77,7 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a socket is asked whether it lives; it has so long to answer."""
     socket_close_ms: int = 2_000
     """A socket that is being closed has so long to agree."""
-    socket_origins: tuple[str, ...] = ()
+    socket_origins: list[str] = []
     """Web pages of these origins, as `https://example.org`, may open sockets; else only those of the service itself."""
 
     transfers_max: int = 2

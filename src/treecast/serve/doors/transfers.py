@@ -25,7 +25,6 @@ import msgspec
 from treecast.errors import QueryError, TreecastError
 from treecast.index import Index
 from treecast.inputs.subscriptions import read_subscriptions
-from treecast.model import Subscription
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.messages import Subscribe, SubscribeMany, SubscriptionOptions
 from treecast.serve.access.access import Access
@@ -175,7 +174,7 @@ class TransferPages:
             return self._client.expect_broker().index
         index = Index()
         async for rows in self._pages(access):
-            index.add_many([Subscription(id, r.query, r.namespaces, r.ordered, r.deliver) for id, r in rows])  # type: ignore[arg-type]
+            index.add_many([dict(zip(FIELDS, fields_of(id, row), strict=True)) for id, row in rows])
         return index
 
     async def _pages(self, access: Access) -> AsyncIterator[list[tuple[str, SubscriptionRow]]]:
@@ -225,9 +224,9 @@ def _command(row: dict[str, Any], options: SubscriptionOptions) -> Subscribe:
 Pages = AsyncIterator[list[tuple[str, SubscriptionRow]]]
 
 
-def _sorted(row: SubscriptionRow) -> dict[str, str]:
-    """Its namespaces in an order of their own, so that equal subscriptions are equal bytes."""
-    return dict(sorted(row.namespaces.items()))
+def fields_of(id: str, row: SubscriptionRow) -> tuple[str, str, dict[str, str], bool, str]:
+    """In the order of `FIELDS`; namespaces in an order of their own, so that equal subscriptions are equal bytes."""
+    return id, row.query, dict(sorted(row.namespaces.items())), row.ordered, row.deliver
 
 
 async def _write_csv(pages: Pages) -> AsyncIterator[bytes]:
@@ -236,8 +235,9 @@ async def _write_csv(pages: Pages) -> AsyncIterator[bytes]:
     writer.writerow(FIELDS)
     async for rows in pages:
         for id, row in rows:
-            bindings = json.dumps(row.namespaces, ensure_ascii=False, sort_keys=True) if row.namespaces else ""
-            writer.writerow((id, row.query, bindings, str(row.ordered).lower(), row.deliver))
+            _, query, namespaces, ordered, deliver = fields_of(id, row)
+            bindings = json.dumps(namespaces, ensure_ascii=False) if namespaces else ""
+            writer.writerow((id, query, bindings, str(ordered).lower(), deliver))
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
@@ -248,10 +248,7 @@ async def _write_csv(pages: Pages) -> AsyncIterator[bytes]:
 async def _write_json_lines(pages: Pages) -> AsyncIterator[bytes]:
     encode = msgspec.json.Encoder().encode
     async for rows in pages:
-        yield b"".join(
-            encode(dict(zip(FIELDS, (id, row.query, _sorted(row), row.ordered, row.deliver), strict=True))) + b"\n"
-            for id, row in rows
-        )
+        yield b"".join(encode(dict(zip(FIELDS, fields_of(id, row), strict=True))) + b"\n" for id, row in rows)
 
 
 async def _write_parquet(pages: Pages) -> AsyncIterator[bytes]:
@@ -265,13 +262,7 @@ async def _write_parquet(pages: Pages) -> AsyncIterator[bytes]:
     waiting: list[tuple[str, SubscriptionRow]] = []
 
     def write() -> None:
-        columns: list[list[Any]] = [
-            [id for id, _ in waiting],
-            [row.query for _, row in waiting],
-            [list(_sorted(row).items()) for _, row in waiting],
-            [row.ordered for _, row in waiting],
-            [row.deliver for _, row in waiting],
-        ]
+        columns = zip(*(fields_of(id, row) for id, row in waiting), strict=True)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
         writer.write_table(pa.table(arrays, schema=schema))
         waiting.clear()
