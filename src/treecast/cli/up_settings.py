@@ -315,7 +315,12 @@ def _switch(given: Any) -> bool:
 
 
 def _texts(given: Any) -> list[str]:
-    """A list, or texts with commas between them."""
+    """A list, also as TOML writes it, or texts with commas between them."""
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        try:
+            given = tomllib.loads(f"list = {given}")["list"]
+        except ValueError:
+            raise ValueError(f'{_shown(given)} is no list of texts; write ["one", "two"]') from None
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
