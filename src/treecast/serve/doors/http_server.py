@@ -81,6 +81,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.on_lost: Callable[[], None] | None = None
+        """Is called when the connection is lost: for those who answer for long."""
         self._is_held = False
         self._held_body = b""
         self._header_timer: asyncio.TimerHandle | None = None
@@ -103,6 +105,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+            self.on_lost = None
 
     # --- headers ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +134,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.url == DIRECT_URL and self._is_direct():
             self._is_held = True
         else:
-            super().on_headers_complete()
+            self._begin_asgi()
+
+    def _begin_asgi(self) -> None:
+        cast(Scope, self.scope)["connection"] = self
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         if self._is_held:
@@ -193,7 +202,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The usual way, after all."""
         self._is_held = False
         body, self._held_body = self._held_body, b""
-        super().on_headers_complete()
+        self._begin_asgi()
         if body:
             super().on_body(body)
 
@@ -281,6 +290,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._wait_for_request(left)
         else:
             super().timeout_keep_alive_handler()
+
+    def write_now(self, data: bytes) -> bool:
+        """Write part of an answer that ASGI has begun, if nothing waits to be written before it."""
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        self.transport.write(data)
+        return True
 
     # --- readers that do not read -------------------------------------------------------------------------------------
 

@@ -176,13 +176,19 @@ class SubscriptionPages:
                 pass
             stream.close()
 
-        watching = asyncio.create_task(watch())
+        connection = call.scope.get("connection")  # that of `http_server.py`
+        watching = None
+        if connection is None:
+            watching = asyncio.create_task(watch())
+        else:
+            stream.connection, connection.on_lost = connection, stream.close
         try:
             await call.send({"type": "http.response.start", "status": 200, "headers": headers})
             await self.feed.run(stream, write)
             await call.send({"type": "http.response.body", "body": b""})
         finally:
-            watching.cancel()
+            if watching is not None:
+                watching.cancel()
 
     async def socket(self, call: Call) -> Reply:
         """For those who come without a handshake: the others are taken over by `web_socket.py`."""
