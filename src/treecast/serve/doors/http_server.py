@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Callable, Generator, Sized
 from typing import Any, Protocol, cast
@@ -33,6 +34,8 @@ from treecast.serve.doors.web_socket import Opening, SocketProtocol, handshake
 from treecast.serve.transport_error import TransportError
 
 BACKLOG = 1_024
+OTHER_FILES = 1_000
+"""Beside connections: those of the store, of imports, of the other doors."""
 
 
 DIRECT_URL = b"/v1/documents"
@@ -357,6 +360,14 @@ class _Forward(logging.Handler):
         self._log.error("http", message=record.getMessage())
 
 
+def allow_files(count: int) -> None:
+    """Let this process have so many files open, as far as the system permits: many start with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class HttpServer:
     """Listens, and serves until `stop`."""
 
@@ -368,6 +379,7 @@ class HttpServer:
         door: Door | None = None,
         certificate: Certificate | None = None,
     ) -> None:
+        self._settings = settings
         self._socket: socket.socket | None = None
         logger = logging.getLogger("uvicorn.error")
         logger.handlers = [_Forward(log)]
@@ -394,6 +406,7 @@ class HttpServer:
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Returns the address; port 0 takes a free one. Raises TransportError TC408."""
+        allow_files(self._settings.connections_max + OTHER_FILES)
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             listening = socket.socket(family, kind, protocol)
