@@ -43,6 +43,7 @@ from treecast.serve.access.access import Access
 from treecast.serve.access.exposure import check_exposure
 from treecast.serve.access.gate import Gate
 from treecast.serve.access.scopes import Scopes
+from treecast.serve.access.sites import check_site
 from treecast.serve.access.tokens import TokenLimits, TokenStore
 from treecast.serve.address import parse_address
 from treecast.serve.blocking_client import BlockingConnection
@@ -250,8 +251,11 @@ def refuse_import(data: bytes) -> None:
 
 
 def refuse_access(data: bytes) -> None:
-    """Listen, read a file of tokens, make one, send one, or use one up."""
+    """Ask from another site, listen, read a file of tokens, make one, send one, or use one up."""
     given = tomllib.loads(data.decode())
+    if "host" in given:
+        headers = [(name.encode(), given[name].encode()) for name in ("host", "origin") if name in given]
+        check_site(headers, is_change=True, is_open=True)
     if "listen" in given:
         check_exposure(parse_address(given["listen"]), None, has_tokens=False, has_peer_certificates=False)
     if "peer_listen" in given:

@@ -66,6 +66,7 @@ CONJUNCTIONS = {
 }
 
 
+@pytest.mark.house
 @pytest.mark.parametrize("name", CONJUNCTIONS)
 def test_the_order_of_tests_does_not_matter(name: str) -> None:
     conditions = CONJUNCTIONS[name]
@@ -96,6 +97,7 @@ NO_RARE_TEST: dict[str, Callable[[int, int], str]] = {
 FILLS = {"at once": at_once, "one by one": in_part_one_by_one}
 
 
+@pytest.mark.house
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("name", NO_RARE_TEST)
 def test_work_does_not_grow_with_the_population(name: str, fill: str) -> None:

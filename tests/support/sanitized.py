@@ -12,5 +12,5 @@ SANITIZED = bool(os.environ.get("TREECAST_SANITIZED"))
 
 
 def fewer(count: int) -> int:
-    """A quarter of the rounds, bytes or queries under the sanitizers; all of them otherwise."""
-    return max(1, count // 4) if SANITIZED else count
+    """A sixth of the rounds, bytes or queries under the sanitizers; all of them otherwise."""
+    return max(1, count // 6) if SANITIZED else count

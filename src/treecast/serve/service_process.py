@@ -57,7 +57,7 @@ def run_service(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
 
 async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the addresses when clients may come. Raises TreecastError."""
-    gate = Gate(Path(options.directory), log, options.access)
+    gate = Gate(Path(options.directory), log, options.access, is_public=options.open)
     gate.load()
     if not options.open:
         check_exposure(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -19,6 +20,7 @@ from treecast.serve.access.access import Access
 from treecast.serve.access.refusals import AccessRefusedError, no_token
 from treecast.serve.access.scopes import Scopes
 from treecast.serve.access.settings import AccessSettings
+from treecast.serve.access.sites import check_site
 from treecast.serve.access.tokens import TEXT, Token, TokenStore, hash_secret
 
 SCHEME = "bearer "
@@ -34,7 +36,11 @@ class Gate:
         directory: Path | None,
         log: structlog.typing.FilteringBoundLogger,
         settings: AccessSettings | None = None,
+        *,
+        is_public: bool = False,
     ) -> None:
+        """`is_public`: without tokens, everybody is meant to get in, not only this machine."""
+        self._is_public = is_public
         self.settings = settings = settings or AccessSettings()
         self._store = TokenStore(directory, settings) if directory is not None else None
         self._log = log
@@ -63,6 +69,10 @@ class Gate:
         if not is_right or access is None or access.is_expired:
             raise no_token()
         return access
+
+    def check_site(self, headers: Iterable[tuple[bytes, bytes]], *, is_change: bool) -> None:
+        """Before `admit`: whether a request was made by a page of another web site. Raises AccessRefusedError TC609."""
+        check_site(headers, is_change=is_change, is_open=self._tokens is None and not self._is_public)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

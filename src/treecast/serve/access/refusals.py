@@ -7,6 +7,7 @@ TC605  the token has as many subscriptions or streams as it may have
 TC606  a file of tokens that cannot be used
 TC607  a token that cannot be made or revoked as asked
 TC608  an address that strangers can reach, without tokens or certificates
+TC609  a request that a page of another web site makes
 """
 
 from __future__ import annotations

@@ -107,6 +107,7 @@ class HttpDoor:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
             if route.scopes != PUBLIC:
+                self._gate.check_site(call.scope["headers"], is_change=route.method != "GET")
                 call.access = self._gate.admit(call.authorization())
                 check_route(call.access, route, call.parameter)
             if len(call.parameter) > NAME_CHARS_MAX:
@@ -135,6 +136,7 @@ class HttpDoor:
 
         call = Call(scope, _no_more, _no_send, self.bodies)
         try:
+            self._gate.check_site(scope["headers"], is_change=True)
             call.access = self._gate.admit(call.authorization())
             check_route(call.access, self._publish_route, "")
             self._documents.publish_arrived(call, body, finish)
