@@ -108,6 +108,7 @@ def test_pages_of_other_sites(strict: Service) -> None:
     """Else any web page could read what a service on its reader's machine delivers."""
     assert refused(strict, shake(strict, Origin="https://evil.example")) == (403, "TC461")
     assert refused(strict, shake(strict, Origin="null")) == (403, "TC461")
+    assert refused(strict, shake(strict, Host="evil.example", Origin="http://evil.example")) == (403, "TC609")
     for origin in (ORIGIN, f"http://127.0.0.1:{strict.port}"):
         RawSocket(strict, Origin=origin).connection.close()
 

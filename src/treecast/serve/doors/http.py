@@ -148,6 +148,7 @@ class HttpDoor:
     def open_socket(self, scope: Scope) -> Opening:
         """Whether a WebSocket may be opened by this request, and with what it begins. Raises DoorError."""
         call = Call(scope, _no_more, _no_send, self.bodies)
+        self._gate.check_site(scope["headers"], is_change=False)  # where pages come from, `handshake` checks
         call.access = self._gate.admit(call.authorization())
         route, _ = self._router.find(scope["method"], scope["path"])
         if route.name != "socket":
