@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.memory_storage import MemoryStorage
 
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
@@ -39,6 +38,7 @@ from treecast.overlay.messages import (
     Welcome,
 )
 from treecast.overlay.peer import Effect, Outbox, Send
+from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
 
@@ -47,7 +47,7 @@ class World:
     """A broker, its storage and a clock; messages arrive at once and in order."""
 
     def __init__(self, **settings: Any) -> None:
-        self.storage = MemoryStorage()
+        self.storage = SimulatedStorage()
         self.settings = BrokerSettings(**settings)
         self.now_ms = 1_000_000
         self.inbox: dict[str, list[Any]] = {}
@@ -228,11 +228,13 @@ def test_a_bad_document_is_refused_and_the_others_are_not(world: World) -> None:
     ],
 )
 def test_a_refused_request_changes_nothing(world: World, command: Command, code: str) -> None:
-    before = {name: dict(rows) for name, rows in world.storage.tables.items() if name not in ("clients", "meta")}
+    def stored() -> dict[str, dict[int | str, bytes]]:
+        return {name: rows for name, rows in world.storage.tables().items() if name not in ("clients", "meta")}
+
+    before = stored()
     (refused,) = world.ask("pub", command).refusals
-    after = {name: dict(rows) for name, rows in world.storage.tables.items() if name not in ("clients", "meta")}
     assert (refused.item, refused.code) == (-1, code)
-    assert before == after
+    assert before == stored()
 
 
 def test_many_subscriptions_are_added_or_none(world: World) -> None:
@@ -548,7 +550,7 @@ def test_the_same_calls_give_the_same_effects() -> None:
         world.publish(b"<a/>", b"<b/>")
         world.send("sub", Attach("s1", ["all", "b"]))
         world.wait(500)
-        return msgspec.msgpack.encode([world.storage.tables, world.storage.bodies])
+        return msgspec.msgpack.encode(world.storage.tables())
 
     assert run() == run()
 

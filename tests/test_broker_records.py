@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.memory_storage import MemoryStorage
 
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.messages import (
@@ -20,6 +19,7 @@ from treecast.overlay.messages import (
     SetRecord,
 )
 from treecast.overlay.peer import Send, Store
+from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
 
@@ -28,7 +28,7 @@ class Keeper:
     """A broker whose changes are stored at once."""
 
     def __init__(self, **settings: Any) -> None:
-        self.storage = MemoryStorage()
+        self.storage = SimulatedStorage()
         self._settings = BrokerSettings(**settings)
         self._number = 0
         self.restart()

@@ -20,7 +20,6 @@ from unittest.mock import Mock, patch
 
 import msgspec
 import pytest
-from support.memory_storage import MemoryStorage
 
 import treecast
 from treecast import _native, durable
@@ -58,6 +57,7 @@ from treecast.serve.logs import make_log
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
 from treecast.serve.tls import TlsFiles, server_context
+from treecast.sim import SimulatedStorage
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
@@ -157,7 +157,7 @@ def refuse_request(data: bytes) -> None:
 def refuse_command(data: bytes) -> None:
     """Ask a small broker for these things, one a line: the last is refused."""
     settings = BrokerSettings(sources_max=1, documents_per_publish_max=1, store_bytes_max=20, record_bytes_max=20)
-    broker = Broker("golden", MemoryStorage(), Random(1), settings)
+    broker = Broker("golden", SimulatedStorage(), Random(1), settings)
     for number, line in enumerate(data.splitlines(), 1):
         request = Request(number, msgspec.json.decode(line, type=Command))
         answers = [effect.message for effect in broker.receive("client", request, 0) if isinstance(effect, Send)]

@@ -18,11 +18,29 @@ from treecast import engines
 
 HERE = Path(__file__).resolve().parent / "support"
 ACTIONS = {
-    "changes": ["add", "add with settings", "add a union", "add a pattern", "add many", "replace", "remove"],
+    "changes": [
+        "add",
+        "add with settings",
+        "add a union",
+        "add a pattern",
+        "add many",
+        "replace",
+        "remove",
+        "remove many",
+        "catch up",
+    ],
     "merges": ["merge", "renumber", "compact"],
     "documents": ["match", "match many", "match in threads", "render"],
 }
-ENGINE_ACTIONS = ["engine: add", "engine: add many", "engine: replace", "engine: remove", "engine: match", "renumber"]
+ENGINE_ACTIONS = [
+    "engine: add",
+    "engine: add many",
+    "engine: replace",
+    "engine: remove",
+    "engine: catch up",
+    "engine: match",
+    "renumber",
+]
 
 
 @pytest.fixture(scope="module")

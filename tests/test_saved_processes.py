@@ -105,7 +105,7 @@ def test_seeds_of_saved_tables_follow_from_all_that_is_in_them(tmp_path: Path) -
 
 
 def test_a_loaded_index_takes_nothing_into_tables_that_can_be_foreseen(tmp_path: Path) -> None:
-    """Reading uses the tables of the file; before something is added they get seeds that strangers do not know."""
+    """Reading uses the tables of the file; what is added is kept in others, whose seeds strangers do not know."""
     path = tmp_path / "saved.tcx"
     ids = [f"q{number}" for number in range(200)]
     index = Index()
@@ -121,16 +121,21 @@ def test_a_loaded_index_takes_nothing_into_tables_that_can_be_foreseen(tmp_path:
         assert all(id in loaded for id in ids)
         loaded.remove("q5")
         assert loaded.match(b"<a x='q9'/>") == ["q9"]
-        assert _native.testing.has_saved_seeds(loaded._native)
+        assert _native.testing.saved_tables(loaded._native) == (True, 0)
         change(loaded)
-        assert not _native.testing.has_saved_seeds(loaded._native)
+        assert _native.testing.saved_tables(loaded._native) == (True, 0)
         assert sum(id in loaded for id in ids) == 199
         assert loaded.match(b"<a x='q9'/>") == ["q9"]
         assert loaded.match(b"<b/>") in (["q7"], ["new"])
         loaded.remove("q9")
         loaded.save(tmp_path / "changed.tcx")
         assert Index.load(tmp_path / "changed.tcx").subscriptions() == loaded.subscriptions()
-    assert not _native.testing.has_saved_seeds(index._native)
+        # Once there is much of it, everything goes into one table.
+        loaded.add_many((f"many{number}", f"//c[@x = '{number}']") for number in range(150))
+        assert _native.testing.saved_tables(loaded._native) == (False, 0)
+        assert len(loaded.missing([*ids, *(f"many{number}" for number in range(150))])) == 2
+        assert loaded.match(b"<c x='7'/>") == ["many7"]
+    assert _native.testing.saved_tables(index._native) == (False, 0)
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64, "7", 1.5])

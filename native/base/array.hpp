@@ -2,7 +2,7 @@
 //
 // An Array owns its memory or looks into a mapped file. Readers may share the memory while one writer appends: growing moves
 // the array and leaves the old memory to those who hold it. A mapped file is mapped privately, so writing to an element copies
-// a page, and growing copies the array out of the file.
+// a page. Behind a large array of a file there is room to grow; beyond that, growing copies the array out of the file.
 #pragma once
 
 #include <algorithm>
@@ -60,17 +60,20 @@ public:
         if (wanted > capacity_) relocate(std::max<size_t>(wanted, capacity_ + capacity_ / 4 + 16));
     }
     void shrink() {
-        if (capacity_ > size_) relocate(size_);
+        if (capacity_ > size_ && !is_mapped_) relocate(size_);
     }
     void cut(size_t size) noexcept { size_ = size; }         // to what was there before
     void move() { relocate(capacity_); }      // to memory that no reader has seen
 
     std::shared_ptr<T[]> share() const { return data_; }
-    void map(std::shared_ptr<T[]> memory, size_t size) {      // into a file; the pointer keeps it open
+    // Into a file; the pointer keeps it open. `capacity`: up to there the memory is this array's own.
+    void map(std::shared_ptr<T[]> memory, size_t size, size_t capacity) {
         data_ = std::move(memory);
-        size_ = capacity_ = size;
+        size_ = size;
+        capacity_ = capacity;
+        is_mapped_ = true;
     }
-    uint64_t bytes() const { return capacity_ * sizeof(T); }
+    uint64_t bytes() const { return (is_mapped_ ? size_ : capacity_) * sizeof(T); }      // what is vacant behind a file takes no memory
 
 private:
     // A reader that holds the old memory keeps it alive through its own shared pointer.
@@ -79,9 +82,11 @@ private:
         std::copy(data_.get(), data_.get() + size_, other.get());
         data_ = std::move(other);
         capacity_ = capacity;
+        is_mapped_ = false;
     }
     std::shared_ptr<T[]> data_;
     size_t size_ = 0, capacity_ = 0;
+    bool is_mapped_ = false;
 };
 
 }  // namespace treecast

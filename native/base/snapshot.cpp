@@ -24,7 +24,8 @@ namespace {
 
 constexpr char magic[8] = {'T', 'R', 'E', 'E', 'C', 'A', 'S', 'T'};
 constexpr uint32_t order_mark = 0x01020304;
-constexpr uint64_t sections_max = 1 << 16, alignment = 64;
+constexpr uint64_t sections_max = 1 << 16, alignment = 64, page_bytes = 4096;
+constexpr uint64_t large_bytes = 1 << 18;          // of a section that gets room to grow
 constexpr size_t piece_bytes = 16u << 20;          // read or written at once
 constexpr uint64_t nanoseconds_per_piece = 10'000'000;
 
@@ -36,7 +37,10 @@ struct Header {
 };
 
 // Sections start on cache lines, so that arrays can be used in place.
-uint64_t aligned(uint64_t offset) { return (offset + alignment - 1) & ~(alignment - 1); }
+uint64_t aligned(uint64_t offset, uint64_t to = alignment) { return (offset + to - 1) & ~(to - 1); }
+
+// Where a section goes that follows something which ends at `offset`.
+uint64_t section_begin(uint64_t offset, uint64_t bytes) { return aligned(offset, bytes >= large_bytes ? page_bytes : alignment); }
 
 [[noreturn]] void refuse(const char* code, std::string message, std::string hint) {
     Failure failure(Family::snapshot, code, std::move(message));
@@ -88,6 +92,38 @@ private:
     std::string path_;
 };
 
+// Maps bytes of a file privately, with vacant memory behind them up to `room`. Null, and errno says why, where the system refuses.
+std::shared_ptr<char[]> map_file(int file, uint64_t offset, uint64_t bytes, uint64_t room) {
+    constexpr int access = PROT_READ | PROT_WRITE;
+    void* memory = MAP_FAILED;
+    if (room > bytes) {
+        // What is vacant is reserved first, and the file mapped over its beginning.
+        memory = mmap(nullptr, room, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory != MAP_FAILED && mmap(memory, bytes, access, MAP_PRIVATE | MAP_FIXED, file, static_cast<off_t>(offset)) == MAP_FAILED) {
+            munmap(memory, room);
+            memory = MAP_FAILED;
+        }
+    } else {
+        memory = mmap(nullptr, bytes, access, MAP_PRIVATE, file, static_cast<off_t>(offset));
+    }
+    if (memory == MAP_FAILED) return nullptr;
+    return {static_cast<char*>(memory), [room](char* data) { munmap(data, room); }};
+}
+
+// Reads pages before they are asked for. MAP_POPULATE would write to them, and so copy them: they are to stay shared.
+void populate(char* data, uint64_t bytes) {
+#ifdef MADV_POPULATE_READ
+    const uint64_t before = reinterpret_cast<uintptr_t>(data) % page_bytes;
+    data -= before, bytes += before;
+    for (uint64_t at = 0; at < bytes; at += piece_bytes) {
+        Interrupt::check(nanoseconds_per_piece);
+        madvise(data + at, std::min<uint64_t>(piece_bytes, bytes - at), MADV_POPULATE_READ);
+    }
+#else
+    static_cast<void>(data), static_cast<void>(bytes);
+#endif
+}
+
 }  // namespace
 
 // Eight lanes of xor and multiply, each a bijection of its state, so that any change of one word changes the sum.
@@ -125,6 +161,7 @@ void SnapshotWriter::write(const std::string& path) {
     std::vector<uint64_t> table;
     uint64_t data_begin = aligned(sizeof(Header) + sections.size() * 16), offset = data_begin;
     for (std::string_view section : sections) {
+        offset = section_begin(offset, section.size());
         table.push_back(offset);
         table.push_back(section.size());
         offset = aligned(offset + section.size());
@@ -146,7 +183,7 @@ void SnapshotWriter::write(const std::string& path) {
         File file(beside, O_WRONLY | O_CREAT | O_TRUNC);
         Unfinished unfinished(beside);
         uint64_t written = 0;
-        const char padding[alignment] = {};
+        const char padding[page_bytes] = {};
         auto put = [&](const void* data, size_t bytes) {
             file.write(static_cast<const char*>(data), bytes, beside);
             written += bytes;
@@ -154,7 +191,7 @@ void SnapshotWriter::write(const std::string& path) {
         put(&header, sizeof header);
         put(table.data(), table.size() * 8);
         for (std::string_view section : sections) {
-            put(padding, aligned(written) - written);
+            put(padding, section_begin(written, section.size()) - written);
             put(section.data(), section.size());
         }
         put(padding, aligned(written) - written);
@@ -182,21 +219,13 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
         system_failure(path);
     }
     uint64_t bytes = facts.st_size;
-    Header header;
+    Header header{};
     const char* foreign = "this is no saved index of treecast";
     const char* cut = "this saved index is cut off";
     if (bytes < sizeof header || !S_ISREG(facts.st_mode)) refuse("TC501", foreign, "give a file that Index.save() wrote");
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number(), 0);
-    if (memory == MAP_FAILED) system_failure(path);
-    file_ = std::shared_ptr<char[]>(static_cast<char*>(memory), [bytes](char* data) { munmap(data, bytes); });
-#ifdef MADV_POPULATE_READ
-    // MAP_POPULATE would write to the pages, and so copy them: they are to stay shared.
-    for (uint64_t at = 0; verify && at < bytes; at += piece_bytes) {
-        Interrupt::check(nanoseconds_per_piece);
-        madvise(static_cast<char*>(memory) + at, std::min<uint64_t>(piece_bytes, bytes - at), MADV_POPULATE_READ);
-    }
-#endif
-    std::memcpy(&header, memory, sizeof header);
+    std::shared_ptr<char[]> memory = map_file(file.number(), 0, bytes, bytes);
+    if (!memory) system_failure(path);
+    std::memcpy(&header, memory.get(), sizeof header);
     if (std::memcmp(header.magic, magic, sizeof magic) != 0) refuse("TC501", foreign, "give a file that Index.save() wrote");
     if (header.order != order_mark) refuse("TC501", "this index was saved on a machine of another byte order", "save it on a little-endian machine");
     if (header.sections == 0 || header.sections > sections_max) damaged();
@@ -205,32 +234,48 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
         refuse("TC502", std::string(cut) + ", or longer than it says: " + std::to_string(bytes) + " bytes instead of " + std::to_string(header.file_bytes),
                "copy it again, whole");
     sections_.resize(header.sections);
-    std::memcpy(sections_.data(), file_.get() + sizeof header, header.sections * sizeof(Section));
+    std::memcpy(sections_.data(), memory.get() + sizeof header, header.sections * sizeof(Section));
     uint64_t expected = header.header_sum;
     header.header_sum = 0;
     if (checksum(sections_.data(), sections_.size() * sizeof(Section), checksum(&header, sizeof header)) != expected) damaged();
     // Every section must lie inside the file, or a damaged table would lead to reads outside the mapping.
     for (const Section& section : sections_)
         if (section.offset % alignment || section.offset < table_end || section.offset > bytes || section.bytes > bytes - section.offset) damaged();
+    map_sections(file.number(), memory, verify);
     if (verify) {
         uint64_t sum = aligned(table_end);
-        for (const Section& section : sections_) sum = checksum(file_.get() + section.offset, section.bytes, sum);
+        for (const Part& part : parts_) sum = checksum(part.data, part.bytes, sum);
         if (sum != header.sections_sum) damaged();
     }
     version_ = header.version;
 }
 
+// Small sections are left where they are in `memory`, the whole file. So are large ones where there is no room for them.
+void SnapshotReader::map_sections(int file, const std::shared_ptr<char[]>& memory, bool verify) {
+    for (const Section& section : sections_) {
+        Part part{memory, memory.get() + section.offset, section.bytes, section.bytes};
+        if (section.bytes >= large_bytes && section.offset % page_bytes == 0) {
+            uint64_t room = aligned(section.bytes + section.bytes / 4, page_bytes);
+            if (auto own = map_file(file, section.offset, section.bytes, room)) {
+                char* data = own.get();
+                part = {std::move(own), data, section.bytes, room};
+            }
+        }
+        if (verify) populate(part.data, section.bytes);
+        parts_.push_back(std::move(part));
+    }
+}
+
 // The order of reading is the order of writing; there are no names in the file.
-std::pair<char*, size_t> SnapshotReader::next(size_t element) {
+SnapshotReader::Part SnapshotReader::next(size_t element) {
     if (next_section_ >= sections_.size() || sections_[next_section_].bytes % element) damaged();
-    const Section& section = sections_[next_section_++];
-    return {file_.get() + section.offset, section.bytes};
+    return parts_[next_section_++];
 }
 
 // Plain values are packed into the first section, in the order of writing.
 void SnapshotReader::take_value(void* value, size_t bytes) {
     if (next_value_ + bytes > sections_[0].bytes) damaged();
-    std::memcpy(value, file_.get() + sections_[0].offset + next_value_, bytes);
+    std::memcpy(value, parts_[0].data + next_value_, bytes);
     next_value_ += bytes;
 }
 

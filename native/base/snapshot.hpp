@@ -2,13 +2,16 @@
 //
 //     header        magic, format version, byte order, file size, number of sections, two checksums
 //     section table offset and size of each section
-//     sections      each at a multiple of 64 bytes
+//     sections      each at a multiple of 64 bytes, large ones at a multiple of 4096
 //
 // Section 0 holds the plain values. Sections 1 to 9 hold what was asked for, and keep their place and form in every format
 // version, so that an index can be rebuilt from them: about, settings, ends and bytes of ids, ends and bytes of query texts,
 // settings by slot, deaths, order. All other sections may change with the version.
 //
 // The checksums guard against accidents, not attackers. Header and table are always verified, the sections on request.
+//
+// Most of a large index stays as it was saved, and something is added to the end of each array. So a large section that begins
+// with a page is mapped by itself, with vacant memory behind it: then the first addition copies no array.
 //
 //   TC501  not a saved index, or made on another kind of machine
 //   TC502  cut off, or longer than it says
@@ -60,8 +63,9 @@ public:
 
     template <class T>
     void operator()(Array<T>& array) {
-        auto [data, bytes] = next(sizeof(T));
-        array.map(std::shared_ptr<T[]>(file_, reinterpret_cast<T*>(data)), bytes / sizeof(T));
+        Part part = next(sizeof(T));
+        array.map(std::shared_ptr<T[]>(std::move(part.memory), reinterpret_cast<T*>(part.data)), part.bytes / sizeof(T),
+                  part.room / sizeof(T));
     }
     template <class T>
         requires std::is_trivially_copyable_v<T>
@@ -74,11 +78,17 @@ private:
     struct Section {
         uint64_t offset, bytes;
     };
-    std::pair<char*, size_t> next(size_t element);
+    struct Part {
+        std::shared_ptr<char[]> memory;         // keeps it mapped
+        char* data;
+        uint64_t bytes, room;                   // room: with what is vacant behind it
+    };
+    Part next(size_t element);
+    void map_sections(int file, const std::shared_ptr<char[]>& memory, bool verify);
     void take_value(void* value, size_t bytes);
 
-    std::shared_ptr<char[]> file_;
     std::vector<Section> sections_;
+    std::vector<Part> parts_;                   // by section
     size_t next_section_ = 1, next_value_ = 0;
     uint32_t version_ = 0;
 };

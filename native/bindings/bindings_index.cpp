@@ -55,19 +55,8 @@ nb::list refusals(const std::vector<Refusal>& refused, std::span<const Item> ite
     return out;
 }
 
-// None if all were added. Otherwise how many were refused, and the first of them as (number, id, error).
-nb::object add_items(Index& index, std::span<const Item> items, size_t listed_max) {
-    std::vector<Refusal> refused;
-    {
-        Interruptible released;
-        index.store().add(items, refused);
-    }
-    if (refused.empty()) return nb::none();
-    return nb::make_tuple(refused.size(), refusals(refused, items, listed_max));
-}
-
 // Views into the str objects stay valid: the list holds them during the call.
-nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t listed_max) {
+std::vector<Item> items_of(nb::list pairs, nb::list settings) {
     if (pairs.size() != settings.size()) throw nb::value_error("one Settings for each pair");
     std::vector<Item> items;
     items.reserve(pairs.size());
@@ -76,7 +65,41 @@ nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t lis
         items.push_back({utf8(PyTuple_GET_ITEM(pair.ptr(), 0), "an id"), utf8(PyTuple_GET_ITEM(pair.ptr(), 1), "a query"),
                          &nb::cast<const Settings&>(settings[items.size()])});
     }
-    return add_items(index, items, listed_max);
+    return items;
+}
+
+std::vector<std::string_view> ids_of(nb::list ids) {
+    std::vector<std::string_view> views;
+    views.reserve(ids.size());
+    for (nb::handle id : ids) views.push_back(utf8(id, "an id"));
+    return views;
+}
+
+// `change` gets the items, and a list for what it refuses. None if it refused nothing. Otherwise how many were refused, and the first
+// of them as (number, id, error).
+template <class Change>
+nb::object change_items(std::span<const Item> items, size_t listed_max, Change&& change) {
+    std::vector<Refusal> refused;
+    {
+        Interruptible released;
+        change(items, refused);
+    }
+    if (refused.empty()) return nb::none();
+    return nb::make_tuple(refused.size(), refusals(refused, items, listed_max));
+}
+
+nb::object add_items(Index& index, std::span<const Item> items, size_t listed_max) {
+    return change_items(items, listed_max, [&](auto all, auto& refused) { index.store().add(all, refused); });
+}
+
+nb::object add_pairs(Index& index, nb::list pairs, nb::list settings, size_t listed_max) {
+    return add_items(index, items_of(pairs, settings), listed_max);
+}
+
+nb::object catch_up(Index& index, nb::list gone, nb::list pairs, nb::list settings, size_t listed_max) {
+    std::vector<std::string_view> ids = ids_of(gone);
+    return change_items(items_of(pairs, settings), listed_max,
+                        [&](auto all, auto& refused) { index.store().catch_up(ids, all, refused); });
 }
 
 // The columns of an Arrow table by their addresses. `numbers` are the settings by row; 0 means that all rows have the first.
@@ -330,6 +353,17 @@ void bind_index(nb::module_& m, nb::module_& testing) {
             WithoutGil released;
             self.store().remove(name);
         }, nb::arg("id"))
+        .def("remove_many", [](Index& self, nb::list ids) {
+            std::vector<std::string_view> names = ids_of(ids);
+            Interruptible released;
+            return self.store().remove_many(names);
+        }, nb::arg("ids"))
+        .def("catch_up", &catch_up, nb::arg("gone"), nb::arg("pairs"), nb::arg("settings"), nb::arg("listed_max"))
+        .def("unknown", [](Index& self, nb::list ids) {
+            std::vector<std::string_view> names = ids_of(ids);
+            std::vector<size_t> places = ask_store([&] { return self.store().unknown(names); });
+            return places;
+        }, nb::arg("ids"), "The places of those ids that no subscription has.")
         .def("contains", [](Index& self, nb::handle id) {
             Py_ssize_t size;
             const char* name = PyUnicode_AsUTF8AndSize(id.ptr(), &size);
@@ -385,8 +419,10 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         credit.walk(visits);
         return credit.is_due() ? credit.affordable(sizes) : 0;
     }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
-    testing.def("has_saved_seeds", [](Index& index) { return ask_store([&] { return index.store().has_saved_seeds(); }); }, nb::arg("index"),
-                "Whether its tables have the seeds of the file that it was loaded from.");
+    testing.def("saved_tables", [](Index& index) {
+        Store::SavedTables tables = ask_store([&] { return index.store().saved_tables(); });
+        return nb::make_tuple(tables.exist, tables.added);
+    }, nb::arg("index"), "Whether it has tables with the seeds of the file that it was loaded from, and how many ids were added to them.");
 }
 
 }  // namespace treecast

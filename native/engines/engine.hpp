@@ -84,8 +84,8 @@ public:
     // others may be tried after it, to see what else is refused, but then the change has to be rolled back.
     virtual void add(uint32_t slot, const Query& query, bool ordered) = 0;
     virtual void remove(uint32_t slot) = 0;
-    // After the rows of all that was added are there.
-    virtual void prepare(const Subscriptions& rows) = 0;
+    // After the rows of all that was added are there. `merges`: whether this is a good moment to tidy up, which takes longer.
+    virtual void prepare(const Subscriptions& rows, bool merges) = 0;
     // In place of add() and prepare(): what was in `slots` is from now on in 0, 1, 2, ... of `rows`.
     virtual void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) = 0;
     // Also in place of them: changes nothing but how fast the engine matches. Only engines whose readers lock nothing do so.

@@ -89,18 +89,9 @@ Array<uint32_t> LazyDfaEngine::Paths::lay_out_table(const HashSeeds& with) const
     return lay_out(count, count, [&](uint32_t path) { return hash_bytes(key(path), 0, with); }, [](uint32_t) { return true; });
 }
 
-// A loaded table has seeds that anybody can compute. Looking something up in it does no harm.
-// Before something is added, it is laid out again with seeds that strangers do not know.
-void LazyDfaEngine::reseed(Paths& paths) const {
-    if (paths.seeds == seeds_) return;
-    paths.path_table = paths.lay_out_table(seeds_);
-    paths.seeds = seeds_;
-}
-
 // Adds the rows of the queries, which no reader sees before commit(), and builds what their paths need.
 // May fail: see rollback().
 void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQueries& queries, Change& change) {
-    reseed(paths);
     reserve_links(paths, queries);
     change.first_slot = paths.slots();
     change.path_ends.reserve(queries.size());
@@ -126,7 +117,10 @@ void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQ
     place(paths, rows, change);
 }
 
-void LazyDfaEngine::prepare(const Subscriptions& rows) { add_rows(*paths_, rows, queries_, change_); }
+void LazyDfaEngine::prepare(const Subscriptions& rows, bool merges) {
+    change_.merges = merges;
+    add_rows(*paths_, rows, queries_, change_);
+}
 
 // Copies the paths of the slots, with labels in a table of their own. Names that nobody uses remain in the old one.
 void LazyDfaEngine::renumber(std::span<const uint32_t> slots, const Subscriptions& rows) {
@@ -170,10 +164,10 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
         credit_.reset();
     }
     Paths& paths = *paths_;
-    if (removed_slot_ != none)
-        for (uint32_t path : paths.of_slot(removed_slot_)) {
+    for (uint32_t slot : removed_slots_)
+        for (uint32_t path : paths.of_slot(slot)) {
             mark_dirty(paths, path);
-            unlink(paths, rows, path, removed_slot_, alone);
+            unlink(paths, rows, path, slot, alone);
         }
     for (size_t i = 0, begin = 0; i < change_.path_ends.size(); begin = change_.path_ends[i++])
         link(paths, static_cast<uint32_t>(change_.first_slot + i), std::span(change_.paths).subspan(begin, change_.path_ends[i] - begin));
@@ -202,7 +196,7 @@ void LazyDfaEngine::rollback(const Subscriptions&) noexcept {
 void LazyDfaEngine::end_change() noexcept {
     queries_ = {};
     change_ = {};
-    removed_slot_ = none;
+    removed_slots_ = {};
     next_paths_ = nullptr;
 }
 
@@ -260,7 +254,7 @@ EngineStats LazyDfaEngine::stats() const {
     EngineStats stats;
     stats.paths = p.accept_of.size();
     stats.bytes = p.labels->bytes() + p.next.bytes() + p.extras.bytes() + p.heads.bytes() + p.needs_recheck.bytes() +
-                  p.slot_paths.bytes() + p.lists.bytes() + p.accept_of.bytes() + p.path_table.bytes() + p.place_of.bytes() +
+                  p.slot_paths.bytes() + p.lists.bytes() + p.accept_of.bytes() + p.path_table.bytes() + p.added_table.bytes() + p.place_of.bytes() +
                   p.path_bytes.bytes() + p.path_ends.bytes() + p.delta->bytes();
     for (const auto& place : p.places) {
         if (!place) continue;

@@ -96,8 +96,8 @@ public:
     std::unique_ptr<EngineRun> make_run(uint32_t work_per_item_max) const override;
     void begin(const Subscriptions& rows) override;
     void add(uint32_t slot, const Query& query, bool ordered) override;
-    void remove(uint32_t slot) override { removed_slot_ = slot; }
-    void prepare(const Subscriptions& rows) override;
+    void remove(uint32_t slot) override { removed_slots_.push_back(slot); }
+    void prepare(const Subscriptions& rows, bool merges) override;
     void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) override;
     bool is_merge_due() const override { return credit_.is_due(); }
     void merge(const Subscriptions& rows) override;
@@ -136,19 +136,22 @@ private:
         Array<uint32_t> accept_of;
         Array<uint8_t> place_of;
         Array<uint32_t> path_table;                             // for probe()
+        Array<uint32_t> added_table;                            // of paths from `loaded` on, while path_table is that of a file
+        uint32_t loaded = 0;
         Places places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
-        HashSeeds seeds;                                        // of path_table
+        HashSeeds own, seeds;                                   // of whatever is added, and of path_table
         struct Chain { uint32_t dead, sweep_at; };              // links to the dead that a long chain has, and may have
         NumberMap<uint32_t, Chain> chains;                      // by path
 
-        explicit Paths(const HashSeeds& seeds_) : seeds(seeds_) { path_ends.push(0); }
+        explicit Paths(const HashSeeds& seeds_) : own(seeds_), seeds(seeds_) { path_ends.push(0); }
         uint32_t slots() const { return static_cast<uint32_t>(slot_paths.size()); }
         std::span<const uint32_t> of_slot(uint32_t slot) const;
         std::string_view key(uint32_t path) const {
             return {path_bytes.data() + path_ends[path], path_ends[path + 1] - path_ends[path]};
         }
-        uint64_t hash(uint32_t path) const { return hash_bytes(key(path), 0, seeds); }
+        // A loaded table has seeds that anybody can compute. Looking something up in it does no harm, and nothing is added to it.
+        bool has_saved_table() const { return !(seeds == own); }
         Array<uint32_t> lay_out_table(const HashSeeds& with) const;
     };
     struct NewQueries {                    // what add() was given, until prepare() makes rows of it
@@ -197,11 +200,11 @@ private:
         std::vector<size_t> path_ends;     // by item, in `paths`
         std::vector<uint32_t> wanted;      // `paths` sorted, once somebody asked
         uint32_t first_slot = 0;
+        bool merges = true;                // machines with others that are not much larger
         Placing placing;
     };
 
     // lazydfa.cpp
-    void reseed(Paths& paths) const;
     static void reserve_links(Paths& paths, const NewQueries& queries);
     static void list_paths(Paths& paths, uint32_t slot, std::span<const uint32_t> numbers);
     void add_rows(Paths& paths, const Subscriptions& rows, const NewQueries& queries, Change& change);
@@ -209,6 +212,7 @@ private:
     static void unlink(Paths& paths, const Subscriptions& rows, uint32_t path, uint32_t slot, bool alone) noexcept;
     void end_change() noexcept;
     // lazydfa_places.cpp
+    static void reserve_path(Paths& paths);
     static uint32_t add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh);
     static void forget_path(Paths& paths, uint32_t path) noexcept;
     static void mark_dirty(Paths& paths, uint32_t path) noexcept;
@@ -231,7 +235,7 @@ private:
     Mark mark_;
     NewQueries queries_;
     Change change_;
-    uint32_t removed_slot_ = none;
+    std::vector<uint32_t> removed_slots_;
     std::unique_ptr<Paths> next_paths_;      // renumbered or loaded: takes the place of paths_ with commit()
 };
 

@@ -17,37 +17,58 @@ uint64_t MachinePlace::bytes() const {
     return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
 }
 
+// Makes room for one more in the table that paths are added to. What was added since loading has one of its own while it is less
+// than half of what was loaded.
+void LazyDfaEngine::reserve_path(Paths& paths) {
+    const size_t count = paths.place_of.size();
+    const bool joins = paths.has_saved_table() && 2 * (count + 1 - paths.loaded) > paths.loaded;
+    const bool is_apart = paths.has_saved_table() && !joins;
+    Array<uint32_t>& table = is_apart ? paths.added_table : paths.path_table;
+    const uint32_t first = is_apart ? paths.loaded : 0;
+    if (!joins && 4 * (count - first + 1) <= 3 * table.size()) return;
+    size_t size = 64;
+    while (2 * size < 3 * (count - first + 1)) size *= 2;
+    Array<uint32_t> larger;
+    larger.assign(size, none);
+    for (uint32_t p = first; p < count; ++p) larger[probe_vacancy(larger, hash_bytes(paths.key(p), 0, paths.own))] = p;
+    table = std::move(larger);
+    if (!joins) return;
+    paths.added_table = {};
+    paths.seeds = paths.own;
+}
+
 // The number of a path. New paths, and known ones that live nowhere at present, are added to `fresh`.
 uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh) {
-    size_t count = paths.place_of.size();
-    if (4 * (count + 1) > 3 * paths.path_table.size()) {
-        size_t size = 64;
-        while (2 * size < 3 * (count + 1)) size *= 2;
-        paths.path_table.assign(size, none);
-        for (uint32_t p = 0; p < count; ++p) paths.path_table[probe_vacancy(paths.path_table, paths.hash(p))] = p;
-    }
-    size_t at = probe(paths.path_table, hash_bytes(key, 0, paths.seeds), [&](uint32_t path) { return paths.key(path) == key; });
-    if (uint32_t known = paths.path_table[at]; known != none) {
+    reserve_path(paths);
+    auto look = [&](const Array<uint32_t>& table, const HashSeeds& seeds) {
+        return probe(table, hash_bytes(key, 0, seeds), [&](uint32_t path) { return paths.key(path) == key; });
+    };
+    Array<uint32_t>& table = paths.has_saved_table() ? paths.added_table : paths.path_table;
+    size_t at = look(table, paths.own);
+    uint32_t known = table[at];
+    if (known == none && paths.has_saved_table()) known = paths.path_table[look(paths.path_table, paths.seeds)];
+    if (known != none) {
         if (paths.place_of[known] == nowhere) {
             fresh.push_back(known);
             paths.place_of[known] = pending;
         }
         return known;
     }
-    uint32_t path = static_cast<uint32_t>(count);
+    uint32_t path = static_cast<uint32_t>(paths.place_of.size());
     paths.path_bytes.append(key.data(), key.size());
     paths.path_ends.push(paths.path_bytes.size());
     paths.heads.push(none);
     paths.accept_of.push(none);
     paths.place_of.push(pending);
-    paths.path_table[at] = path;
+    table[at] = path;
     fresh.push_back(path);
     return path;
 }
 
 // Takes the path that was added last out of the table again. Only the last one can simply be emptied.
 void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
-    paths.path_table[probe(paths.path_table, paths.hash(path), [&](uint32_t other) { return other == path; })] = none;
+    Array<uint32_t>& table = paths.has_saved_table() ? paths.added_table : paths.path_table;
+    table[probe(table, hash_bytes(paths.key(path), 0, paths.own), [&](uint32_t other) { return other == path; })] = none;
 }
 
 // From now on the path's chain is walked when it matches, instead of the direct slot.
@@ -156,7 +177,7 @@ void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::ve
         // Stop at a machine that is much larger, unless no place is vacant. A very large one is merged seldom: that takes seconds.
         const size_t size = placing.places[smallest]->accepts();
         const size_t ratio = trees && size <= MergeCredit::patterns_max ? tree_merge_ratio : merge_ratio;
-        if (vacant != nowhere && size > ratio * numbers.size()) break;
+        if (vacant != nowhere && (size > ratio * numbers.size() || !change.merges)) break;
         absorb(paths, rows, smallest, numbers, change);
     }
     build_place(paths, std::move(numbers), trees, placing);

@@ -85,6 +85,7 @@ bool LazyDfaEngine::load(SnapshotReader& reader, const StoreParts& store, uint32
     if (paths->slot_paths.size() != slots || paths->needs_recheck.size() != slots || paths->next.size() != slots ||
         paths->path_ends.size() != count + 1)
         SnapshotReader::damaged();
+    paths->loaded = static_cast<uint32_t>(count);
     read_labels(labels, *paths->labels);
     auto delta = std::make_shared<Delta>();
     std::vector<uint32_t> one;

@@ -57,7 +57,7 @@ public:
     void begin(const Subscriptions& rows) override;
     void add(uint32_t slot, const Query& query, bool ordered) override;
     void remove(uint32_t slot) override;
-    void prepare(const Subscriptions&) override {}
+    void prepare(const Subscriptions&, bool) override {}
     void renumber(std::span<const uint32_t> slots, const Subscriptions& rows) override;
     void commit(const Subscriptions& rows, bool alone) noexcept override;
     void rollback(const Subscriptions& rows) noexcept override;

@@ -88,12 +88,28 @@ void Store::parse(std::span<const Item> items, std::vector<Refusal>& refused) {
 }
 
 // Removed ids leave a tomb, which keeps probe sequences intact.
-size_t Store::id_place(const Body& body, std::string_view id) const {
-    return probe(body.id_table, hash_bytes(id, 0, body.seeds), [&](uint32_t slot) { return slot != tomb && body.id(slot) == id; });
+uint32_t* Store::Body::find(std::string_view wanted, const HashSeeds& own) {
+    auto look = [&](Array<uint32_t>& table, const HashSeeds& with) -> uint32_t* {
+        if (table.empty()) return nullptr;
+        uint32_t* place = &table[probe(table, hash_bytes(wanted, 0, with), [&](uint32_t slot) { return slot != tomb && id(slot) == wanted; })];
+        return *place == none ? nullptr : place;
+    };
+    uint32_t* place = look(added_table, own);
+    return place ? place : look(id_table, seeds);
 }
 
 uint32_t Store::find_slot(const Body& body, std::string_view id) const {
-    return body.id_table.empty() ? none : body.id_table[id_place(body, id)];
+    const uint32_t* place = body.find(id, seeds_);
+    return place ? *place : none;
+}
+
+// Of a slot whose id is in no table. There is room: see reserve_ids().
+void Store::enter_id(Body& body, uint32_t slot) noexcept {
+    bool is_apart = has_saved_table(body);
+    Array<uint32_t>& table = is_apart ? body.added_table : body.id_table;
+    table[probe_vacancy(table, hash_bytes(body.id(slot), 0, seeds_))] = slot;
+    body.added_used += is_apart;
+    ++body.live;
 }
 
 // A table of the living ids, laid out as if all of them had just been added.
@@ -101,32 +117,39 @@ Array<uint32_t> Store::Body::lay_out_table(const HashSeeds& with) const {
     return lay_out(live, slots(), [&](uint32_t slot) { return hash_bytes(id(slot), 0, with); }, [&](uint32_t slot) { return deaths[slot] == 0; });
 }
 
-// A loaded body has a table with seeds that anybody can compute. Looking something up in it does no harm.
-// Before something is added, it is laid out again with seeds that strangers do not know.
-void Store::reseed(Body& body) const {
-    if (body.seeds == seeds_) return;
-    body.id_table = body.lay_out_table(seeds_);
-    body.tombs = 0;
-    body.seeds = seeds_;
-}
-
-bool Store::has_saved_seeds() const {
+Store::SavedTables Store::saved_tables() const {
     std::lock_guard lock(write_mutex_);
-    return !(body_->seeds == seeds_);
+    if (!has_saved_table(*body_)) return {false, 0};
+    size_t added = 0;
+    for (uint32_t slot : body_->id_table) added += slot < tomb && slot >= body_->loaded_slots;
+    return {true, added};
 }
 
 // Makes room for `count` more ids, before the first is entered. So undo() finds each where it was put.
 void Store::reserve_ids(Body& body, size_t count) {
-    size_t used = size_t(body.live) + body.tombs;
-    if (4 * (used + count) <= 3 * body.id_table.size()) return;
-    size_t size = 64;
-    while (2 * size < 3 * (size_t(body.live) + count)) size *= 2;
+    // What was added since loading has a table of its own while it is less than half of what was loaded.
+    if (has_saved_table(body) && 2 * (body.added_used + count) > body.loaded_slots) {
+        body.id_table = body.lay_out_table(seeds_);
+        body.tombs = 0;
+        body.added_table = {};
+        body.added_used = 0;
+        body.seeds = seeds_;
+    }
+    bool is_apart = has_saved_table(body);
+    Array<uint32_t>& table = is_apart ? body.added_table : body.id_table;
+    size_t used = is_apart ? body.added_used : size_t(body.live) + body.tombs;
+    if (4 * (used + count) <= 3 * table.size()) return;
+    size_t living = is_apart ? body.added_used : body.live, size = 64;
+    while (2 * size < 3 * (living + count)) size *= 2;
     Array<uint32_t> old;
     old.assign(size, none);
-    std::swap(old, body.id_table);
-    body.tombs = 0;
-    for (uint32_t slot : old)
-        if (slot < tomb) body.id_table[id_place(body, body.id(slot))] = slot;
+    std::swap(old, table);
+    (is_apart ? body.added_used : body.tombs) = 0;
+    for (uint32_t slot : old) {
+        if (slot >= tomb) continue;
+        table[probe_vacancy(table, hash_bytes(body.id(slot), 0, seeds_))] = slot;
+        body.added_used += is_apart;
+    }
 }
 
 // Ends of ids have 32 bits, as Arrow requires.
@@ -156,7 +179,6 @@ uint32_t Store::add_slot(Body& body, const Item& item, uint32_t settings) {
 // Adds the rows of the items, which no reader sees before publish(). May fail: see undo().
 // `with_ids`: under their ids, which are free. Otherwise the caller enters them.
 void Store::add_rows(Body& body, std::span<const Item> items, bool with_ids) {
-    reseed(body);
     reserve_ids(body, items.size());
     const Settings* settings = nullptr;
     uint32_t number = 0;
@@ -165,18 +187,17 @@ void Store::add_rows(Body& body, std::span<const Item> items, bool with_ids) {
         ticks.tick();
         if (item.settings != settings) number = body.settings->intern(*(settings = item.settings));
         uint32_t slot = add_slot(body, item, number);
-        if (!with_ids) continue;
-        body.id_table[id_place(body, item.id)] = slot;
-        ++body.live;
+        if (with_ids) enter_id(body, slot);
     }
 }
 
 // Takes back what add_rows() has added.
 void Store::undo(Body& body, const Mark& mark) noexcept {
     for (uint32_t slot = body.slots(); slot-- > mark.slots;) {
-        size_t at = id_place(body, body.id(slot));
-        if (body.id_table[at] != slot) continue;
-        body.id_table[at] = none;
+        uint32_t* place = body.find(body.id(slot), seeds_);
+        if (!place || *place != slot) continue;
+        *place = none;
+        body.added_used -= has_saved_table(body);
         --body.live;
     }
     body.id_bytes.cut(mark.id_bytes), body.id_ends.cut(mark.slots + 1);
@@ -216,7 +237,7 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
         }
         auto view = new_view();
         add_rows(body, items, true);
-        engine_->prepare(body);
+        engine_->prepare(body, true);
         // The last chance to stop: after commit() the change is in force.
         if (items.size() >= many_items) Interrupt::check_now();
         engine_->commit(body, false);
@@ -252,12 +273,11 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
         }
         auto view = new_view();
         add_rows(body, {&item, 1}, false);
-        engine_->prepare(body);
+        engine_->prepare(body, true);
         engine_->remove(old_slot);
         kill(body, old_slot);
         uint32_t slot = mark.slots;
-        body.id_table[id_place(body, id)] = slot;
-        ++body.live;
+        enter_id(body, slot);
         body.order[slot] = body.order[old_slot];
         // Not alone: a reader that arrived now would find neither the old nor the new one.
         engine_->commit(body, false);
@@ -270,22 +290,92 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
     renumber_if_due();
 }
 
-// If no reader is in any View, the engine may tidy up at once.
 void Store::remove(std::string_view id) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
-    Body& body = *body_;
-    uint32_t slot = find_slot(body, id);
+    uint32_t slot = find_slot(*body_, id);
     if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
+    commit_removal(*body_, {&slot, 1});
+}
+
+size_t Store::remove_many(std::span<const std::string_view> ids) {
+    auto alone = engine_->write();
+    std::lock_guard lock(write_mutex_);
+    for (std::string_view id : ids)
+        if (find_slot(*body_, id) == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
+    std::vector<uint32_t> slots = known_slots(ids, {});
+    if (!slots.empty()) commit_removal(*body_, slots);
+    return slots.size();
+}
+
+std::vector<uint32_t> Store::known_slots(std::span<const std::string_view> ids, std::span<const Item> items) const {
+    std::vector<uint32_t> slots;
+    slots.reserve(ids.size() + items.size());
+    InterruptTicks ticks(300);
+    auto add = [&](std::string_view id) {
+        ticks.tick();
+        if (uint32_t slot = find_slot(*body_, id); slot != none) slots.push_back(slot);
+    };
+    for (std::string_view id : ids) add(id);
+    for (const Item& item : items) add(item.id);
+    // By slot: neighbours are on the same pages.
+    std::sort(slots.begin(), slots.end());
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+    return slots;
+}
+
+void Store::check_twice(std::span<const Item> items, std::vector<Refusal>& refused) {
+    TextViewSet seen;
+    seen.reserve(items.size());
+    for (size_t i = 0; i < items.size(); ++i)
+        if (!seen.insert(items[i].id).second)
+            refused.push_back({i, id_failure("TC141", "the id " + shown(items[i].id) + " is given twice", "give each id once")});
+}
+
+// As replace(), for many: what is new has rows before something dies, and ids afterwards.
+void Store::catch_up(std::span<const std::string_view> gone, std::span<const Item> items, std::vector<Refusal>& refused) {
+    auto alone = engine_->write();
+    std::lock_guard lock(write_mutex_);
+    Body& body = *body_;
+    check_room(body, items);
+    std::vector<uint32_t> slots = known_slots(gone, items);
+    Mark mark(body);
+    engine_->begin(body);
+    try {
+        parse(items, refused);
+        check_twice(items, refused);
+        if (!refused.empty()) {
+            engine_->rollback(body);
+            return;
+        }
+        auto view = new_view();
+        add_rows(body, items, false);
+        engine_->prepare(body, false);
+        Interrupt::check_now();          // the last chance to stop
+        for (uint32_t slot : slots) engine_->remove(slot);
+        for (uint32_t slot : slots) kill(body, slot);
+        for (uint32_t slot = mark.slots; slot < body.slots(); ++slot) enter_id(body, slot);
+        engine_->commit(body, false);
+        publish(std::move(view));
+    } catch (...) {
+        undo(body, mark);
+        engine_->rollback(body);
+        throw;
+    }
+    renumber_if_due();
+}
+
+// If no reader is in any View, the engine may tidy up at once.
+void Store::commit_removal(Body& body, std::span<const uint32_t> slots) {
     auto view = new_view();
     engine_->begin(body);
     try {
-        engine_->remove(slot);
+        for (uint32_t slot : slots) engine_->remove(slot);
     } catch (...) {
         engine_->rollback(body);
         throw;
     }
-    kill(body, slot);
+    for (uint32_t slot : slots) kill(body, slot);
     {
         // Every View holds the token of its body. Two holders are the body itself and the present View, which only we have.
         std::lock_guard hold(view_mutex_);
@@ -300,8 +390,10 @@ void Store::remove(std::string_view id) {
 
 // Takes a subscription out of the set that the next View sees.
 void Store::kill(Body& body, uint32_t slot) noexcept {
-    body.id_table[id_place(body, body.id(slot))] = tomb;
-    ++body.tombs;
+    uint32_t* place = body.find(body.id(slot), seeds_);
+    bool is_added = !body.added_table.empty() && place >= body.added_table.begin() && place < body.added_table.end();
+    *place = tomb;
+    body.tombs += !is_added;          // those of the other table are among its added_used
     --body.live;
     ++body.version;
     std::atomic_ref<uint32_t>(body.deaths[slot]).store(body.version, std::memory_order_relaxed);
@@ -310,6 +402,14 @@ void Store::kill(Body& body, uint32_t slot) noexcept {
 bool Store::contains(std::string_view id) const {
     std::lock_guard lock(write_mutex_);
     return find_slot(*body_, id) != none;
+}
+
+std::vector<size_t> Store::unknown(std::span<const std::string_view> ids) const {
+    std::lock_guard lock(write_mutex_);
+    std::vector<size_t> places;
+    for (size_t i = 0; i < ids.size(); ++i)
+        if (find_slot(*body_, ids[i]) == none) places.push_back(i);
+    return places;
 }
 
 size_t Store::size() const {
@@ -334,7 +434,8 @@ StoreStats Store::stats() const {
     stats.states = engine.states;
     stats.machines = engine.machines;
     stats.bytes = engine.bytes + b.settings->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.text_bytes.bytes() +
-                  b.text_ends.bytes() + b.deaths.bytes() + b.order.bytes() + b.slot_settings.bytes() + b.id_table.bytes();
+                  b.text_ends.bytes() + b.deaths.bytes() + b.order.bytes() + b.slot_settings.bytes() + b.id_table.bytes() +
+                  b.added_table.bytes();
     return stats;
 }
 

@@ -52,6 +52,10 @@ public:
     void add(std::span<const Item> items, std::vector<Refusal>& refused);
     void replace(std::string_view id, std::string_view text, const Settings& settings);
     void remove(std::string_view id);
+    size_t remove_many(std::span<const std::string_view> ids);     // all or nothing; returns how many, where some are given twice
+    // For a Store that was loaded, and has missed changes since: removes those of `gone` and of the items' ids that it has, and adds the
+    // items, as one change. Machines are not merged for it, so it takes time for what has changed only. All or nothing, as add().
+    void catch_up(std::span<const std::string_view> gone, std::span<const Item> items, std::vector<Refusal>& refused);
     // For those who are about to match or to save: merges machines if enough was earned for it (engines/merge_credit.hpp), and if nobody
     // changes the Store meanwhile. Readers see the same subscriptions before and after. Throws only if interrupted.
     void merge_if_due();
@@ -66,12 +70,16 @@ public:
     bool load(const std::string& path, bool verify);   // into an empty Store; false: rebuilt from another format version
 
     bool contains(std::string_view id) const;
+    std::vector<size_t> unknown(std::span<const std::string_view> ids) const;     // the places of those that no subscription has
     size_t size() const;
     std::shared_ptr<const View> view() const;
     std::shared_lock<LastingSharedMutex> read() const { return engine_->read(); }
     const Engine& engine() const { return *engine_; }
     StoreStats stats() const;
-    bool has_saved_seeds() const;                       // see reseed(); for tests
+    // For tests. Of the tables as they were loaded, which anybody can foresee: whether there are any, and how many ids that were
+    // added since are in them.
+    struct SavedTables { bool exist; size_t added; };
+    SavedTables saved_tables() const;
     struct Subscription { std::string id, text; Settings settings; };
     Subscription find(std::string_view id) const;       // throws as remove() does
 
@@ -82,11 +90,18 @@ private:
     struct Body : Subscriptions {
         Array<uint32_t> id_table;                               // for probe()
         uint32_t tombs = 0;
+        // A loaded id_table has seeds that anybody can compute. Looking something up in it does no harm. What is added goes into a
+        // table of its own, with seeds that strangers do not know, until it is so large that one table for all is laid out.
+        Array<uint32_t> added_table;
+        uint32_t added_used = 0;                                // with tombs
+        uint32_t loaded_slots = 0;
         const uint64_t serial;                                  // no two bodies of a process have the same
         std::shared_ptr<const char> views = std::make_shared<const char>('v');   // held by all its Views
         HashSeeds seeds;                                        // of id_table
         explicit Body(const HashSeeds& seeds);
         Array<uint32_t> lay_out_table(const HashSeeds& with) const;
+        uint32_t* find(std::string_view id, const HashSeeds& own);          // its place in one of the tables, or null
+        const uint32_t* find(std::string_view id, const HashSeeds& own) const { return const_cast<Body*>(this)->find(id, own); }
         Engine::StoreParts parts() { return {id_table, tombs, live, version, seeds}; }
     };
     struct Mark {                          // the ends of a body, to go back to
@@ -98,15 +113,18 @@ private:
     void parse(std::span<const Item> items, std::vector<Refusal>& refused);
     void check_ids(std::span<const Item> items, std::vector<Refusal>& refused) const;
     static void check_id(std::string_view id);
+    bool has_saved_table(const Body& body) const { return !(body.seeds == seeds_); }
     uint32_t find_slot(const Body& body, std::string_view id) const;           // none if absent
-    size_t id_place(const Body& body, std::string_view id) const;
-    void reseed(Body& body) const;
+    void enter_id(Body& body, uint32_t slot) noexcept;
     void reserve_ids(Body& body, size_t count);
     static void check_room(const Body& body, std::span<const Item> items);
     static uint32_t add_slot(Body& body, const Item& item, uint32_t settings);
     void add_rows(Body& body, std::span<const Item> items, bool with_ids);
     void undo(Body& body, const Mark& mark) noexcept;
     void kill(Body& body, uint32_t slot) noexcept;
+    void commit_removal(Body& body, std::span<const uint32_t> slots);
+    std::vector<uint32_t> known_slots(std::span<const std::string_view> ids, std::span<const Item> items) const;    // ascending
+    static void check_twice(std::span<const Item> items, std::vector<Refusal>& refused);
     static std::vector<uint32_t> live_slots(const Subscriptions& rows);        // in order
     void renumber_if_due();
     void renumber();

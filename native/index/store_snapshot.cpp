@@ -102,6 +102,7 @@ bool Store::adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_
     try {
         if (!engine_->load(reader, body->parts(), body->slots())) return false;
         for (const Settings& each : all_settings) body->settings->append(each);
+        body->loaded_slots = body->slots();
         auto view = new_view();
         engine_->commit(*body, false);
         std::swap(body_, body);

@@ -33,7 +33,7 @@ from treecast.overlay.messages import (
     Welcome,
 )
 from treecast.overlay.peer import Deliver, Effect, Send
-from treecast.overlay.receiver import CREDIT_MAX, Delivered, Delivery, Interrupted, Opened
+from treecast.overlay.receiver import CREDIT_MAX, Delivered, Delivery, Interrupted, Opened, ReceiverSettings
 
 pytestmark = pytest.mark.house
 
@@ -158,7 +158,7 @@ def attached(client: Client, credit: int = 100) -> str:
     """Open a session; returns its name."""
     _, effects = client.attach(["q"], 0, credit=credit)
     (attach,) = sent(effects)
-    assert attach == Attach(attach.session, ["q"], credit, attach.life)
+    assert attach == Attach(attach.session, ["q"], credit, attach.life, serial=1)
     assert events(client.receive("b", Attached(attach.session, ["other"]), 0)) == [Opened(1, ["other"])]
     return str(attach.session)
 
@@ -185,7 +185,7 @@ def test_deliveries_are_taken_in_order_and_once() -> None:
     assert documents_of(effects) == [3, 4, 5, 6]
     assert sent(client.tick(100)) == [Flow(session, 4, 100)]
     assert sent(client.tick(200)) == []
-    assert sent(client.tick(1_100)) == [Flow(session, 4, 100)]
+    assert sent(client.tick(3_100)) == [Flow(session, 4, 100)]
 
 
 def test_the_id_of_a_delivery_is_that_of_its_document_and_subscription() -> None:
@@ -210,6 +210,52 @@ def test_a_message_is_acknowledged_once_all_its_items_are() -> None:
     # Repeated once, as it may be lost.
     assert Acknowledge(session, [1], [(1, 1)]) in sent(client.tick(2_500))
     assert not any(isinstance(message, Acknowledge) for message in sent(client.tick(9_000)))
+
+
+def test_what_is_done_of_a_message_that_takes_long_is_acknowledged() -> None:
+    client = Client("c", "b", Random(1))
+    session = attached(client)
+    (delivered,) = events(client.receive("b", deliveries(session, 1, 7, 8, 9, 10), 0))
+    one, two, three, four = delivered.deliveries
+    assert client.acknowledge([one], 10) == [] and client.fail([two], 10) == []
+    assert [m for m in sent(client.tick(500)) if isinstance(m, Acknowledge)] == []
+    parts = [m for m in sent(client.tick(1_200)) if isinstance(m, Acknowledge)]
+    assert [(m.messages, m.failed, m.done) for m in parts] == [([], [(1, 1)], [(1, 0)])]
+    assert [m for m in sent(client.tick(3_000)) if isinstance(m, Acknowledge)] == [], "once is enough"
+    # Should that have got lost: the end of the message says it again.
+    (whole,) = sent(client.acknowledge([three, four], 3_100))
+    assert (whole.messages, whole.failed, whole.done) == ([1], [(1, 1)], [])
+
+
+def test_whoever_has_acknowledged_everything_sends_no_flow_for_it() -> None:
+    client = Client("c", "b", Random(1))
+    session = attached(client)
+
+    def flows(now_ms: int) -> list[int]:
+        return [m.received for m in sent(client.tick(now_ms)) if isinstance(m, Flow)]
+
+    (first,) = events(client.receive("b", deliveries(session, 1, 7), 0))
+    assert flows(100) == [1], "the application is still at it"
+    client.acknowledge(first.deliveries, 150)
+    (second,) = events(client.receive("b", deliveries(session, 2, 8), 200))
+    client.acknowledge(second.deliveries, 200)
+    assert flows(300) == []
+    client.receive("b", deliveries(session, 2, 8), 900)  # the acknowledgement was lost
+    assert flows(1_000) == [2]
+    assert flows(2_000) == [] and flows(4_100) == [2], "it is alive"
+
+
+def test_an_attach_names_the_other_sessions() -> None:
+    client = Client("c", "b", Random(1))
+    one, effects = client.attach(["q"], 0)
+    (first,) = [m for m in sent(effects) if isinstance(m, Attach)]
+    _, effects = client.attach(["r"], 0)
+    (second,) = [m for m in sent(effects) if isinstance(m, Attach)]
+    assert (first.others, second.others) == ([], [first.session]) and second.serial > first.serial
+    (end,) = sent(client.detach(one, 10))
+    assert end.session == first.session and end.serial > second.serial
+    (again,) = [m for m in sent(client.tick(5_000)) if isinstance(m, Attach)]
+    assert again.session == second.session and again.others == [] and again.serial == end.serial
 
 
 def test_items_that_were_settled_before_are_left_out() -> None:
@@ -252,7 +298,7 @@ def test_after_a_detach_a_session_with_another_name_is_opened() -> None:
     assert isinstance(attach, Attach) and attach.session != session
     assert client.acknowledge(event.deliveries, 60) == []  # they come again
     assert client.receive("b", Detach(session, "again"), 70) == []
-    assert sent(client.receive("b", deliveries(session, 2, 2), 70)) == [Detach(session, "unknown")]
+    assert sent(client.receive("b", deliveries(session, 2, 2), 70)) == [Detach(session, "unknown", serial=3)]
     # Deliveries may overtake the answer to Attach.
     assert documents_of(client.receive("b", deliveries(attach.session, 1, 1), 80)) == [1]
 
@@ -276,7 +322,7 @@ def test_a_message_with_a_place_that_does_not_exist_ends_the_session() -> None:
     welcome(client)
     session = attached(client)
     effects = client.receive("b", Deliveries(session, 1, [Item("q", 1, 0, 1, 5)], [b""]), 2_000)
-    assert sent(effects)[0] == Detach(session, "an item has no payload")
+    assert sent(effects)[0] == Detach(session, "an item has no payload", serial=3)
     assert documents_of(effects) == []
 
 
@@ -311,6 +357,7 @@ class SmallBroker:
     def restart(self) -> None:
         self.lease = (0, 0)
         self.session = ""
+        self.epoch = 0
         self.number = 0
         self.sent: dict[int, Deliveries] = {}
         self.flows = 0
@@ -330,10 +377,10 @@ class SmallBroker:
             case Attach():
                 if message.session != self.session:
                     self.restart_session(message.session)
-                return [Attached(message.session), *self.deliver()]
-            case Flow() if message.session == self.session:
+                return [Attached(message.session, [], self.epoch), *self.deliver()]
+            case Flow() if message.session == self.session and message.epoch in (0, self.epoch):
                 return [*(self.sent[n] for n in sorted(self.sent) if n > message.received), *self.try_again(message)]
-            case Acknowledge() if message.session == self.session:
+            case Acknowledge() if message.session == self.session and message.epoch in (0, self.epoch):
                 failed = set(message.failed)
                 for number in message.messages:
                     for place, item in enumerate(self.sent[number].items if number in self.sent else []):
@@ -344,6 +391,7 @@ class SmallBroker:
                     self.sent.pop(number, None)
                 return self.deliver()
             case Flow() | Acknowledge():
+                self.session = "" if message.session == self.session else self.session  # it was opened twice
                 return [Detach(message.session, "unknown")]
         return []
 
@@ -351,6 +399,7 @@ class SmallBroker:
         again = [item.document for message in self.sent.values() for item in message.items]
         self.to_deliver = sorted({*range(1, 40)} - self.finished) if not self.sent else [*again, *self.to_deliver]
         self.session, self.number, self.sent = name, 0, {}
+        self.epoch = self.random.getrandbits(60) + 1
 
     def try_again(self, flow: Flow) -> list[Any]:
         """What was received and not acknowledged for some time is delivered again."""
@@ -365,7 +414,8 @@ class SmallBroker:
         while self.session and self.to_deliver and len(self.sent) < 4:
             self.number += 1
             some, self.to_deliver = self.to_deliver[:3], self.to_deliver[3:]
-            self.sent[self.number] = deliveries(self.session, self.number, *some)
+            message = deliveries(self.session, self.number, *some)
+            self.sent[self.number] = msgspec.structs.replace(message, epoch=self.epoch)
             messages.append(self.sent[self.number])
         return messages
 
@@ -386,7 +436,7 @@ class Run:
         self.new_client()
 
     def new_client(self) -> None:
-        settings = ClientSettings(request_ms=100, request_ms_max=500)
+        settings = ClientSettings(request_ms=100, request_ms_max=500, receiver=ReceiverSettings(flow_ms=500))
         self.client = Client("c", "b", Random(self.random.getrandbits(60)), settings)
         self.names.clear()
         self.run(self.client.attach(["q"], self.now)[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -12,9 +13,11 @@ from bench.broker import make_documents
 from bench.broker_restart import Sizes, change, prepare, start_once
 from treecast import Index
 from treecast.overlay.broker import Broker, BrokerSettings
+from treecast.overlay.broker.broker import at_once
 from treecast.overlay.broker.rows import SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Delete, DeleteBefore, Put, StorageError
+from treecast.serve.broker_process import in_thread
 from treecast.serve.store import Store
 
 SIZES = Sizes(subscriptions=2_000, changes=300, documents=200)
@@ -61,6 +64,31 @@ def test_a_process_that_starts_answers(prepared: tuple[Path, dict[str, int]]) ->
     assert 0 < start.listening < start.answered
 
 
+def test_what_is_done_beside_is_done_when_the_broker_is_there(prepared: tuple[Path, dict[str, int]]) -> None:
+    began: list[bool] = []
+
+    def late(work: Callable[[], None]) -> Callable[[], None]:
+        began.append(True)
+        return work  # nothing is done before somebody waits
+
+    with Store.open(prepared[0]) as store:
+        brokers = []
+        for beside in (at_once, late, in_thread):
+            index, version = store.load_index() or (None, 0)
+            brokers.append(Broker("broker", store, Random(1), None, index, version, beside))
+        assert began and len({tuple(broker.stats().items()) for broker in brokers}) == 1
+        tables = [sorted(broker.index.subscriptions()["id"].to_pylist()) for broker in brokers]
+        assert tables[0] == tables[1] == tables[2]
+
+
+def test_what_fails_beside_fails_the_start() -> None:
+    def fail() -> None:
+        raise MemoryError("planted")
+
+    with pytest.raises(MemoryError, match="planted"):
+        in_thread(fail)()
+
+
 # --- reading many rows ------------------------------------------------------------------------------------------------
 
 
@@ -70,6 +98,8 @@ def test_many_rows_are_read_as_if_one_by_one(tmp_path: Path) -> None:
         store.write([Put("t", key, key.encode()) for key in keys] + [Put("n", number, b"") for number in range(-3, 5)])
         asked = [*keys[::2], "missing", *keys[:10], "ключ"]
         assert store.get_many("t", asked) == {key: key.encode() for key in keys[:10] + keys[::2]}
+        many = [f"k{number}" for number in range(0, 9_000, 3)]  # more than there are, and not all between them
+        assert store.get_many("t", many) == {key: key.encode() for key in keys[::3]}
         assert store.get_many("n", [-3, 4, 5]) == {-3: b"", 4: b""}
         assert not store.get_many("t", list[str]()) and not store.get_many("nothing", ["k1"])
         assert not store.get_many("n", ["k1"])  # whose keys are numbers

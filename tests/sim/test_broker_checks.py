@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from treecast.overlay.messages import Answer, Command, Document, Publish, Refusal, Replay, Subscribe, Unsubscribe
+from treecast.overlay.messages import (
+    Advance,
+    Answer,
+    Command,
+    Document,
+    Publish,
+    Refusal,
+    RegisterSource,
+    RemoveSource,
+    Replay,
+    Subscribe,
+    Unsubscribe,
+)
 from treecast.sim.broker.checks import Checks, Letter
 from treecast.sim.broker.history import History, Operation, Receipt
 
 pytestmark = pytest.mark.house
 
-X1, X2, Y1 = b'<x n="1"/>', b'<x n="2"/>', b'<y n="1"/>'
+X1, X2, X3, Y1 = b'<x n="1"/>', b'<x n="2"/>', b'<x n="3"/>', b'<y n="1"/>'
 
 
 class Story:
@@ -24,9 +36,9 @@ class Story:
         self.time_us += 10
         return self.history.send(client, command, self.time_us)
 
-    def answer(self, operation: Operation, *documents: int, refused: bool = False) -> None:
+    def answer(self, operation: Operation, *documents: int, refused: bool = False, code: str = "TC104") -> None:
         self.time_us += 10
-        refusals = [Refusal(0, "TC104", "no")] if refused else []
+        refusals = [Refusal(0, code, "no")] if refused else []
         self.history.answer(operation, Answer(0, list(documents), refusals), self.time_us)
 
     def do(self, command: Command, *documents: int, client: str = "c1") -> None:
@@ -35,10 +47,21 @@ class Story:
     def publish(self, *bodies: bytes, first: int = 1, client: str = "p") -> None:
         self.do(Publish("s", [Document(body) for body in bodies]), *range(first, first + len(bodies)), client=client)
 
-    def receive(self, document: int, payload: bytes, subscription: str = "q", attempt: int = 1, by: str = "c1") -> None:
+    def receive(
+        self,
+        document: int,
+        payload: bytes,
+        subscription: str = "q",
+        attempt: int = 1,
+        by: str = "c1",
+        *,
+        is_failed: bool = False,
+    ) -> None:
         self.time_us += 10
         self.history.attach(by, [subscription])
         self.history.receive(Receipt(self.time_us, by, 1, subscription, document, attempt, payload))
+        if not is_failed:
+            self.history.acknowledged.add((subscription, document))
 
     def wrong(self, *letters: Letter) -> str:
         return "\n".join(Checks(self.history, letters).all())
@@ -64,6 +87,47 @@ def test_a_lost_document_is_found(story: Story) -> None:
     story.receive(1, X1)
     assert story.wrong() == "document 2 was acknowledged and never reached subscription q"
     assert story.wrong(Letter("q", 2, X2)) == "", "a dead letter is not lost"
+
+
+def test_what_failed_and_never_came_again_is_found(story: Story) -> None:
+    story.receive(1, X1, is_failed=True)
+    story.receive(2, X2)
+    assert story.wrong() == "document 1 was not dealt with and never came again to subscription q"
+    assert story.wrong(Letter("q", 1, X1)) == ""
+    story.receive(1, X1, attempt=2)
+    assert story.wrong() == ""
+
+
+def test_what_somebody_got_without_a_session_need_not_come(story: Story) -> None:
+    story.do(Advance([("q", 1)]))
+    assert story.wrong() == "document 2 was acknowledged and never reached subscription q"
+    story.publish(X3, first=3)
+    story.do(Advance([("q", 2), ("other", 3)]))
+    assert story.wrong() == "document 3 was acknowledged and never reached subscription q"
+    story.send(Advance([("q", 9)]))  # nobody knows whether it was done
+    assert story.wrong() == ""
+
+
+def test_documents_of_a_removed_source_are_found(story: Story) -> None:
+    story.receive(1, X1)
+    story.receive(2, X2)
+    story.do(RegisterSource("own"))
+    story.do(RemoveSource("own"))
+    story.answer(story.send(Publish("own", [Document(X3)])), refused=True, code="TC410")
+    assert story.wrong() == ""
+    story.do(Publish("own", [Document(b"<y/>")]), 3)
+    assert story.wrong().startswith("c1 published to own, and the answer was")
+    story = Story()
+    story.do(RegisterSource("own"))
+    story.answer(story.send(Publish("own", [Document(X3)])), refused=True, code="TC410")
+    assert story.wrong().startswith("c1 published to own, and the answer was")
+
+
+def test_an_answer_of_another_request_is_found(story: Story) -> None:
+    story.receive(1, X1)
+    story.receive(2, X2)
+    story.do(Publish("s", [Document(X3)]))
+    assert "and was answered Answer" in story.wrong()
 
 
 def test_a_wrong_payload_is_found(story: Story) -> None:

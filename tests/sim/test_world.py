@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from support.mailbox import DURATION_MS, EarlyLetters, LetterCodec, Letters, Mailbox, TrustingCodec, Writer
+from support.mailbox import DURATION_MS, EarlyLetters, Letter, LetterCodec, Letters, Mailbox, TrustingCodec, Writer
 
+from treecast.overlay.peer import Effect
 from treecast.sim import Crash, Fault, FaultRates, HostFault, LinkFault, Partition, World, draw_faults
 from treecast.sim.faults import ANY, from_toml, text_of, to_toml
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of
@@ -114,6 +116,32 @@ def test_a_stalled_host_gets_everything_afterwards() -> None:
     assert confirmed == []
     world.run(1_050)
     assert set(confirmed) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [HostFault("slow", "mailbox", 0, 30, 20)],
+        [HostFault("slow", "mailbox", 0, 500, 20), HostFault("stall", "mailbox", 15, 60)],
+        [HostFault("slow", "mailbox", 0, 500, 20), HostFault("slow", "mailbox", 5, 35, 50)],
+    ],
+)
+def test_a_slow_host_serves_first_come_first(faults: list[Fault]) -> None:
+    """Also when it is fast again, and others still wait."""
+    world = World(1, LetterCodec())
+    handled: list[int] = []
+
+    class Listing(Mailbox):
+        def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+            handled.append(message.id)
+            return super().receive(sender, message, now_ms)
+
+    host = world.add_host("mailbox", Listing)
+    world.schedule(faults)
+    for number in range(12):
+        world.at(number * 5_000, host.arrive, "ann", [Letter(number, "")])
+    world.run(1_000)
+    assert handled == list(range(12))
 
 
 def test_an_exception_of_a_peer_fails_the_run() -> None:

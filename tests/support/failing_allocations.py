@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -64,10 +66,19 @@ def plain(index: Index) -> Index:
     return index
 
 
+def loaded(index: Index) -> Index:
+    """The same as `many`, from a file: what is added goes into tables of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "saved.tcx")
+        many(index).save(path)
+        return Index.load(path, seed=1)
+
+
 FILLINGS: dict[str, Callable[[Index], Index]] = {
     "many": many,
     "nearly full": nearly_full,
     "nearly sparse": nearly_sparse,
+    "loaded": loaded,
     "plain": plain,
 }
 ACTIONS: dict[str, tuple[str, Action]] = {
@@ -82,6 +93,11 @@ ACTIONS: dict[str, tuple[str, Action]] = {
     "merge": ("nearly full", lambda index: index.add_many((f"x{n}", f"//r/p{n}") for n in range(250))),
     "replace": ("many", lambda index: index.replace("s30", "//r[new]/p7")),
     "remove": ("many", lambda index: index.remove("text")),
+    "remove many": ("many", lambda index: index.remove_many(["text", "s30", "t7", "p5"])),
+    "catch up": (
+        "loaded",
+        lambda index: index.catch_up(["text", "p5"], [("x", "//r/new"), ("t7", "//r[new]/p7"), ("s30", "/r | //p7")]),
+    ),
     "renumber": ("nearly sparse", lambda index: index.remove("p1062")),
     "compact": ("many", lambda index: index.compact()),
     "match": ("many", lambda index: index.match(DOCUMENTS[0])),
@@ -94,6 +110,7 @@ ACTIONS: dict[str, tuple[str, Action]] = {
     ),
     "engine: replace": ("plain", lambda index: index.replace("s3", "/r/new")),
     "engine: remove": ("plain", lambda index: index.remove("s3")),
+    "engine: catch up": ("plain", lambda index: index.catch_up(["s3"], [("x", "//r/new/p7"), ("p5", "/r/*/p7")])),
     "engine: match": ("plain", lambda index: index.match(DOCUMENTS[0])),
     "render": ("many", lambda index: index.render(DOCUMENTS[0])),
 }

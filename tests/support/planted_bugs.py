@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+import msgspec
+
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.archive import Payload
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Publish, Refusal
+from treecast.overlay.messages import Acknowledge, Publish, Refusal, Request
 from treecast.overlay.peer import Send
 from treecast.sim import SimulatedStorage
-from treecast.sim.broker.scenario import BrokerScenario
+from treecast.sim.broker.scenario import BrokerScenario, FailingSubscribersScenario
 from treecast.sim.host import Host
 
 
@@ -136,17 +139,64 @@ def hurry_cursors(broker: Broker) -> None:
     broker._backlog.store_cursor = store  # type: ignore[method-assign]
 
 
+def accept_any_lease(broker: Broker) -> None:
+    """What an earlier life of a client has sent counts, however late it arrives."""
+    handle = broker._request
+
+    def request(sender: str, request: Request, turn: Turn) -> None:
+        lease = broker._clients.row(sender, turn).lease
+        handle(sender, msgspec.structs.replace(request, lease=lease), turn)
+
+    broker._request = request  # type: ignore[method-assign]
+
+
+def keep_unnamed(broker: Broker) -> None:
+    """A session whose `Detach` is late or lost shares the subscriptions with the next one of its client."""
+    broker._end_unnamed = lambda client, message, turn: None  # type: ignore[method-assign]
+
+
+def advance_too_far(broker: Broker) -> None:
+    """One document more than was said counts as delivered."""
+    advance = broker._backlog.advance
+
+    def further(id: str, row: SubscriptionRow, document: int, turn: Turn) -> None:
+        advance(id, row, document + 1, turn)
+
+    broker._backlog.advance = further  # type: ignore[method-assign]
+
+
+def keep_sources(broker: Broker) -> None:
+    """A source that was removed is still there."""
+    broker._subscriptions.remove_source = lambda command, turn: None  # type: ignore[method-assign]
+
+
+def settle_whole_messages(broker: Broker) -> None:
+    """One delivery of a message that is done settles all of them."""
+    acknowledge = broker._dispatch.acknowledge
+
+    def all_of_it(session: Session, message: Acknowledge, turn: Turn) -> None:
+        messages = [*message.messages, *(number for number, _ in message.done)]
+        acknowledge(session, msgspec.structs.replace(message, messages=messages), turn)
+
+    broker._dispatch.acknowledge = all_of_it  # type: ignore[assignment]
+
+
 PLANTED: dict[str, BrokerScenario] = {
     "acknowledgement before the write": BrokerScenario(make_host=EarlyHost),
     "lost redelivery": BrokerScenario(brokers(forget_failed)),
     "reordering": BrokerScenario(brokers(queues(_LastFirst))),
     "duplicates": BrokerScenario(brokers(forget_copies)),
     "wrong payload": BrokerScenario(brokers(swap_payloads)),
+    "stale lease": BrokerScenario(brokers(accept_any_lease)),
+    "advanced too far": BrokerScenario(brokers(advance_too_far)),
+    "a removed source": BrokerScenario(brokers(keep_sources)),
 }
 """Each is found within a few dozen seeds."""
 
 RARE: dict[str, BrokerScenario] = {
     "reordering at the end of a session": BrokerScenario(brokers(queues(_PutBackLast))),
     "cursor too far": BrokerScenario(brokers(hurry_cursors)),
+    "an end of a session that is lost": BrokerScenario(brokers(keep_unnamed)),
+    "a whole message settled": FailingSubscribersScenario(brokers(settle_whole_messages)),
 }
 """These need several things to go wrong together."""

@@ -181,6 +181,31 @@ class Index:
         self._native.remove(id)
         self.revision += 1
 
+    def remove_many(self, ids: Iterable[str]) -> int:
+        """Take all of these out, or none if one of them is unknown: then as `remove`. Returns how many they were."""
+        removed = self._native.remove_many(list(ids))
+        self.revision += 1
+        return removed
+
+    def catch_up(self, gone: Iterable[str], added: Iterable[tuple[str, str] | Subscription]) -> None:
+        """Bring a loaded index up to date, in one change: what it missed since it was saved.
+
+        Ids in `gone` are removed, and so are those in `added`, wherever they exist; then all of `added` are added, at
+        the end of the order. It takes time for what has changed only: unlike `add_many` it merges nothing with what is
+        there, so an index that is kept for long should rather be changed by the other methods. All or nothing.
+        """
+        rows = list(added)
+        pairs, settings = [pair_of(item) for item in rows], [self._settings_of(item) for item in rows]
+        answer: Any = self._native.catch_up(list(gone), pairs, settings, LISTED_MAX)
+        self.revision += 1
+        if answer is not None:
+            raise all_refused(*answer)
+
+    def missing(self, ids: Iterable[str]) -> list[str]:
+        """Those of these ids that no subscription has. One call for many is much faster than `in` for each."""
+        wanted = list(ids)
+        return [wanted[place] for place in self._native.unknown(wanted)]
+
     def __len__(self) -> int:
         return self._native.size()
 

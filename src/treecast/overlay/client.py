@@ -61,7 +61,7 @@ from treecast.overlay.messages import (
     Welcome,
 )
 from treecast.overlay.peer import Deliver, Effect, Send
-from treecast.overlay.receiver import CREDIT_MAX, Delivery, Receiver, ReceiverSettings
+from treecast.overlay.receiver import CREDIT_MAX, Delivery, Receiver, ReceiverSettings, Roster
 from treecast.overlay.retry import Retry
 
 __all__ = ["Answered", "Client", "ClientError", "ClientSettings", "Delivery"]
@@ -137,6 +137,7 @@ class Client:
         self._is_welcome = False
         self._hello_retry = Retry(random, self._settings.request_ms, self._settings.request_ms_max)
         self._request_retry = Retry(random, self._settings.request_ms, self._settings.request_ms_max)
+        self._roster = Roster()
         self._receivers: dict[int, Receiver] = {}
         self._by_session: dict[str, Receiver] = {}
         self._receiver_count = 0
@@ -229,6 +230,7 @@ class Client:
             credit,
             self._random,
             self._settings.receiver,
+            self._roster,
         )
         self._receivers[receiver.number] = receiver
         self._by_session[receiver.session] = receiver
@@ -395,7 +397,8 @@ class Client:
         receiver = self._by_session.get(message.session)
         if receiver is None:
             # Of an earlier life, or detached: nobody will acknowledge it.
-            return [] if isinstance(message, Detach) else [Send(self._broker, Detach(message.session, "unknown"))]
+            end = Detach(message.session, "unknown", self._roster.serial)
+            return [] if isinstance(message, Detach) else [Send(self._broker, end)]
         match message:
             case Deliveries():
                 effects = receiver.take_deliveries(message, self.store, now_ms)

@@ -254,6 +254,12 @@ class Attach(_Message, frozen=True, tag="attach"):
     subscriptions: Annotated[list[Name], _MANY]
     credit: Number = 1000
     life: Number = 0
+    serial: Number = 0
+    """Counts the sessions that the client began and ended in this life: one with a lower serial was overtaken, and is
+    ignored. 0: not counted."""
+    others: Annotated[list[Name], _MANY] = []
+    """With a serial: the client's other sessions. Those that it does not name are over, even if the `Detach` that says
+    so is late, or lost. So what they hold comes again at once and in order."""
 
 
 class Attached(_Message, frozen=True, tag="attached"):
@@ -279,7 +285,7 @@ class Flow(_Message, frozen=True, tag="flow"):
     epoch: Number = 0
 
 
-FLOW_MS = 1_000
+FLOW_MS = 3_000
 
 
 class Item(_Message, frozen=True):
@@ -332,6 +338,8 @@ class Detach(_Message, frozen=True, tag="detach"):
 
     session: Name
     reason: Text = ""
+    serial: Number = 0
+    """From a client: that of `Attach`. A copy of the session's `Attach` that arrives later does not open it again."""
 
 
 # --- looking at a broker ----------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Acknowledgements are repeated once, after so long."""
     repeats_max: int = 10_000
     """At most so many messages and failed items are."""
+    part_ms: int = 1_000
+    """A message is acknowledged when all its items are dealt with; if that takes so long, those that are."""
     early_max: int = 64
     """Messages that arrived before one that is missing are kept, at most so many."""
 
@@ -87,6 +89,27 @@ class Interrupted(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Roster:
+    """The sessions of a client, and how often one has begun or ended."""
+
+    __slots__ = ("names", "serial")
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.serial = 0
+
+    def begin(self, name: str) -> None:
+        self.names[name] = None
+        self.serial += 1
+
+    def end(self, name: str) -> None:
+        if self.names.pop(name, self) is not self:
+            self.serial += 1
+
+    def others(self, name: str) -> list[str]:
+        return [other for other in self.names if other != name]
+
+
 class Receiver:
     """Receives from some subscriptions, through one session after the other."""
 
@@ -100,6 +123,7 @@ class Receiver:
         credit: int,
         random: Random,
         settings: ReceiverSettings,
+        roster: Roster,
     ) -> None:
         self.number = number
         self._prefix = prefix
@@ -108,6 +132,7 @@ class Receiver:
         self._subscriptions = list(subscriptions)
         self._credit = credit
         self._settings = settings
+        self._roster = roster
         self._retry = Retry(random, settings.attach_ms, settings.attach_ms_max)
         self._sessions = 0
         self.session = ""
@@ -115,8 +140,10 @@ class Receiver:
         self._new_session()
 
     def _new_session(self) -> None:
+        self._roster.end(self.session)
         self._sessions += 1
         self.session = f"{self._prefix}.{self.number}.{self._sessions}"
+        self._roster.begin(self.session)
         self.is_open = False
         self._is_attached = False  # deliveries may overtake the answer to our Attach, which says what is unknown
         self._epoch = 0
@@ -127,7 +154,10 @@ class Receiver:
         self._held = 0
         self._opened_ms = 0
         self._flow_sent_ms = 0
-        self._has_news = False  # for a Flow
+        self._has_news = False  # messages have come
+        self._must_tell = False  # the broker does not know what has
+        self._parts: dict[int, list[tuple[int, bool]]] = {}  # by message: places that were settled, and if they failed
+        self._parts_since_ms = 0
         self._has_asked = False  # for what is missing
         self._repeats: list[int] = []
         self._repeats_failed: list[tuple[int, int]] = []
@@ -169,11 +199,12 @@ class Receiver:
             return self._renew("the broker has opened it twice", now_ms)
         if not self.is_open:  # it overtook the answer to our Attach
             self._open(now_ms)
-        self._has_news = True
         if message.number > self._received + 1:
             return self._keep_early(message, now_ms)
         if message.number <= self._received or self._held > 2 * self._credit + len(message.items):
+            self._must_tell = True
             return []
+        self._has_news = True
         deliveries: list[Delivery] = []
         empty: list[int] = []  # everything in them was settled before
         accepted: Deliveries | None = message
@@ -194,8 +225,9 @@ class Receiver:
 
     def _renew(self, reason: str, now_ms: int) -> list[Effect]:
         """End this session, and open another one."""
-        end = Detach(self.session, reason)
-        return [Send(self._broker, end), *self.take_detach(end, now_ms)]
+        name = self.session
+        effects = self.take_detach(Detach(name, reason), now_ms)
+        return [Send(self._broker, Detach(name, reason, self._roster.serial)), *effects]
 
     def _keep_early(self, message: Deliveries, now_ms: int) -> list[Effect]:
         if len(self._early) < self._settings.early_max:
@@ -234,7 +266,8 @@ class Receiver:
     ) -> list[Effect]:
         """The application has dealt with these, or has failed to.
 
-        A message is acknowledged once all its items are. `singly` says more, at once: which of its items.
+        A message is acknowledged once all its items are, or, where some of them take long, in parts. `singly` says
+        more, at once: which of its items.
         """
         messages: list[int] = []
         failed: list[tuple[int, int]] = []
@@ -249,8 +282,13 @@ class Receiver:
                 parts.append((delivery.message, delivery.place))
             elif is_failed:
                 self._failed.setdefault(delivery.message, []).append((delivery.message, delivery.place))
+            if places and not singly:
+                if not self._parts:
+                    self._parts_since_ms = now_ms
+                self._parts.setdefault(delivery.message, []).append((delivery.place, is_failed))
             if not places:
                 del self._open_places[delivery.message]
+                self._parts.pop(delivery.message, None)
                 messages.append(delivery.message)
                 failed += self._failed.pop(delivery.message, [])
         if messages:
@@ -273,6 +311,7 @@ class Receiver:
         self._held -= 1
         if not places:
             del self._open_places[delivery.message]
+            self._must_tell = True  # that it was received: no acknowledgement of the whole message does
         verdict = Postponed(delivery.message, delivery.place, wait_ms, reason)
         return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, postponed=[verdict]))]
 
@@ -284,7 +323,7 @@ class Receiver:
 
     def join(self) -> list[Effect]:
         """Receive from those of its subscriptions that have come, or come again, since it attached."""
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
+        return [self._send_attach()]
 
     def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
         if not self._repeats:
@@ -300,8 +339,13 @@ class Receiver:
         if not self.is_open:
             return self._attach(now_ms)
         effects: list[Effect] = [] if self._is_attached else self._attach(now_ms)
-        if self._has_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
+        # PERF: bench/broker_stalled.py. Whoever has acknowledged everything has said what it received.
+        is_news = self._must_tell or (self._has_news and bool(self._open_places or self._early))
+        self._has_news = False
+        if is_news or _has_passed(self._flow_sent_ms, self._settings.flow_ms, now_ms):
             effects += self._flow(now_ms)
+        if self._parts and _has_passed(self._parts_since_ms, self._settings.part_ms, now_ms):
+            effects += self._acknowledge_parts()
         if self._repeats and _has_passed(self._repeat_since_ms, self._settings.repeat_ms, now_ms):
             effects += self._repeat()
         return effects
@@ -319,18 +363,32 @@ class Receiver:
         return self._flow(now_ms) if self.is_open else []
 
     def detach(self) -> list[Effect]:
-        return [Send(self._broker, Detach(self.session, "done"))]
+        self._roster.end(self.session)
+        return [Send(self._broker, Detach(self.session, "done", self._roster.serial))]
 
     def _attach(self, now_ms: int) -> list[Effect]:
         if not self._retry.is_due(now_ms):
             return []
         self._retry.start(now_ms)
-        return [Send(self._broker, Attach(self.session, self._subscriptions, self._credit, self._life))]
+        return [self._send_attach()]
+
+    def _send_attach(self) -> Send:
+        serial, others = self._roster.serial, self._roster.others(self.session)
+        attach = Attach(self.session, self._subscriptions, self._credit, self._life, serial, others)
+        return Send(self._broker, attach)
 
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms
-        self._has_news = False
+        self._has_news = self._must_tell = False
         return [Send(self._broker, Flow(self.session, self._received, self._credit, self._epoch))]
+
+    def _acknowledge_parts(self) -> list[Effect]:
+        """Of messages that are not dealt with yet. Should this get lost, the end of the message says it again."""
+        parts = [(message, place, failed) for message, places in self._parts.items() for place, failed in places]
+        self._parts.clear()
+        done = [(message, place) for message, place, is_failed in parts if not is_failed]
+        failed = [(message, place) for message, place, is_failed in parts if is_failed]
+        return [Send(self._broker, Acknowledge(self.session, [], failed, self._epoch, done))]
 
     def _repeat(self) -> list[Effect]:
         again = Acknowledge(self.session, self._repeats, self._repeats_failed, self._epoch)

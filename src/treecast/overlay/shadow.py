@@ -91,6 +91,8 @@ class Shadow:
             after = max(after, before - 1)
         while True:
             stored = self._storage.scan(table, after, count_max)
+            if not pending:
+                return stored
             is_last = len(stored) < count_max
             end = None if is_last else stored[-1][0]
             rows = {key: value for key, value in stored if key not in pending}

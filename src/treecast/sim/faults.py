@@ -152,6 +152,8 @@ class FaultRates(msgspec.Struct, frozen=True):
     count_max: int = 4
     crashing: tuple[str, ...] = ()
     """Hosts that may crash, stall, or be slow."""
+    restarting: tuple[str, ...] = ()
+    """Hosts that crash more often than the others, and are soon back."""
     storing: tuple[str, ...] = ()
     """Hosts whose disks may fail."""
     loses_disk: bool = False
@@ -196,7 +198,17 @@ def draw_faults(random: Random, hosts: Sequence[str], duration_ms: int, rates: F
         faults.append(HostFault("clock-jump", random.choice(hosts), random.randrange(duration_ms), 0, jump))
     for _ in times():
         faults.append(HostFault("clock-drift", random.choice(hosts), *period(1.0), random.randint(-50_000, 50_000)))
-    return faults
+    for _ in times() if rates.restarting else ():
+        host, at = random.choice(rates.restarting), random.randrange(duration_ms)
+        faults.append(Crash(host, at, random.choice([1, random.randint(1, 50)])))
+    crashes = [fault for fault in faults if isinstance(fault, Crash)]
+    return faults + [_draw_late(random, crash) for crash in crashes if random.random() < 0.6]
+
+
+def _draw_late(random: Random, crash: Crash) -> LinkFault:
+    """Some of what a host has sent before a crash arrives when it is back, and between what it sends then."""
+    begin, end = max(crash.at_ms - 300, 0), crash.at_ms + crash.down_ms + 200
+    return LinkFault("reordering", crash.host, ANY, begin, end, random.choice([50, 300, 1_000]))
 
 
 def _draw_partition(random: Random, hosts: Sequence[str], times: tuple[int, int]) -> Partition:

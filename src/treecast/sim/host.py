@@ -72,9 +72,11 @@ class Host:
         self._outbox = Outbox()
         self._is_writing = False
         self._inbox: deque[tuple[str, list[Any]]] = deque()
+        """Frames that wait while it is stalled, or slow: first come, first served."""
+        self._is_busy = False
+        """It works on the first of them."""
         self._stalls = 0
         self._slow_us = 0
-        self._busy_until_us = 0
         self._slow_disk_us = 0
         self._full_disks = 0
         self._clock_us = self._random.randrange(0, 10_000_000)  # how far its clock is ahead
@@ -125,6 +127,7 @@ class Host:
         self.peer = None
         self.incarnation += 1  # whatever was to happen later does not
         self._inbox.clear()
+        self._is_busy = False
 
     def _reopen_later(self, error: StorageError) -> None:
         """Storing failed: the peer is ahead of its storage, so it is made anew."""
@@ -135,15 +138,26 @@ class Host:
     # -- what happens to the peer
 
     def arrive(self, sender: str, messages: list[Any]) -> None:
-        """A frame has arrived."""
-        if self._stalls:
-            if len(self._inbox) < INBOX_FRAMES_MAX:
-                self._inbox.append((sender, messages))
-        elif self._slow_us:
-            self._busy_until_us = max(self._busy_until_us, self._world.now_us) + self._slow_us
-            self._world.at(self._busy_until_us, self._handle, self.incarnation, sender, messages)
-        else:
-            self._handle(self.incarnation, sender, messages)
+        """A frame has arrived. None is handled before those that came earlier, however slow the host was."""
+        if self.peer is not None and len(self._inbox) < INBOX_FRAMES_MAX:
+            self._inbox.append((sender, messages))
+            self._work()
+
+    def _work(self) -> None:
+        while self._inbox and not self._stalls and not self._is_busy:
+            if self._slow_us:
+                self._is_busy = True
+                self._world.after(self._slow_us, self._end_work, self.incarnation)
+            else:
+                self._handle(self.incarnation, *self._inbox.popleft())
+
+    def _end_work(self, incarnation: int) -> None:
+        if incarnation != self.incarnation:
+            return
+        self._is_busy = False
+        if not self._stalls:
+            self._handle(incarnation, *self._inbox.popleft())
+        self._work()
 
     def _handle(self, incarnation: int, sender: str, messages: list[Any]) -> None:
         for message in messages:
@@ -251,10 +265,7 @@ class Host:
 
     def stall(self, change: int) -> None:
         self._stalls += change
-        if not self._stalls:
-            inbox, self._inbox = self._inbox, deque()
-            for sender, messages in inbox:
-                self._handle(self.incarnation, sender, messages)
+        self._work()
 
     def slow(self, change_us: int) -> None:
         self._slow_us += change_us

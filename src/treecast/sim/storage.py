@@ -177,6 +177,10 @@ class SimulatedStorage:
 
     # -- reading
 
+    def tables(self) -> dict[str, dict[int | str, bytes]]:
+        """Copies of all tables, and of the bodies as one that is called `bodies`: for whoever compares."""
+        return {name: dict(table.rows) for name, table in {**self._tables, "bodies": self._bodies}.items()}
+
     def get(self, table: str, key: int | str) -> bytes | None:
         found = self._tables.get(table)
         return found.rows.get(key) if found is not None else None

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterable
+
 from treecast.index import Index
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.row_cache import RowCache
-from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, DocumentRow, LetterRow, SubscriptionRow, decode
+from treecast.overlay.broker.rows import (
+    DOCUMENTS,
+    LETTERS,
+    DocumentRow,
+    LetterRow,
+    SubscriptionRow,
+    decode,
+    decode_many,
+)
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import BodyGoneError
+
+_FEW_MATCHES = 64
+"""Looking through so many is as fast as a dictionary that has to be made first."""
+_PLACES_MAX = 8
 
 
 class Payload:
@@ -39,13 +54,17 @@ class Archive:
     def __init__(self, shadow: Shadow, index: Index, cached_rows_max: int) -> None:
         self._shadow = shadow
         self._index = index
+        self._places: OrderedDict[int, dict[str, int]] = OrderedDict()
+        """Of the last documents with many matches: payloads by subscription."""
         self.rows: RowCache[int, DocumentRow] = RowCache(shadow, DOCUMENTS, DocumentRow, cached_rows_max)
 
-    def has_subscription(self, id: str) -> bool:
-        return id in self._index
+    def unknown(self, ids: Iterable[str]) -> set[str]:
+        """Those that no subscription has."""
+        return set(self._index.missing(ids))
 
     def rows_after(self, number: int, count_max: int) -> list[tuple[int, DocumentRow]]:
-        return [(key, decode(data, DocumentRow)) for key, data in self._shadow.scan(DOCUMENTS, number, count_max)]
+        rows = self._shadow.scan(DOCUMENTS, number, count_max)
+        return list(zip([key for key, _ in rows], decode_many([data for _, data in rows], DocumentRow), strict=True))
 
     def payload(self, queue: Queue, key: int) -> Payload | None:
         """None if the subscription has changed since a replay found this document, and does not match it any more.
@@ -60,11 +79,19 @@ class Archive:
         if key in queue.rematched:
             body = self._render(queue, row)
             return None if body is None else Payload(key, row.published_ms, (queue.id, key), body)
-        try:
-            number = row.payloads[row.subscriptions.index(queue.id)]
-        except ValueError:  # cannot be: only matches are queued
-            raise BodyGoneError(key) from None
+        number = self._payload_number(key, row, queue.id)
         return Payload(key, row.published_ms, ("", number), self._shadow.body(number))
+
+    def _payload_number(self, key: int, row: DocumentRow, id: str) -> int:
+        """The body of what a subscription gets of a document."""
+        if len(row.subscriptions) <= _FEW_MATCHES:
+            return row.payloads[row.subscriptions.index(id)]
+        places = self._places.get(key)
+        if places is None:
+            places = self._places[key] = dict(zip(row.subscriptions, row.payloads, strict=True))
+            if len(self._places) > _PLACES_MAX:
+                self._places.popitem(last=False)
+        return places[id]
 
     def matches(self, queue: Queue, number: int, row: DocumentRow) -> bool:
         """Whether a document is for this queue. For a replay it is matched again."""

@@ -27,16 +27,19 @@ from treecast.overlay.broker.rows import (
     REDELIVERIES,
     SUBSCRIPTIONS,
     CursorRow,
+    DocumentRow,
     LetterRow,
     ParkedRow,
     SubscriptionRow,
     decode,
+    decode_many,
 )
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import StorageError
 
+_LOADED_AT_ONCE = 10_000
 _FOREVER = 1 << 62
 """No document has such a number: whoever's deliveries are done up to here waits for nothing."""
 
@@ -70,16 +73,19 @@ class Backlog:
 
     # --- after a restart ---------------------------------------------------------------------------------------------
 
-    def load(self, floor: int, turn: Turn) -> None:
-        """Find what is not done yet among documents after `floor`."""
+    def read_ahead(self, floor: int) -> list[tuple[int, DocumentRow]]:
+        """The first documents that `load` needs. Nothing has to be known of the subscriptions yet."""
+        return self._archive.rows_after(floor, _LOADED_AT_ONCE)
+
+    def load(self, rows: list[tuple[int, DocumentRow]], turn: Turn) -> None:
+        """Find what is not done yet among these documents, and those after them."""
         self.letters = self._shadow.stored_count(LETTERS)
         for id, _ in self._shadow.rows(PARKED, ""):
             self._parked[id] = self._cursor(id).floor
         floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
         done: dict[str, frozenset[int]] = {}
-        after = floor
         # PERF: bench/broker_restart.py. Rows are read many at a time.
-        while rows := self._archive.rows_after(after, 10_000):
+        while rows:
             ids = {id for _, row in rows for id in row.subscriptions}
             self._load_cursors(ids - floors.keys(), floors, done)
             for number, row in rows:
@@ -88,7 +94,7 @@ class Backlog:
                     waiting = [id for id in waiting if number not in done.get(id, ())]
                 if waiting:
                     self.enqueue(number, waiting, turn)
-            after = rows[-1][0]
+            rows = self._archive.rows_after(rows[-1][0], _LOADED_AT_ONCE)
         for number, data in self._shadow.rows(REDELIVERIES, 0):
             letter = self._shadow.get(LETTERS, number)
             subscription = self._shadow.get(SUBSCRIPTIONS, data.decode())
@@ -98,15 +104,16 @@ class Backlog:
 
     def _load_cursors(self, ids: set[str], floors: dict[str, int], done: dict[str, frozenset[int]]) -> None:
         """By subscription: up to which document its deliveries are done, and which ones above that."""
-        for id, data in self._shadow.get_many(CURSORS, ids).items():
-            cursor = decode(data, CursorRow)
+        found = self._shadow.get_many(CURSORS, ids)
+        for id, cursor in zip(found, decode_many(list(found.values()), CursorRow), strict=True):
             floors[id] = cursor.floor
             if cursor.done:
                 done[id] = frozenset(cursor.done)
         # Without a cursor, deliveries begin with the subscription. When that was, would take as long to read as all
         # the rest; `queue_of` looks when it has to. It matters if a subscription was removed and another has its id.
-        for id in ids - floors.keys():
-            floors[id] = 0 if self._archive.has_subscription(id) else _FOREVER
+        others = ids - floors.keys()
+        floors.update(dict.fromkeys(others, 0))
+        floors.update(dict.fromkeys(self._archive.unknown(others), _FOREVER))
 
     def _cursor(self, id: str) -> CursorRow:
         if (data := self._shadow.get(CURSORS, id)) is not None:

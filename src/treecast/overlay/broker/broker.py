@@ -9,7 +9,7 @@ Every call ends with one group of changes; answers and deliveries follow it, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -70,9 +70,19 @@ from treecast.overlay.storage import Put, Storage
 EXPIRY_STEP_MS = 10 * SECOND_MS
 
 
+Beside = Callable[[Callable[[], None]], Callable[[], None]]
+"""How to do something that takes long while something else is done: gets the work, returns how to wait for its end."""
+
+
+def at_once(work: Callable[[], None]) -> Callable[[], None]:
+    """Nothing is done meanwhile."""
+    work()
+    return lambda: None
+
+
 class Broker:
     """A `Peer`. It is made from what its storage holds; `index` may be one that was saved, with all changes up to
-    `index_version`."""
+    `index_version`. `beside` brings it up to date while the rest is read; threads belong to whoever runs a peer."""
 
     def __init__(
         self,
@@ -82,6 +92,7 @@ class Broker:
         settings: BrokerSettings | None = None,
         index: Index | None = None,
         index_version: int = 0,
+        beside: Beside = at_once,
     ) -> None:
         self.name = name
         self.settings = settings = settings or BrokerSettings()
@@ -104,9 +115,9 @@ class Broker:
         self._expire_ms = 0
         self._is_continuing = False
         self.requests = self.accepted = 0
-        self._load(random, index_version)
+        self._load(random, index_version, beside)
 
-    def _load(self, random: Random, index_version: int) -> None:
+    def _load(self, random: Random, index_version: int, beside: Beside) -> None:
         store = self._shadow.get(META, "store")
         if store is None:
             store = random.randbytes(16).hex().encode()
@@ -117,9 +128,13 @@ class Broker:
         counters = self._counters
         self._backlog.last_document, self._backlog.last_letter = counters.document, counters.letter
         self._intake.last_body, self._subscriptions.last_change = counters.body, counters.change
-        self._subscriptions.load(index_version)
-        self._intake.load()
-        self._backlog.load(counters.floor, self._beginning)
+        wait = beside(self._subscriptions.load(index_version))
+        try:
+            self._intake.load()
+            documents = self._backlog.read_ahead(counters.floor)
+        finally:
+            wait()
+        self._backlog.load(documents, self._beginning)
 
     # --- the peer ----------------------------------------------------------------------------------------------------
 
@@ -146,6 +161,7 @@ class Broker:
             case Detach():
                 session = self._dispatch.sessions.get(message.session)
                 if session and session.client == sender:
+                    self._dispatch.is_overtaken(sender, session.life, message.serial)
                     self._end_session(session, "", turn, counts=False)
             case Inspect():
                 rows = inspect(message, self._shadow, self._backlog, self._subscriptions, self.stats())
@@ -320,6 +336,10 @@ class Broker:
         if known is not None and known.client != sender:
             turn.send(sender, Detach(message.session, "another client has a session of this name"))
             return
+        if message.serial:
+            if self._dispatch.is_overtaken(sender, message.life, message.serial):
+                return  # its client repeats it, if it still wants the session
+            self._end_unnamed(sender, message, turn)
         if known is None:
             if len(sessions) >= settings.sessions_max:
                 turn.send(sender, Detach(message.session, "TC417 there are too many sessions"))
@@ -331,15 +351,23 @@ class Broker:
             self._end_other_lives(sender, message.life, turn)
             epoch = self._random.getrandbits(62) + 1
             known = Session(message.session, sender, credit, turn.now_ms, message.life, epoch)
-            sessions[message.session] = known
+            self._dispatch.open(known)
         unknown = self._join(known, message.subscriptions, turn)
         turn.send(sender, Attached(message.session, unknown, known.epoch))
         self._dispatch.fill(known, turn)
 
     def _end_other_lives(self, client: str, life: int, turn: Turn) -> None:
         """A client that has started again receives no more in the sessions that it had before."""
-        for session in [s for s in self._dispatch.sessions.values() if s.client == client and s.life != life]:
-            self._end_session(session, "its client has started again", turn, counts=True)
+        for session in self._dispatch.of_client(client):
+            if session.life != life:
+                self._end_session(session, "its client has started again", turn, counts=True)
+
+    def _end_unnamed(self, client: str, message: Attach, turn: Turn) -> None:
+        """A client has ended these sessions. Its `Detach` was overtaken, or is lost."""
+        named = {message.session, *message.others}
+        for session in self._dispatch.of_client(client):
+            if session.life == message.life and session.name not in named:
+                self._end_session(session, "", turn, counts=False)
 
     def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
         """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""

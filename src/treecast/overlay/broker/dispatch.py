@@ -8,6 +8,8 @@ goes back to the queues.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.queue import Queue
@@ -30,9 +32,30 @@ class Dispatch:
         self._archive = archive
         self._settings = settings
         self.sessions: dict[str, Session] = {}
+        self._holding: dict[str, Session] = {}
+        """Those that have messages which were not received, or not acknowledged."""
+        self._silence_ms = 0
+        self._of_client: dict[str, dict[str, Session]] = {}
+        self._serials: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """By client: its life, and the highest serial of that which was seen. Of those who were heard last."""
         self.sent_items = 0
 
     # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def open(self, session: Session) -> None:
+        self.sessions[session.name] = session
+        self._of_client.setdefault(session.client, {})[session.name] = session
+
+    def of_client(self, client: str) -> list[Session]:
+        return list(self._of_client.get(client, {}).values())
+
+    def is_overtaken(self, client: str, life: int, serial: int) -> bool:
+        """Something that this client has sent later has arrived before. Remembers what has arrived."""
+        known_life, known = self._serials.pop(client, (life, 0))
+        self._serials[client] = (life, max(serial, known) if life == known_life else serial)
+        if len(self._serials) > self._settings.sessions_max:
+            self._serials.popitem(last=False)
+        return life == known_life and serial < known
 
     def attach(self, session: Session, queue: Queue) -> None:
         session.queues[queue.id] = queue
@@ -70,6 +93,11 @@ class Dispatch:
     def detach(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
         """A session is over. What it holds is delivered again; if `counts`, what it has received was an attempt."""
         del self.sessions[session.name]
+        self._holding.pop(session.name, None)
+        of_client = self._of_client[session.client]
+        del of_client[session.name]
+        if not of_client:
+            del self._of_client[session.client]
         back: dict[str, tuple[Queue, list[int]]] = {}
         for number, sent in session.messages.items():
             for item in sent.items:
@@ -127,42 +155,43 @@ class Dispatch:
 
     def fill(self, session: Session, turn: Turn) -> None:
         """Send as much as the client has room for."""
-        while session.room() > 0 and session.active:
-            items: list[tuple[Queue, int] | None] = []
-            size = 0
-            while session.active and session.room() > 0 and len(items) < self._settings.items_per_message_max:
-                if size >= self._settings.message_bytes_max:
-                    break
-                size += self._take(session, items, turn)
+        while session.active and session.room() > 0:
+            items = self._take(session)
             if not items:
                 continue
             session.number += 1
             sent = session.messages[session.number] = Sent(items, turn.now_ms)
+            self._holding[session.name] = session
             self._send(session, session.number, sent, turn)
 
-    def _take(self, session: Session, items: list[tuple[Queue, int] | None], turn: Turn) -> int:
-        """Some deliveries of the queue whose turn it is; returns about how many bytes they have."""
-        queue = session.active[0]
-        size = 0
-        if queue.behind:
-            self._backlog.want_refill(queue)
-        for _ in range(TAKEN_IN_TURN):
+    def _take(self, session: Session) -> list[tuple[Queue, int] | None]:
+        """The deliveries of one message: some of each queue in turn."""
+        items: list[tuple[Queue, int] | None] = []
+        size = taken = 0
+        while session.active and session.room() > 0:
+            if len(items) >= self._settings.items_per_message_max or size >= self._settings.message_bytes_max:
+                break
+            queue = session.active[0]
+            if queue.behind and not taken:
+                self._backlog.want_refill(queue)
             key = None if queue.row.paused else queue.next_ready()
             if key is None:
                 session.deactivate(queue)
-                return size
+                taken = 0
+                continue
             queue.outstanding[key] += 1
             queue.sent[key] = session
             session.held += 1
             items.append((queue, key))
             row = self._archive.rows.get(key) if key > 0 else None
             size += row.bytes if row else 0
-            if not session.room() or size >= self._settings.message_bytes_max:
-                break
-            if len(items) >= self._settings.items_per_message_max:
-                break
-        session.active.rotate(-1)
-        return size
+            taken += 1
+            if taken == TAKEN_IN_TURN:
+                session.active.rotate(-1)
+                taken = 0
+        if taken:
+            session.active.rotate(-1)
+        return items
 
     def _send(self, session: Session, number: int, sent: Sent, turn: Turn) -> None:
         """A message with its payloads, each of them once."""
@@ -201,12 +230,19 @@ class Dispatch:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def silent_sessions(self, now_ms: int) -> list[Session]:
+        """Looked for now and then: there may be many thousands."""
+        step_ms = self._settings.session_ms // 20
+        if 0 <= self._silence_ms - now_ms <= step_ms:
+            return []
+        self._silence_ms = now_ms + step_ms
         return [s for s in self.sessions.values() if now_ms - s.heard_ms > self._settings.session_ms]
 
     def tick(self, turn: Turn) -> None:
-        for session in self.sessions.values():
+        for session in list(self._holding.values()):
             self._fail_overdue(session, turn)
             self._resend(session, turn)
+            if not session.messages:
+                del self._holding[session.name]
         for queue in list(self._backlog.retrying.values()):
             if queue.take_due(turn.now_ms):
                 self._backlog.touched[queue.id] = queue

@@ -14,7 +14,7 @@ from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
-from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode
+from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode_many
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
 from treecast.overlay.broker.turn import Turn
@@ -43,9 +43,11 @@ class Intake:
         """By source and publisher's id: the number of the document, and when it was published. Oldest first."""
 
     def load(self) -> None:
-        for number, data in self._shadow.rows(RECENT, 0, step=10_000):
-            row = decode(data, RecentRow)
-            self._recent[row.name] = (number, row.published_ms)
+        after = 0
+        while rows := self._shadow.scan(RECENT, after, 10_000):
+            after = rows[-1][0]
+            for (number, _), row in zip(rows, decode_many([data for _, data in rows], RecentRow), strict=True):
+                self._recent[row.name] = (number, row.published_ms)
 
     def publish(self, command: Publish, turn: Turn) -> tuple[list[int], list[Refusal], list[int]]:
         """The number of each document, 0 for a refused one; the refusals; and the places of duplicates."""

@@ -6,9 +6,11 @@ for longer than `undelivered_ms_max` becomes a dead letter, which holds its payl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
-from treecast.overlay.broker.rows import DOCUMENTS
+from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.shadow import Shadow
@@ -29,7 +31,7 @@ class Retention:
         if turn.now_ms < self._next_ms:
             return
         self._next_ms = turn.now_ms + self._settings.retention_step_ms
-        rows = self._archive.rows_after(0, self._settings.retention_rows_max)
+        rows = self._rows()
         excess = self._shadow.body_bytes() - self._settings.keep_bytes
         needed_from = self._backlog.needed_from()
         overdue = drop = 0
@@ -47,6 +49,13 @@ class Retention:
             self._backlog.expire_before(overdue + 1, turn)
         if drop:
             self._drop(drop, turn)
+
+    def _rows(self) -> Iterator[tuple[int, DocumentRow]]:
+        """The first documents. Mostly one is enough: nothing is dropped before it is."""
+        first = self._archive.rows_after(0, 1)
+        yield from first
+        if first and self._settings.retention_rows_max > 1:
+            yield from self._archive.rows_after(first[0][0], self._settings.retention_rows_max - 1)
 
     def _drop(self, last: int, turn: Turn) -> None:
         turn.changes.append(DeleteBefore(DOCUMENTS, last + 1))

@@ -5,6 +5,7 @@ Rows are arrays in MessagePack: fields go by position, new ones to the end with 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -133,6 +134,8 @@ class RecordCounts(Row, frozen=True):
 AnyRow = TypeVar("AnyRow", bound=Row)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[type, msgspec.msgpack.Decoder[object]] = {}
+_LIST_DECODERS: dict[type, msgspec.msgpack.Decoder[object]] = {}
+_ARRAY_32 = b"\xdd"  # how MessagePack begins an array with a length of 32 bits
 
 
 def encode(row: Row) -> bytes:
@@ -144,3 +147,16 @@ def decode(data: bytes, kind: type[AnyRow]) -> AnyRow:
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
     return decoder.decode(data)  # type: ignore[return-value]
+
+
+def decode_many(values: Sequence[bytes], kind: type[AnyRow]) -> list[AnyRow]:
+    """The same for many rows at once.
+
+    >>> decode_many([encode(CursorRow(1)), encode(CursorRow(2, [4]))], CursorRow)
+    [CursorRow(floor=1, done=[]), CursorRow(floor=2, done=[4])]
+    """
+    # PERF: bench/broker_restart.py. One array of all rows takes half as long as a call for each.
+    decoder = _LIST_DECODERS.get(kind)
+    if decoder is None:
+        decoder = _LIST_DECODERS[kind] = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
+    return decoder.decode(b"".join((_ARRAY_32, len(values).to_bytes(4, "big"), *values)))  # type: ignore[return-value]

@@ -6,7 +6,8 @@ up to date: only what changed since is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -27,6 +28,7 @@ from treecast.overlay.broker.rows import (
     SourceRow,
     SubscriptionRow,
     decode,
+    decode_many,
 )
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
@@ -36,6 +38,13 @@ from treecast.overlay.storage import DeleteBefore, Put
 
 ADDED_AT_ONCE = 250_000
 """When an index is built or brought up to date. Few large batches are faster than many small ones."""
+
+
+def _item(id: str, row: SubscriptionRow | ChangeRow) -> Subscription | tuple[str, str]:
+    """What an index takes. A pair is enough for most."""
+    if row.namespaces or row.ordered or row.deliver != "document":
+        return Subscription(id, row.query, row.namespaces, row.ordered, row.deliver)  # type: ignore[arg-type]
+    return id, row.query
 
 
 class Subscriptions:
@@ -52,35 +61,33 @@ class Subscriptions:
 
     # --- after a restart ---------------------------------------------------------------------------------------------
 
-    def load(self, index_version: int) -> None:
-        """Bring the index up to date, which contains all changes up to `index_version`."""
+    def load(self, index_version: int) -> Callable[[], None]:
+        """Read what is stored. The index contains all changes up to `index_version`.
+
+        Returns what is left to do: bring the index up to date. That takes long, and touches nothing but the index.
+        """
         for id, data in self._shadow.rows(SOURCES, ""):
             self.sources[id] = decode(data, SourceRow)
         for id, data in self._shadow.rows(EXPIRING, ""):
             self.last_seen[id] = int.from_bytes(data, "big")
-        if index_version or len(self.index):
-            self._apply_changes(index_version)
-            return
-        self._add_all((id, decode(data, SubscriptionRow)) for id, data in self._shadow.rows(SUBSCRIPTIONS, ""))
-
-    def _apply_changes(self, version: int) -> None:
+        if not index_version and not len(self.index):
+            rows = self._shadow.rows(SUBSCRIPTIONS, "")
+            return lambda: self._add_all((id, decode(data, SubscriptionRow)) for id, data in rows)
         changed: dict[str, ChangeRow] = {}
         # PERF: bench/broker_restart.py. All that the index needs is in these rows, one behind the other.
-        for _, data in self._shadow.rows(CHANGES, version, step=10_000):
-            row = decode(data, ChangeRow)
-            changed[row.id] = row
-        for id in changed:  # an added one may be there already: the saved index is never older than it says
-            if id in self.index:
-                self.index.remove(id)
-        self._add_all((id, row) for id, row in changed.items() if row.query)
+        after = index_version
+        while changes := self._shadow.scan(CHANGES, after, 10_000):
+            after = changes[-1][0]
+            changed.update((row.id, row) for row in decode_many([data for _, data in changes], ChangeRow))
+        gone = [id for id, row in changed.items() if not row.query]
+        added = [_item(id, row) for id, row in changed.items() if row.query]
+        # An added one may be there already: the saved index is never older than it says.
+        return partial(self.index.catch_up, gone, added) if changed else lambda: None
 
-    def _add_all(self, rows: Iterable[tuple[str, SubscriptionRow | ChangeRow]]) -> None:
+    def _add_all(self, rows: Iterable[tuple[str, SubscriptionRow]]) -> None:
         batch: list[Subscription | tuple[str, str]] = []
         for id, row in rows:
-            if row.namespaces or row.ordered or row.deliver != "document":
-                batch.append(Subscription(id, row.query, row.namespaces, row.ordered, row.deliver))  # type: ignore[arg-type]
-            else:
-                batch.append((id, row.query))
+            batch.append(_item(id, row))
             if len(batch) == ADDED_AT_ONCE:
                 self.index.add_many(batch)
                 batch.clear()

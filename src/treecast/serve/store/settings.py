@@ -13,7 +13,7 @@ class StoreSettings:
     """A segment of the log that has reached this size is sealed. Bodies are dropped by whole segments."""
     segment_files_max: int = 64
     """Sealed segments that are kept open for reading."""
-    segment_offsets_max: int = 64
+    segment_offsets_max: int = 16
     """Sealed segments whose offsets are kept in memory: about 12 bytes a body."""
     page_bytes: int = 8192
     """The size of SQLite's pages, when a store is made. On a busy machine 4, 8 and 16 KiB could not be told apart."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from treecast.overlay.client import Answered, Client, ClientSettings
 from treecast.overlay.messages import (
+    Advance,
     Answer,
     Command,
     Document,
@@ -20,13 +21,14 @@ from treecast.overlay.messages import (
     Publish,
     Redeliver,
     RegisterSource,
+    RemoveSource,
     Replay,
     Subscribe,
     SubscriptionOptions,
     Unsubscribe,
 )
 from treecast.overlay.peer import Effect
-from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened
+from treecast.overlay.receiver import Delivered, Delivery, Opened
 from treecast.sim.broker.history import History, Operation, Receipt
 from treecast.sim.broker.workload import (
     QUERIES,
@@ -64,9 +66,6 @@ class Application:
         settings: ClientSettings,
         letters: Letters,
         next_number: Callable[[], int],
-        *,
-        is_reliable: bool,
-        is_in_order: bool,
     ) -> None:
         self.plan = plan
         self.is_calm = False
@@ -77,10 +76,6 @@ class Application:
         self._settings = settings
         self._letters = letters
         self._next_number = next_number
-        self._is_reliable = is_reliable
-        """No message is lost or overtaken in this run."""
-        self._is_in_order = is_in_order
-        """None is overtaken or arrives twice."""
         self._random = world.random_of("application", plan.name)
         self._tickets: dict[int, Operation] = {}
         self._receiver: int | None = None
@@ -90,6 +85,8 @@ class Application:
         self._forgotten: list[Delivery] = []
         self._named: list[Document] = []
         self._paused: set[str] = set()
+        self._last_number = 0  # the highest number of a document that it has heard of
+        self._removes_sources = False
         self._operations = 0
         self.host = world.add_host(plan.name, self._make_client, self._on_event)
         self.host.on_start = self._on_start
@@ -218,11 +215,25 @@ class Application:
             from_document = self._random.choice([0, 1, self._random.randint(0, 60)])
             self.request(Replay(self._random.choice(self.plan.owned), from_document))
 
+    def _do_advance(self) -> None:
+        """Say that somebody got the deliveries of a subscription up to a document, without a session."""
+        if self.plan.owned:
+            document = self._random.choice([self._last_number, self._random.randint(0, self._last_number)])
+            self.request(Advance([(self._random.choice(self.plan.owned), document)]))
+
+    def _do_source(self) -> None:
+        """Remove the source that nobody else uses, or register it again."""
+        if self.plan.sources:
+            self._removes_sources = True
+            source = self.plan.sources[0]
+            self.request(RemoveSource(source) if self._random.random() < 0.3 else RegisterSource(source))
+
     def _do_redeliver(self) -> None:
         letters = self._letters()
         if letters:
             some = self._random.sample(letters, self._random.randint(1, len(letters)))
             self._history.redelivered |= {(id, document) for _, id, document in some}
+            self._history.redelivered_letters |= {number for number, _, _ in some}
             self.request(Redeliver([number for number, _, _ in some]))
 
     def _do_refused(self) -> None:
@@ -248,9 +259,7 @@ class Application:
         """Receive, in a new session."""
         if not self.plan.received:
             return
-        # If the end of its last session can get lost, that and the new one share the subscriptions for a while.
-        is_second = self._receiver is not None and not self._is_reliable
-        self._history.attach(f"{self.plan.name} again" if is_second else self.plan.name, self.plan.received)
+        self._history.attach(self.plan.name, self.plan.received)
         self._attached_us = self._world.now_us
         self._misses.clear()
         self.detach()
@@ -282,9 +291,11 @@ class Application:
         self._settle(self.host.incarnation, self._forgotten, [])
 
     def resume(self) -> None:
-        """Pause nothing any more."""
+        """Pause nothing any more, and let all sources be there."""
         for id in sorted(self._paused):
             self.request(Pause(id, False))
+        if self._removes_sources:
+            self.request(RegisterSource(self.plan.sources[0]))
 
     # -- events
 
@@ -293,14 +304,12 @@ class Application:
             operation = self._tickets.pop(event.ticket)
             answer = Answer(0, event.documents, event.refusals)
             self._history.answer(operation, answer, self._world.now_us)
+            self._last_number = max(self._last_number, *event.documents, 0)
         elif isinstance(event, Delivered):
             self._receive(event.deliveries)
         elif isinstance(event, Opened) and event.unknown and event.receiver == self._receiver:
             self._misses.update(event.unknown)
             self._world.after(REATTACH_MS * 1000, self._attach_again, event.receiver)
-        elif isinstance(event, Interrupted) and not self._is_in_order:
-            # A repeated Attach that arrives late opens the old session again, which then shares the subscriptions.
-            self._history.attach(f"{self.plan.name} again", self.plan.received)
 
     def _attach_again(self, receiver: int) -> None:
         if receiver == self._receiver and (any(map(self._exists, self._misses)) if self.is_calm else self._misses):
@@ -319,6 +328,7 @@ class Application:
     def _receive(self, deliveries: list[Delivery]) -> None:
         failed, done = [], []
         for delivery in deliveries:
+            self._last_number = max(self._last_number, delivery.document)
             self._history.receive(
                 Receipt(
                     self._world.now_us,
@@ -346,15 +356,17 @@ class Application:
     def _settle(self, incarnation: int, done: list[Delivery], failed: list[Delivery]) -> None:
         if incarnation != self.host.incarnation:
             return
-        if failed:
-            self.host.call(partial(_fail, failed))
-        if done:
-            self.host.call(partial(_acknowledge, done))
+        self._history.acknowledged |= {(delivery.subscription, delivery.document) for delivery in done}
+        settled = [(failed, Client.fail), (done, Client.acknowledge)]
+        if self.plan.singly:
+            settled = [([delivery], settle) for deliveries, settle in settled for delivery in deliveries]
+            self._random.shuffle(settled)
+        for deliveries, settle in settled:
+            if deliveries:
+                self.host.call(partial(_settle, settle, deliveries, self.plan.singly))
 
 
-def _fail(deliveries: list[Delivery], client: Client, now_ms: int) -> list[Effect]:
-    return client.fail(deliveries, now_ms)
-
-
-def _acknowledge(deliveries: list[Delivery], client: Client, now_ms: int) -> list[Effect]:
-    return client.acknowledge(deliveries, now_ms)
+def _settle(
+    settle: Callable[..., list[Effect]], deliveries: list[Delivery], singly: bool, client: Client, now_ms: int
+) -> list[Effect]:
+    return settle(client, deliveries, now_ms, singly=singly)

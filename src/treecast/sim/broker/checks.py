@@ -7,10 +7,12 @@ version of it (its query at that time) or none. If an operation was under way at
 - A delivery is **allowed** if its payload is what one of these versions gives for this document, or if a replay
   explains it.
 - It is **required** if there is just one such version, it matches, the document was acknowledged, and the subscription
-  was not removed later. A required delivery was received by someone, or is a dead letter.
+  was not removed later. A required delivery was received by someone who acknowledged it, or is a dead letter.
 - The first receipts of a subscription have the documents of a publisher in the order in which they were published.
   Not so if several clients share the subscription, or after a replay.
 - What was refused is never delivered. A document that was published twice under one id is delivered as one.
+- Documents are accepted for sources that are registered, and for no others.
+- An answer is that of its request, and not of another.
 
 Each check returns texts that say what is wrong; none is good.
 """
@@ -24,7 +26,16 @@ import msgspec
 
 from treecast.errors import DocumentError, QueryError
 from treecast.index import Index
-from treecast.overlay.messages import Document, Publish, Replay, Subscribe, Unsubscribe
+from treecast.overlay.messages import (
+    Advance,
+    Document,
+    Publish,
+    RegisterSource,
+    RemoveSource,
+    Replay,
+    Subscribe,
+    Unsubscribe,
+)
 from treecast.sim.broker.history import NEVER_US, History, Operation, Receipt
 
 TEXTS_MAX = 5
@@ -111,13 +122,14 @@ class Checks:
         self._in_doubt: list[Published] = []
         self._operations_of: dict[str, list[Operation]] = {}
         self._replays: dict[str, list[Operation]] = {}
+        self._advances: dict[str, list[tuple[Operation, int]]] = {}
         for operation in history.operations:
             self._sort_in(operation)
         self._states = {id: list(self._states_of(id)) for id in self._operations_of}
 
     def _sort_in(self, operation: Operation) -> None:
         command = operation.command
-        if operation.is_refused:
+        if operation.is_refused or not _is_fitting(operation):
             return
         if isinstance(command, Publish):
             numbers = operation.answer.documents if operation.answer else [None] * len(command.documents)
@@ -130,6 +142,9 @@ class Checks:
             self._operations_of.setdefault(command.id, []).append(operation)
         elif isinstance(command, Replay):
             self._replays.setdefault(command.id, []).append(operation)
+        elif isinstance(command, Advance):
+            for id, last in command.positions:
+                self._advances.setdefault(id, []).append((operation, last))
 
     def _states_of(self, id: str) -> Iterator[State]:
         """Each state ends for sure when a later operation was done for sure."""
@@ -153,9 +168,23 @@ class Checks:
     def all(self) -> list[str]:
         """Everything that is wrong in the end, the most telling first."""
         wrong: list[str] = []
-        for check in (self.numbers, self.wrong, self.duplicates, self.disorder, self.missing):
+        for check in (
+            self.answers,
+            self.numbers,
+            self.sources,
+            self.wrong,
+            self.duplicates,
+            self.disorder,
+            self.missing,
+        ):
             wrong += list(check())[:TEXTS_MAX]
         return wrong
+
+    def answers(self) -> Iterator[str]:
+        """Answers that cannot be those of their requests."""
+        for operation in self._history.operations:
+            if operation.is_done and not _is_fitting(operation):
+                yield f"{operation.client} asked for {operation.command} and was answered {operation.answer}"
 
     def numbers(self) -> Iterator[str]:
         """Numbers of documents ascend for each publisher, and name one document."""
@@ -183,6 +212,23 @@ class Checks:
         """An earlier copy of it may have been accepted without an answer, and then gave it its number."""
         id = published.document.id
         return bool(id) and any(doubtful.document.id == id for doubtful in self._in_doubt)
+
+    def sources(self) -> Iterator[str]:
+        """Publications that were accepted or refused although their source was not, or was, registered."""
+        owners: dict[str, set[str]] = {}
+        for operation in self._history.operations:
+            if isinstance(operation.command, RegisterSource | RemoveSource):
+                owners.setdefault(operation.command.source, set()).add(operation.client)
+        registered: dict[str, bool | None] = {}  # as far as is known
+        for operation in self._history.operations:
+            command = operation.command
+            if isinstance(command, RegisterSource | RemoveSource) and not operation.is_refused:
+                is_known = operation.is_done and len(owners[command.source]) == 1
+                registered[command.source] = isinstance(command, RegisterSource) if is_known else None
+            elif isinstance(command, Publish) and operation.answer is not None:
+                is_unknown = any(refusal.code == "TC410" for refusal in operation.answer.refusals)
+                if registered.get(command.source) is is_unknown:
+                    yield f"{operation.client} published to {command.source}, and the answer was {operation.answer}"
 
     def candidates(self, number: int) -> list[Published]:
         """The documents that this number may stand for."""
@@ -271,7 +317,11 @@ class Checks:
         """Required deliveries that nobody received."""
         letters = {(letter.subscription, letter.document) for letter in self._letters}
         for pair in self.required():
-            if pair not in self._history.received and pair not in letters:
+            if pair in letters or pair in self._history.acknowledged:
+                continue
+            if pair in self._history.received:
+                yield f"document {pair[1]} was not dealt with and never came again to subscription {pair[0]}"
+            else:
                 yield f"document {pair[1]} was acknowledged and never reached subscription {pair[0]}"
         last_us = {(receipt.subscription, receipt.document): receipt.time_us for receipt in self._history.receipts}
         for id, number, since_us in self.replayed():
@@ -296,8 +346,17 @@ class Checks:
         if payload_of(states[0].version, published.document.body) is None:
             return False
         removals = (o for o in self._operations_of[id] if isinstance(o.command, Unsubscribe))
-        return all(removal.place < states[0].operation for removal in removals) and not any(
-            self._is_overridden(id, published, replay) for replay in self._replays.get(id, ())
+        if any(removal.place > states[0].operation for removal in removals):
+            return False
+        if self._may_be_advanced(id, published, published.operation.sent_us):
+            return False
+        return not any(self._is_overridden(id, published, replay) for replay in self._replays.get(id, ()))
+
+    def _may_be_advanced(self, id: str, published: Published, since_us: int) -> bool:
+        """Somebody may have said after this time that it was delivered without a session."""
+        return any(
+            advance.effect_until_us >= since_us and (published.number is None or published.number <= last)
+            for advance, last in self._advances.get(id, ())
         )
 
     def _is_overridden(self, id: str, published: Published, replay: Operation) -> bool:
@@ -326,8 +385,17 @@ class Checks:
                 is_later = published.operation.effect_until_us > replay.sent_us
                 if is_later or number < first or number in self._damaged:
                     continue
+                if self._may_be_advanced(id, published, replay.sent_us):
+                    continue
                 if payload_of(changes[0].version, published.document.body) is not None:
                     yield id, number, replay.sent_us
+
+
+def _is_fitting(operation: Operation) -> bool:
+    """As many documents are in the answer as the request is about. Without an answer, nothing is known."""
+    command, answer = operation.command, operation.answer
+    wanted = len(command.documents) if isinstance(command, Publish) else int(isinstance(command, Replay))
+    return answer is None or len(answer.documents) == wanted
 
 
 def _first_of(replay: Operation) -> int | None:

@@ -62,10 +62,14 @@ class History:
         self.receipts: list[Receipt] = []
         self.received: set[tuple[str, int]] = set()
         """Pairs of subscription and document."""
+        self.acknowledged: set[tuple[str, int]] = set()
+        """Those of them that their client has acknowledged, and neither failed nor forgotten."""
         self.attached: dict[str, set[str]] = {}
         """By subscription: the clients that ever wanted to receive from it."""
         self.redelivered: set[tuple[str, int]] = set()
-        """Dead letters that a client asked for, as pairs of subscription and document."""
+        """Dead letters that a client asked for, as pairs of subscription and document,"""
+        self.redelivered_letters: set[int] = set()
+        """and their numbers. A document that is replayed may become a second letter."""
 
     def send(self, client: str, command: Command, time_us: int) -> Operation:
         operation = Operation(len(self.operations), client, command, time_us)

@@ -24,8 +24,8 @@ from treecast.overlay.receiver import ReceiverSettings
 from treecast.sim.broker.application import BROKER, Application
 from treecast.sim.broker.checks import Checks, Letter
 from treecast.sim.broker.history import History
-from treecast.sim.broker.workload import Workload, draw_workload
-from treecast.sim.faults import Fault, FaultRates, HostFault, LinkFault, draw_faults
+from treecast.sim.broker.workload import Workload, draw_more, draw_workload
+from treecast.sim.faults import Fault, FaultRates, draw_faults
 from treecast.sim.frames import PacketCodec
 from treecast.sim.host import Host
 from treecast.sim.scenario import Outcome, outcome_of
@@ -35,10 +35,6 @@ from treecast.sim.world import World
 HEALING_MS_MAX = 120_000
 """Time after the last fault within which everything must be delivered."""
 STEP_MS = 250
-HARMLESS = ("stall", "slow", "slow-disk", "clock-jump", "clock-drift")
-"""Faults of hosts that lose no message, and let none overtake another."""
-DISORDERLY = ("reordering", "duplication")
-"""Faults of links with which a connection is not what it usually is."""
 QUIET_MS = 1_500
 """Time after that in which nothing may be delivered any more."""
 
@@ -82,6 +78,7 @@ def draw_client_settings(random: Random) -> ClientSettings:
             flow_ms=random.choice([100, 300]),
             repeat_ms=random.choice([200, 1_000]),
             early_max=random.choice([1, 64]),
+            part_ms=random.choice([50, 1_000]),
         ),
     )
 
@@ -98,13 +95,18 @@ class BrokerScenario:
         self._make_host = make_host or Host
 
     def workload(self, seed: int) -> Workload:
-        return draw_workload(Random(f"{seed}/workload"))
+        return draw_more(Random(f"{seed}/more"), draw_workload(Random(f"{seed}/workload")))
 
     def faults(self, seed: int) -> list[Fault]:
         workload = self.workload(seed)
         hosts = [BROKER, *(client.name for client in workload.clients)]
-        # The broker crashes twice as often as another host.
-        rates = FaultRates(crashing=(BROKER, *hosts), storing=(BROKER,), damages=self._damages)
+        # The broker crashes more often than a client: it has more to lose.
+        rates = FaultRates(
+            crashing=(BROKER, *hosts),
+            restarting=(BROKER, BROKER, *hosts),
+            storing=(BROKER,),
+            damages=self._damages,
+        )
         return draw_faults(Random(f"{seed}/faults"), hosts, workload.duration_ms, rates)
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
@@ -183,8 +185,6 @@ class BrokerRun:
                 client_settings,
                 self._waiting_letters,
                 lambda: next(numbers),
-                is_reliable=all(isinstance(f, HostFault) and f.effect in HARMLESS for f in faults),
-                is_in_order=not any(isinstance(f, LinkFault) and f.effect in DISORDERLY for f in faults),
             )
             for plan in workload.clients
         ]
@@ -302,7 +302,7 @@ class BrokerRun:
             return
         limits = {
             # Dead letters that are delivered again come on top.
-            "queued_most": self.settings.queue_memory_max + len(self.history.redelivered),
+            "queued_most": self.settings.queue_memory_max + len(self.history.redelivered_letters),
             "waiting": self.settings.waiting_memory_max,
             "sessions": self.settings.sessions_max,
         }

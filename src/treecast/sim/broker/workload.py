@@ -46,6 +46,8 @@ class ClientPlan(msgspec.Struct, frozen=True):
     fail_rate: float
     forget_rate: float
     """Deliveries that it fails, and that it never acknowledges."""
+    singly: bool = False
+    """It acknowledges each delivery by itself, in any order."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -102,6 +104,17 @@ def draw_workload(random: Random) -> Workload:
         batch_max=random.choice([1, 3, 8]),
         named_rate=random.choice([0.0, 0.5, 1.0]),
     )
+
+
+def draw_more(random: Random, workload: Workload) -> Workload:
+    """What some runs do besides. Drawn by itself, so that all other runs stay as they are."""
+    more = {action: weight for action, weight in {"advance": 2, "source": 1}.items() if random.random() < 0.25}
+    clients = [
+        msgspec.structs.replace(client, singly=random.random() < 0.5) if is_singly else client
+        for is_singly in [random.random() < 0.25]
+        for client in workload.clients
+    ]
+    return msgspec.structs.replace(workload, clients=clients, weights={**workload.weights, **more})
 
 
 def draw_document(random: Random, number: int) -> bytes:
