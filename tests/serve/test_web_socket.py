@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 import websocket
 import websockets.sync.client
-from support.served_http import Service
+from support.served_http import Service, eventually
 
 pytestmark = pytest.mark.house
 
@@ -109,11 +109,17 @@ def test_what_fails_comes_again_on_the_same_socket(service: Service) -> None:
         second = socket.hear()
         assert (second["document"], second["delivery"], second["attempt"]) == (number, first["delivery"], 2)
         socket.say(fail=[second["delivery"]])
-        letters: list[Any] = []
-        while not letters:
-            answer = service.ask("GET", "/v1/letters").json["letters"]
-            letters = [letter for letter in answer if letter["subscription"] == "failing"]
-        assert letters[0]["document"] == number
+
+        def letters() -> list[Any]:
+            found = service.ask("GET", "/v1/letters").json["letters"]
+            return [letter for letter in found if letter["subscription"] == "failing"]
+
+        eventually(letters)
+        (letter,) = letters()
+        assert letter["document"] == number
+        assert service.ask("POST", "/v1/letters:redeliver", {"letters": [letter["letter"]]}).status == 204
+        socket.say(ack=[socket.hear()["delivery"]])
+        eventually(lambda: not letters())
 
 
 def test_what_takes_too_long_comes_again(service: Service) -> None:
