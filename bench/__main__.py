@@ -42,6 +42,8 @@ NAMES = (
     "broker_soak",
     "http",
     "http_streams",
+    "fleet",
+    "hooks",
 )
 
 

@@ -30,10 +30,10 @@ RATE_MIN, CPU_US_MAX, BATCH_RATE_MIN = 3_000, 200, 10_000
 
 
 @contextmanager
-def service(directory: Path) -> Iterator[tuple[int, str, int]]:
+def service(directory: Path, *options: str) -> Iterator[tuple[int, str, int]]:
     """The port of a service, the address for peers, and its process id."""
     command = [sys.executable, "-m", "treecast", "up", "--data", str(directory), "--listen", "127.0.0.1:0"]
-    command += ["--peer-listen", "127.0.0.1:0", "--log-level", "error"]
+    command += ["--peer-listen", "127.0.0.1:0", "--log-level", "error", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout

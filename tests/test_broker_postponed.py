@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from test_broker import World, items, prepare
 
-from treecast.overlay.messages import Acknowledge, Attach, Flow, Hasten, Postponed, Subscribe, SubscriptionOptions
+from treecast.overlay.messages import (
+    Acknowledge,
+    Attach,
+    Detach,
+    Flow,
+    Hasten,
+    Postponed,
+    Subscribe,
+    SubscriptionOptions,
+)
 
 pytestmark = pytest.mark.house
 
@@ -62,12 +71,15 @@ def test_a_wait_is_bounded() -> None:
     assert len(later(world, 3_000)) == 1
 
 
-def test_what_is_extended_has_more_time(world: World) -> None:
-    for _ in range(5):
-        world.wait(900)
-        world.send("sub", Acknowledge("s1", [], extended=[1, 2, 99]))
+def test_a_patient_session_may_take_its_time(world: World) -> None:
+    """As long as it lives."""
+    world.send("sub", Detach("s1"))
+    assert len(items(world.send("sub", Attach("s2", ["once"], patient=True)))) == 1
+    for _ in range(20):
+        world.wait(1_000)
+        world.send("sub", Flow("s2", 1, 10))
     assert world.broker.stats()["letters"] == 0
-    world.wait(1_200)
+    world.wait(11_000)
     assert world.broker.stats()["letters"] == 1
 
 

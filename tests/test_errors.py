@@ -20,6 +20,7 @@ from unittest.mock import Mock, patch
 
 import msgspec
 import pytest
+from support.hook_receiver import HookReceiver, Response
 
 import treecast
 from treecast import _native, durable
@@ -53,7 +54,17 @@ from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.transfers import check_import
 from treecast.serve.doors.web_socket import handshake
+from treecast.serve.fleet.backbone import Backbone
+from treecast.serve.fleet.pages import not_offered
+from treecast.serve.fleet.settings import FleetSettings
+from treecast.serve.hooks.hook_error import AttemptError
+from treecast.serve.hooks.hooks import Hooks
+from treecast.serve.hooks.rows import HookRow, StateRow
+from treecast.serve.hooks.sender import Sender, check_url
+from treecast.serve.hooks.settings import HookSettings
+from treecast.serve.hooks.signing import parse_secret
 from treecast.serve.logs import make_log
+from treecast.serve.metrics import Metrics
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
 from treecast.serve.tls import TlsFiles, server_context
@@ -287,6 +298,43 @@ def refuse_settings(data: bytes) -> None:
         resolve({"config": "treecast.toml"}, ["door.page_rows_max=many"], ["--lisen"], {"TREECAST_UP_NAM": "a"})
 
 
+def refuse_fleet(data: bytes) -> None:
+    """Join a fleet where no NATS server is, or ask it for a page that it does not have."""
+    given = tomllib.loads(data.decode())
+    if "page" in given:
+        raise not_offered(given["page"])
+    backbone = Backbone(given["servers"], given["fleet"], FleetSettings(connect_ms=200), make_log("json", "error"))
+    asyncio.run(backbone.open())
+
+
+def refuse_hook(data: bytes) -> None:
+    """Ask for a hook, add one beside another, or send one to an endpoint that answers so."""
+    given = tomllib.loads(data.decode())
+    settings = HookSettings(allow=given.get("allow", []))
+    hooks = Hooks(Mock(), Mock(), settings, Random(1), make_log(), Metrics())
+
+    async def run() -> None:
+        sender = Sender(settings)
+        await sender.open()
+        try:
+            if "answer" in given:
+                with HookReceiver(lambda request: Response(given["answer"])) as receiver:
+                    outcome = await sender.send("POST", check_url(receiver.url, 100), {})
+                raise AttemptError(outcome.error.removeprefix("TC444 "))
+            await sender.check_host(check_url(given["url"], 100))
+        finally:
+            await sender.close()
+
+    if "secret" in given:
+        parse_secret(given["secret"])
+    if "id" in given:
+        hooks.get(given["id"])
+    if "subscriptions" in given:
+        hooks._add("one", HookRow("", given["subscriptions"], [], "raw", False, 1, 0, 1, 0), StateRow())
+        asyncio.run(hooks.put("two", hooks.get("one").row))
+    asyncio.run(run())
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -322,6 +370,8 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".import": refuse_import,
     ".access": refuse_access,
     ".settings": refuse_settings,
+    ".fleet": refuse_fleet,
+    ".hook": refuse_hook,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

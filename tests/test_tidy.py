@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "placement": CORE | {"index"},
     "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
     "sim": CORE | {"index", "overlay"},
-    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable"},
+    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
@@ -69,6 +69,7 @@ RESERVED = {
 }
 # Path -> the reserved module that it may import all the same, and why.
 EXCEPTIONS = {
+    "src/treecast/spark/sources/broker_client.py": "http",  # Spark's tasks read a broker, as they read files
     "src/treecast/spark/stream/jetstream.py": "asyncio",  # nats-py has nothing else: an event loop within one call
 }
 
@@ -98,7 +99,7 @@ WORLD: dict[str, dict[str, str]] = {
         "workload": "seeded",
     },
     "uuid": {},
-    "secrets": {"serve": "secrets of tokens"},
+    "secrets": {"serve": "secrets of tokens and of web hooks, which nobody must guess"},
     "sqlite3": {
         "catalog": "records of versions and batches, with synchronous writes",
         "serve": "the tables of a store, with synchronous writes",

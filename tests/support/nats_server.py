@@ -47,14 +47,14 @@ def nats_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | Non
     command = [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(directory), "-l", str(directory / "log")]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        _wait(process, port, directory / "log")
+        wait_for_server(process, port, directory / "log")
         yield f"nats://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for_server(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import msgspec
 import pytest
 
+PATIENCE_SECONDS = 60
 PROGRAM = """\
 import sys, msgspec
 from treecast.serve.logs import make_log
@@ -56,11 +57,9 @@ class Service:
         """Sent with every request, if there is one."""
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> Service:
+    def start(self) -> Self:
         """On a free port; again on the same one."""
-        options = {**self.options, "listen": ("127.0.0.1", self.port)}
-        command = [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._process.communicate()[1]
@@ -73,6 +72,10 @@ class Service:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def command(self) -> list[str]:
+        options = {**self.options, "listen": ("127.0.0.1", self.port)}
+        return [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was logged."""
         assert self._process is not None
@@ -80,7 +83,7 @@ class Service:
         _, logs = self._process.communicate(timeout=60)
         return self._process.returncode, logs
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -162,7 +165,9 @@ class EventReader:
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """The name and data of each event, until the connection ends."""
         fields: dict[str, str] = {}
+        end = time.monotonic() + PATIENCE_SECONDS
         while True:
+            assert time.monotonic() < end, "nothing but heartbeats"
             try:
                 line = self.response.readline()
             except (ConnectionError, http.client.HTTPException):
@@ -175,6 +180,7 @@ class EventReader:
                 continue
             self.last = fields.get("id", self.last)
             if "data" in fields:
+                end = time.monotonic() + PATIENCE_SECONDS
                 yield fields.get("event", "message"), json.loads(fields["data"])
             fields = {}
 

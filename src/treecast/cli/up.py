@@ -11,17 +11,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from treecast import __version__
+from treecast.cli.fleet import worker_of
 from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, build, format_settings, resolve, sections
 from treecast.errors import TreecastError
 from treecast.names import printable_lines
 
 if TYPE_CHECKING:
+    from treecast.serve.fleet.fleet_process import WorkerOptions
     from treecast.serve.service_process import ServiceOptions
 
 DESCRIPTION = """\
 Runs a broker that is used over HTTP: publish documents, subscribe with
 queries, receive what they match. What it has acknowledged is on disk, in DIR,
-which it creates if need be."""
+which it creates if need be. With --backbone it is a worker, one of several,
+and NATS JetStream keeps everything."""
 
 EPILOG = """\
 Every setting may also stand in FILE (log_level = "error") or in the
@@ -29,6 +32,7 @@ environment (TREECAST_UP_LOG_LEVEL=error). Options win, then the environment.
 
 example:
   treecast up --data news-data --listen 127.0.0.1:8080
+  treecast up --backbone nats://127.0.0.1:4222 --fleet news
   curl -T article.xml -X POST http://127.0.0.1:8080/v1/documents"""
 
 
@@ -38,7 +42,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         help="serve over HTTP: publish, subscribe, receive",
         description=DESCRIPTION,
         epilog=EPILOG,
-        usage="treecast up --data DIR [options]",
+        usage="treecast up (--data DIR | --backbone URL) [options]",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=26),
     )
     option = parser.add_argument
@@ -48,6 +52,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
             option(flag, action="store_true", help=setting.help)
         else:
             option(flag, metavar=setting.metavar, help=setting.help)
+    option("--hooks-allow", metavar="CIDR", action="append", default=[], help="network of hooks, though not public")
     option("--set", metavar="NAME=VALUE", action="append", default=[], help="any other setting: door.header_ms=5s")
     option("--config", metavar="FILE", help="read settings from a TOML file")
     option("--check", action="store_true", help="print all settings, start nothing")
@@ -62,26 +67,34 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
     try:
-        effective = resolve(vars(options), options.set, options.unknown_options, os.environ)
-        service = _service(effective)
+        networks = [f"hooks.allow={','.join(options.hooks_allow)}"] if options.hooks_allow else []
+        effective = resolve(vars(options), [*options.set, *networks], options.unknown_options, os.environ)
+        is_worker = bool(effective["backbone"].value)
+        service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
     except SettingsError as error:
         parser.exit(2, f"{parser.prog}: {printable_lines(str(error))}\n")
     if options.check:
         print(format_settings(effective), end="")
         return 0
+    log = make_log(effective["log"].value, effective["log_level"].value)
 
     def announce(address: tuple[str, int], peers: tuple[str, int] | None) -> None:
         also = f", peers on {format_address(*peers)}" if peers else ""
         scheme = "https" if service.tls is not None else "http"
         print(f"listening on {scheme}://{format_address(*address)}{also}", flush=True)
 
-    log = make_log(effective["log"].value, effective["log_level"].value)
-    service_process.run_service(service, log, announce)
+    if isinstance(service, service_process.ServiceOptions):
+        service_process.run_service(service, log, announce)
+    else:
+        from treecast.serve.fleet.fleet_process import run_worker
+
+        run_worker(service, log, announce)
     return 0
 
 
 def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
     """What a service is started with, if these settings fit together. Raises SettingsError."""
+    from treecast.serve.hooks.addresses import AddressRules
     from treecast.serve.service_process import ServiceOptions
     from treecast.serve.tls import TlsFiles
 
@@ -108,13 +121,17 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         for name, needed in (("key", "certificate"), ("peer_ca", "certificate"), ("peer_ca", "peer-listen"))
         if value[name] and not value[needed.replace("-", "_")]
     ]
-    mistakes += _try_files(service)
+    try:
+        AddressRules(service.door.hooks.allow)
+    except ValueError as error:
+        mistakes.append(Mistake("hooks.allow", f"{error}; write 10.1.0.0/16"))
+    mistakes += try_files(service)
     if mistakes:
         raise SettingsError(mistakes)
     return service
 
 
-def _try_files(service: ServiceOptions) -> list[Mistake]:
+def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
     """What the service would refuse when it starts, as far as that can be tried before."""
     from pathlib import Path
 
@@ -131,7 +148,7 @@ def _try_files(service: ServiceOptions) -> list[Mistake]:
 
     has_tokens = True
     try:
-        has_tokens = TokenStore(Path(service.directory), service.access).read() is not None
+        has_tokens = bool(service.directory) and TokenStore(Path(service.directory), service.access).read() is not None
     except TreecastError as error:
         add("--data", error)
     if service.tls is not None:
@@ -143,7 +160,7 @@ def _try_files(service: ServiceOptions) -> list[Mistake]:
         certified = service.tls is not None and bool(service.tls.ca)
         for place, listen, peers in (
             ("--listen", service.listen, None),
-            ("--peer-listen", ("127.0.0.1", 0), service.peer_listen),
+            ("--peer-listen", ("127.0.0.1", 0), getattr(service, "peer_listen", None)),
         ):
             try:
                 check_exposure(listen, peers, has_tokens=has_tokens, has_peer_certificates=certified)

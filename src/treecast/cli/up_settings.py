@@ -67,6 +67,8 @@ TOP = (
         "", "peer_listen", "address", "", "address for the Python client; else none", "HOST:PORT", is_optional=True
     ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
+    Setting("", "backbone", "text", "", "NATS servers: be one of several workers", "URL[,URL]", is_optional=True),
+    Setting("", "fleet", "text", "main", "which fleet of workers; else main", "NAME"),
     Setting("", "name", "text", "broker", "of the broker, in messages; else broker", "NAME"),
     Setting("", "log", "choice", "json", "json or console; else json", "FORMAT", ("json", "console")),
     Setting("", "log_level", "choice", "info", "least level; else info", "LEVEL", LOG_LEVELS),
@@ -78,10 +80,17 @@ def sections() -> dict[str, Any]:
     from treecast.overlay.broker import BrokerSettings
     from treecast.serve.access.settings import AccessSettings
     from treecast.serve.doors.settings import DoorSettings
+    from treecast.serve.fleet.settings import FleetSettings
     from treecast.serve.settings import RuntimeSettings
 
     return with_inner(
-        {"door": DoorSettings(), "broker": BrokerSettings(), "access": AccessSettings(), "peer": RuntimeSettings()}
+        {
+            "door": DoorSettings(),
+            "broker": BrokerSettings(),
+            "access": AccessSettings(),
+            "peer": RuntimeSettings(),
+            "worker": FleetSettings(),
+        }
     )
 
 
@@ -102,7 +111,8 @@ def table(structs: Mapping[str, Any] | None = None) -> dict[str, Setting]:
         for name in defaults.__struct_fields__:
             default = getattr(defaults, name)
             if name != DECIDED_BY_SERVICE and not hasattr(default, "__struct_fields__"):
-                settings.append(Setting(section, name, _kind_of(name, default), default))
+                kind = _kind_of(name, default)
+                settings.append(Setting(section, name, kind, default, is_optional=kind == "text"))
     return {setting.full_name: setting for setting in settings}
 
 
@@ -120,6 +130,8 @@ def build(effective: Mapping[str, Effective], structs: Mapping[str, Any], sectio
 def _kind_of(name: str, default: Any) -> str:
     if isinstance(default, list | tuple):
         return "texts"
+    if isinstance(default, str):
+        return "text"
     if re.search(r"_ms(_|$)", name):
         return "duration"
     return "size" if "bytes" in name else "count"
@@ -178,7 +190,7 @@ class _Resolver:
         self._read_options(sets, unknown)
         for setting in self._settings.values():
             if setting.full_name not in self._found:
-                if setting.default is None:
+                if setting.default is None and not ("backbone" in self._found and self._found["backbone"].value):
                     flag = f"--{setting.name}"
                     self._mistakes.append(Mistake(flag, f"it is missing; write {flag} {setting.metavar}"))
                 self._found[setting.full_name] = Effective(setting, _default(setting), "default")

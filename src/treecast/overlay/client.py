@@ -214,8 +214,13 @@ class Client:
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
-    def attach(self, subscriptions: Sequence[str], now_ms: int, *, credit: int = 1_000) -> tuple[int, list[Effect]]:
-        """Receive from these subscriptions, holding at most `credit` deliveries that are not acknowledged."""
+    def attach(
+        self, subscriptions: Sequence[str], now_ms: int, *, credit: int = 1_000, is_patient: bool = False
+    ) -> tuple[int, list[Effect]]:
+        """Receive from these subscriptions, holding at most `credit` deliveries that are not acknowledged.
+
+        `is_patient`: as long as it likes. Otherwise `acknowledge_ms` of the subscription decides.
+        """
         if not 0 < credit <= CREDIT_MAX:
             raise ValueError(f"a credit is 1 to {CREDIT_MAX}")
         if len(self._receivers) >= self._settings.receivers_max:
@@ -231,6 +236,7 @@ class Client:
             self._random,
             self._settings.receiver,
             self._roster,
+            is_patient,
         )
         self._receivers[receiver.number] = receiver
         self._by_session[receiver.session] = receiver
@@ -260,10 +266,6 @@ class Client:
         """The application could not deal with this one, and wants it again after so long; 0: it is given up."""
         receiver = self._by_session.get(delivery.session)
         return receiver.postpone(delivery, wait_ms, reason) if receiver else []
-
-    def extend(self, receiver: int) -> list[Effect]:
-        """The application needs more time for what it holds."""
-        return self._receivers[receiver].extend() if receiver in self._receivers else []
 
     def join(self, receiver: int) -> list[Effect]:
         """Receive also from those subscriptions that did not exist before."""

@@ -260,6 +260,8 @@ class Attach(_Message, frozen=True, tag="attach"):
     others: Annotated[list[Name], _MANY] = []
     """With a serial: the client's other sessions. Those that it does not name are over, even if the `Detach` that says
     so is late, or lost. So what they hold comes again at once and in order."""
+    patient: bool = False
+    """What the session holds is its own business as long as it lives: it is not tried again after `acknowledge_ms`."""
 
 
 class Attached(_Message, frozen=True, tag="attached"):
@@ -329,8 +331,6 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     done: Annotated[list[tuple[Number, Number]], _MANY] = []
     """Items that are dealt with, in messages that are not yet."""
     postponed: Annotated[list[Postponed], _MANY] = []
-    extended: Annotated[list[Number], _MANY] = []
-    """Messages that the client still works on: the time to acknowledge them begins again."""
 
 
 class Detach(_Message, frozen=True, tag="detach"):

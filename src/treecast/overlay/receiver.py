@@ -124,6 +124,7 @@ class Receiver:
         random: Random,
         settings: ReceiverSettings,
         roster: Roster,
+        is_patient: bool = False,
     ) -> None:
         self.number = number
         self._prefix = prefix
@@ -131,6 +132,7 @@ class Receiver:
         self._broker = broker
         self._subscriptions = list(subscriptions)
         self._credit = credit
+        self._is_patient = is_patient
         self._settings = settings
         self._roster = roster
         self._retry = Retry(random, settings.attach_ms, settings.attach_ms_max)
@@ -315,14 +317,8 @@ class Receiver:
         verdict = Postponed(delivery.message, delivery.place, wait_ms, reason)
         return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, postponed=[verdict]))]
 
-    def extend(self) -> list[Effect]:
-        """The application still works on what it holds."""
-        if not self._open_places:
-            return []
-        return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, extended=list(self._open_places)))]
-
     def join(self) -> list[Effect]:
-        """Receive from those of its subscriptions that have come, or come again, since it attached."""
+        """Attach, or again: then also to those subscriptions that have come, or come again, since."""
         return [self._send_attach()]
 
     def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
@@ -374,7 +370,7 @@ class Receiver:
 
     def _send_attach(self) -> Send:
         serial, others = self._roster.serial, self._roster.others(self.session)
-        attach = Attach(self.session, self._subscriptions, self._credit, self._life, serial, others)
+        attach = Attach(self.session, self._subscriptions, self._credit, self._life, serial, others, self._is_patient)
         return Send(self._broker, attach)
 
     def _flow(self, now_ms: int) -> list[Effect]:

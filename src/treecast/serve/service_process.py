@@ -87,12 +87,12 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     else:
         await runtime.open()
     running = asyncio.create_task(runtime.run())
-    stopped = _handle_signals(gate, certificate)
+    stopped = handle_signals(gate, certificate)
     warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
     await asyncio.sleep(0)
     await door.start()
     serving = asyncio.create_task(server.run())
-    watching = asyncio.create_task(_watch(certificate, options.access.look_ms))
+    watching = asyncio.create_task(watch(certificate, options.access.look_ms))
     log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
     announce(address, peer_address)
     notify("READY=1")
@@ -102,6 +102,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     watching.cancel()
     server.stop()
     door.stop()
+    await door.close()
     await serving
     runtime.stop()
     await running
@@ -109,7 +110,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     log.info("stopped")
 
 
-def _handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Event:
+def handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Event:
     """SIGTERM and SIGINT set the event; SIGHUP looks again at tokens, certificate and key."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -125,7 +126,8 @@ def _handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Even
     return stopped
 
 
-async def _watch(certificate: Certificate | None, look_ms: int) -> None:
+async def watch(certificate: Certificate | None, look_ms: int) -> None:
+    """Look at a certificate now and then, if there is one."""
     while certificate is not None:
         await asyncio.sleep(look_ms / 1000)
         certificate.look()

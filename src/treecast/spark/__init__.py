@@ -8,9 +8,9 @@
 
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
 `match_stream` runs for long, with subscriptions that change, and survives kills; `refused` lists the subscriptions that
-treecast does not accept; `documents` reads files, archives and record files. `write_directories`,
-`write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep` and
-`aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
+treecast does not accept; `documents` reads files, archives and record files, `broker_documents` what a broker has.
+`write_directories`, `write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep`
+and `aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
 Needs `pip install 'treecast[spark]'` and Java 17.
 """
 
@@ -19,6 +19,7 @@ from treecast.spark.batch.match import match, matches, refused, split
 from treecast.spark.batch.population import aggregate, pep
 from treecast.spark.batch.render import render
 from treecast.spark.batch.sinks import PayloadFiles, path_of, stream_directories, write_directories, write_payloads
+from treecast.spark.sources.broker_stream import broker_documents
 from treecast.spark.sources.documents import documents
 from treecast.spark.stream.jetstream import JetStream
 from treecast.spark.stream.match_stream import match_stream
@@ -27,6 +28,7 @@ __all__ = [
     "JetStream",
     "PayloadFiles",
     "aggregate",
+    "broker_documents",
     "documents",
     "generate_documents",
     "generate_queries",

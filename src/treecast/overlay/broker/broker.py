@@ -350,7 +350,7 @@ class Broker:
             credit = min(message.credit, settings.credit_max)
             self._end_other_lives(sender, message.life, turn)
             epoch = self._random.getrandbits(62) + 1
-            known = Session(message.session, sender, credit, turn.now_ms, message.life, epoch)
+            known = Session(message.session, sender, credit, turn.now_ms, message.life, epoch, message.patient)
             self._dispatch.open(known)
         unknown = self._join(known, message.subscriptions, turn)
         turn.send(sender, Attached(message.session, unknown, known.epoch))

@@ -63,7 +63,7 @@ class Dispatch:
         session.activate(queue)
 
     def acknowledge(self, session: Session, acknowledged: Acknowledge, turn: Turn) -> None:
-        """The client has dealt with some messages and items, has failed to, or is still at it."""
+        """The client has dealt with some messages and items, or has failed to."""
         changed: dict[str, Queue] = {}
         for message, place in acknowledged.failed:
             if item := session.finish(message, place):
@@ -71,9 +71,6 @@ class Dispatch:
         for postponed in acknowledged.postponed:
             if item := session.finish(postponed.message, postponed.place):
                 self._backlog.postpone(*item, postponed.wait_ms, postponed.reason, turn)
-        for message in acknowledged.extended:
-            if message in session.messages and message <= session.received:
-                session.messages[message].sent_ms = turn.now_ms
         finished = list(acknowledged.done)
         for message in acknowledged.messages:
             sent = session.messages.get(message)
@@ -253,6 +250,8 @@ class Dispatch:
 
     def _fail_overdue(self, session: Session, turn: Turn) -> None:
         """Deliveries that were not acknowledged in time."""
+        if session.is_patient:
+            return
         for number, sent in list(session.messages.items()):
             if number > session.received:
                 break

@@ -123,7 +123,7 @@ class Intake:
         bodies = [command.documents[place].body for place in places]
         part = self._index.render_part(bodies, report=True)
         rejected: dict[int, DocumentError] = dict(part.rejected)
-        matches = _Matches(part.deliveries)
+        matches = Matches(part.deliveries)
         for at in range(matches.documents):
             place = places[at]
             if (error := rejected.get(at)) is not None:
@@ -132,7 +132,7 @@ class Intake:
                 numbers[place] = self._store(command.source, command.documents[place], matches, at, turn)
         return matches.documents
 
-    def _store(self, source: str, document: Document, matches: _Matches, at: int, turn: Turn) -> int:
+    def _store(self, source: str, document: Document, matches: Matches, at: int, turn: Turn) -> int:
         number = self._backlog.last_document + 1
         self._backlog.last_document = number
         own = self._append(document.body, turn)
@@ -176,7 +176,7 @@ class Intake:
             turn.changes.append(DeleteBefore(RECENT, last + 1))
 
 
-class _Matches:
+class Matches:
     """The deliveries of some documents, as lists. PERF: bench/broker.py: Arrow's scalars cost more than matching."""
 
     def __init__(self, deliveries: Any) -> None:

@@ -28,6 +28,7 @@ class Session:
         "epoch",
         "heard_ms",
         "held",
+        "is_patient",
         "life",
         "messages",
         "name",
@@ -36,11 +37,15 @@ class Session:
         "received",
     )
 
-    def __init__(self, name: str, client: str, credit: int, now_ms: int, life: int = 0, epoch: int = 0) -> None:
+    def __init__(
+        self, name: str, client: str, credit: int, now_ms: int, life: int = 0, epoch: int = 0, is_patient: bool = False
+    ) -> None:
         self.name = name
         self.epoch = epoch
         self.client = client
         self.life = life
+        self.is_patient = is_patient
+        """It says itself when an attempt has failed."""
         self.credit = credit
         """How many deliveries the client wants to hold."""
         self.held = 0

@@ -165,6 +165,26 @@ class Tail:
                 size += len(item.payload)
         return items, after if len(rows) == ROWS_MAX else until
 
+    def kept(
+        self, after: int, until: int, count_max: int, bytes_max: int
+    ) -> Iterator[tuple[int, DocumentRow, bytes | StorageError]]:
+        """Documents after `after`, up to `until`, that are kept: up to so many, and so many bytes unless the first has
+        more. Numbers that are left out are those of documents that are not kept any more."""
+        size = 0
+        for number, row in self._archive.rows_after(after, count_max):
+            if number > until or (size and size + row.bytes > bytes_max):
+                return
+            size += row.bytes
+            try:
+                yield number, row, self._shadow.body(row.body)
+            except StorageError as error:
+                yield number, row, error
+
+    def last_match(self, id: str, after: int, until: int) -> int:
+        """The last document of these that a subscription gets; 0 if there is none."""
+        rows = self._archive.rows_after(after, until - after)
+        return max((number for number, row in rows if number <= until and id in row.subscriptions), default=0)
+
     def recent(self, count: int) -> Iterator[tuple[int, DocumentRow, bytes]]:
         """The last documents that are kept, newest first."""
         for number in range(self._backlog.last_document, max(self._backlog.last_document - count, 0), -1):

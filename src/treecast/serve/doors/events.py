@@ -161,6 +161,8 @@ class Feed:
         self._last = 0  # the last document that is durable
         self._store = ""
         self._sent: dict[str, int] = {}  # by subscription: the last document that was sent, and not yet settled
+        self.is_reserved: Callable[[str], bool] = lambda subscription: False
+        """Somebody else settles the deliveries of this subscription."""
         self._settling: asyncio.Future[Any] | None = None
         self._settled_ms = 0
         self.delivered = 0
@@ -288,6 +290,8 @@ class Feed:
                 await write(b"".join(event for _, event in events))
                 self.delivered += len(events)
                 for (document, subscription), _ in events:
+                    if self.is_reserved(subscription):
+                        continue
                     self._sent[subscription] = max(document, self._sent.get(subscription, 0))
             elif stream.is_behind:
                 await asyncio.sleep(0)

@@ -25,14 +25,16 @@ from treecast.serve.doors.document_pages import DocumentPages
 from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
+from treecast.serve.doors.outgoing import Outgoing
 from treecast.serve.doors.problems import DoorError, problem_of, problem_of_error
+from treecast.serve.doors.reading import ReadingPages
 from treecast.serve.doors.routes import PUBLIC, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.status import StatusPages
 from treecast.serve.doors.subscription_pages import SubscriptionPages
 from treecast.serve.doors.transfers import TransferPages
-from treecast.serve.doors.visible import check_route
+from treecast.serve.doors.visible import let_in
 from treecast.serve.doors.web_socket import Opening
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
@@ -66,9 +68,11 @@ class HttpDoor:
         self._status = StatusPages(self._client, feed, settings, version, directory)
         self._documents = DocumentPages(self._client, settings, self._status.refusals)
         self._kept = KeptDocumentPages(self._client, feed, settings)
+        self._reading = ReadingPages(self._client, feed, settings)
         self._console = ConsolePages()
         self._transfers = TransferPages(self._client, settings, gate.settings)
         self._sockets = Sockets(self._client, self._documents, settings)
+        self._outgoing = Outgoing(runtime, feed, random, log, settings)
         self.bodies = Bodies(settings)
         self._router = Router()
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
@@ -80,6 +84,7 @@ class HttpDoor:
         """Prepare what publishers need. Raises TreecastError."""
         await self._documents.register_default()
         self._looking = asyncio.create_task(self._gate.run())
+        await self._outgoing.start()
 
     def stop(self) -> None:
         """End event streams, and accept nothing more."""
@@ -88,6 +93,10 @@ class HttpDoor:
             self._looking.cancel()
         self._subscriptions.feed.close_all()
         self._client.stop()
+
+    async def close(self) -> None:
+        """After `stop`: let what is being sent to others end."""
+        await self._outgoing.close()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -107,9 +116,7 @@ class HttpDoor:
         try:
             route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
             if route.scopes != PUBLIC:
-                self._gate.check_site(call.scope["headers"], is_change=route.method != "GET")
-                call.access = self._gate.admit(call.authorization())
-                check_route(call.access, route, call.parameter)
+                let_in(self._gate, call, route)
             if len(call.parameter) > NAME_CHARS_MAX:
                 raise DoorError(f"an id has at most {NAME_CHARS_MAX} characters", code="TC414")
             return await self._page(route)(call)
@@ -136,9 +143,7 @@ class HttpDoor:
 
         call = Call(scope, _no_more, _no_send, self.bodies)
         try:
-            self._gate.check_site(scope["headers"], is_change=True)
-            call.access = self._gate.admit(call.authorization())
-            check_route(call.access, self._publish_route, "")
+            let_in(self._gate, call, self._publish_route)
             self._documents.publish_arrived(call, body, finish)
         except TreecastError as error:
             finish(problem_reply(problem_of_error(error), getattr(error, "headers", ())))
@@ -148,18 +153,25 @@ class HttpDoor:
     def open_socket(self, scope: Scope) -> Opening:
         """Whether a WebSocket may be opened by this request, and with what it begins. Raises DoorError."""
         call = Call(scope, _no_more, _no_send, self.bodies)
-        self._gate.check_site(scope["headers"], is_change=False)  # where pages come from, `handshake` checks
-        call.access = self._gate.admit(call.authorization())
-        route, _ = self._router.find(scope["method"], scope["path"])
+        route, call.parameter = self._router.find(scope["method"], scope["path"])
+        let_in(self._gate, call, route)  # from which sites pages may come, `handshake` checks
         if route.name != "socket":
             raise DoorError(f"the page {scope['path'][:200]!r} is no WebSocket", code="TC434")
-        check_route(call.access, route, "")
         self._sockets.expect_room()
         return partial(self._sockets.open, call.access, call.query("subscription"))
 
     def _page(self, route: Route) -> Page:
-        pages_of = (self._documents, self._subscriptions, self._transfers, self._status, self._kept, self._console)
-        for pages in (self, *pages_of):
+        for pages in (
+            self,
+            self._documents,
+            self._subscriptions,
+            self._transfers,
+            self._status,
+            self._kept,
+            self._reading,
+            self._console,
+            *self._outgoing.pages,
+        ):
             page: Page | None = getattr(pages, route.name, None)
             if page is not None:
                 return page

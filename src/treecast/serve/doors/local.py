@@ -167,11 +167,16 @@ class LocalClient:
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def attach(
-        self, subscription: str | list[str], credit: int, callback: Callable[[Delivered | Opened | Interrupted], None]
+        self,
+        subscription: str | list[str],
+        credit: int,
+        callback: Callable[[Delivered | Opened | Interrupted], None],
+        *,
+        is_patient: bool = False,
     ) -> int:
         """Receive from one or some; returns the number of the receiver. Raises if there are too many."""
         wanted = [subscription] if isinstance(subscription, str) else subscription
-        receiver, effects = self._client.attach(wanted, now_ms(), credit=credit)
+        receiver, effects = self._client.attach(wanted, now_ms(), credit=credit, is_patient=is_patient)
         self._receivers[receiver] = callback
         self._do(effects)
         return receiver
@@ -190,9 +195,6 @@ class LocalClient:
     def postpone(self, delivery: Delivery, wait_ms: int, reason: str) -> None:
         """Try it again after so long; 0: give it up."""
         self._do(self._client.postpone(delivery, wait_ms, reason))
-
-    def extend(self, receiver: int) -> None:
-        self._do(self._client.extend(receiver))
 
     def join(self, receiver: int) -> None:
         self._do(self._client.join(receiver))

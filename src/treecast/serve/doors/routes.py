@@ -12,9 +12,16 @@ import msgspec
 
 from treecast.serve.doors import forms
 from treecast.serve.doors.problems import DoorError
+from treecast.serve.hooks import forms as hooks
+from treecast.serve.websub.forms import HubForm
 
 ID = "{id}"
-NAMED = {f"/v1/subscriptions/{ID}": "subscription", f"/v1/sources/{ID}": "source"}
+NAMED = {
+    f"/v1/subscriptions/{ID}": "subscription",
+    f"/v1/topics/{ID}": "subscription",
+    f"/v1/sources/{ID}": "source",
+    f"/v1/hooks/{ID}": "hook",
+}
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -50,6 +57,8 @@ class Route(msgspec.Struct, frozen=True):
 PARAMETERS = {
     "after": ("string", "The last one that is known: the answer begins after it."),
     "before": ("integer", "The number of the last one that is known: the answer goes on with the one before it."),
+    "from_document": ("integer", "The first document to answer with."),
+    "until_document": ("integer", "The last document to answer with."),
     "count": ("integer", "How many, at most."),
     "search": ("string", "Only those whose id or query contains this, in upper or lower case."),
     "Range": ("string", "One range of bytes, as in HTTP: `bytes=0-999`."),
@@ -78,6 +87,7 @@ READ_SUBSCRIPTIONS = ("subscribe", "read")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
 _FILES = ("application/x-ndjson", "application/vnd.apache.parquet", "application/vnd.treecast.index")
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
+_HOOK = f"/v1/hooks/{ID}"
 
 ROUTES = (
     Route("GET", "/healthz", "health", "Whether the process lives", {200: None}, content="text/plain", scopes=PUBLIC),
@@ -143,6 +153,13 @@ ROUTES = (
         other_contents=("multipart/mixed",),
         scopes=PUBLISH,
         **_SOURCE,  # type: ignore[arg-type]
+    ),
+    Route(
+        *("GET", "/v1/documents:read", "read_documents", "Documents in their order, one in each line"),
+        {200: None},
+        parameters=("from_document", "until_document", "count"),
+        content="application/x-ndjson",
+        scopes=READ,
     ),
     Route(
         *("GET", "/v1/sources", "list_sources", "Sources of documents"),
@@ -263,6 +280,55 @@ ROUTES = (
         *("POST", "/v1/letters:redeliver", "redeliver", "Deliver dead letters again"),
         {204: None},
         forms.RedeliverForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", "/v1/hooks", "list_hooks", "Web hooks"),
+        {200: hooks.HooksAnswer},
+        parameters=PAGE,
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("PUT", _HOOK, "put_hook", "Add or change a web hook, and enable it"),
+        {201: hooks.HookAnswer, 200: hooks.HookAnswer},
+        hooks.HookForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route("GET", _HOOK, "get_hook", "A web hook", {200: hooks.HookAnswer}, scopes=READ_SUBSCRIPTIONS),
+    Route("DELETE", _HOOK, "delete_hook", "Remove a web hook; its subscriptions stay", {204: None}, scopes=SUBSCRIBE),
+    Route(
+        *("POST", f"{_HOOK}:rotate", "rotate_hook", "Sign with a new secret"),
+        {200: hooks.HookAnswer},
+        hooks.RotateForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("POST", f"{_HOOK}:resume", "resume_hook", "Enable a web hook again"),
+        {200: hooks.HookAnswer},
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("POST", f"{_HOOK}:redeliver", "redeliver_hook", "Send its dead letters again"),
+        {200: hooks.HookRedeliverAnswer},
+        hooks.HookRedeliverForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", f"{_HOOK}/attempts", "list_attempts", "Its last attempts"),
+        {200: hooks.AttemptsAnswer},
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("GET", f"/v1/topics/{ID}", "topic", "The last payload of a WebSub topic, and its hub"),
+        {200: None, 204: None},
+        content="application/xml",
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("POST", "/v1/hub", "hub", "Subscribe to a WebSub topic, or unsubscribe"),
+        {202: None},
+        HubForm,
+        content="application/x-www-form-urlencoded",
         scopes=SUBSCRIBE,
     ),
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from treecast.serve.hooks.settings import HookSettings
+from treecast.serve.websub.settings import WebSubSettings
+
 
 class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit a broker with thousands of clients."""
@@ -90,6 +93,10 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Refused rows of an import that the answer lists."""
 
     page_rows_max: int = 1_000
+    read_documents_max: int = 1_000
+    """Documents in one answer, for those who read all of them,"""
+    read_bytes_max: int = 8 << 20
+    """and bytes of them, unless a single one is larger."""
     search_rows_max: int = 10_000
     """Subscriptions that one search looks at; the next one goes on from there."""
     excerpt_bytes_max: int = 64 << 10
@@ -113,3 +120,6 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """and at most so many bytes of them,"""
     try_subscriptions_max: int = 500
     """and compared with so many subscriptions."""
+
+    hooks: HookSettings = HookSettings()
+    websub: WebSubSettings = WebSubSettings()

@@ -11,10 +11,13 @@ from contextlib import contextmanager
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.broker.tail import Tail
 from treecast.serve.access.access import Access
+from treecast.serve.access.gate import Gate
 from treecast.serve.access.refusals import AccessRefusedError, not_allowed
 from treecast.serve.connection import steady_ms
+from treecast.serve.doors.calls import Call
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.routes import Route
+from treecast.serve.hooks.hook_error import no_hook
 
 
 def unknown_subscription(id: str) -> DoorError:
@@ -30,6 +33,13 @@ def unknown_letter(number: int) -> DoorError:
     return DoorError(f"there is no dead letter {number}", code="TC416")
 
 
+def let_in(gate: Gate, call: Call, route: Route) -> None:
+    """Find out who asks, and whether they may, as far as method and path say. Raises AccessRefusedError, DoorError."""
+    gate.check_site(call.scope["headers"], is_change=route.method != "GET")
+    call.access = gate.admit(call.authorization())
+    check_route(call.access, route, call.parameter)
+
+
 def check_route(access: Access, route: Route, id: str) -> None:
     """Whether a request may be made, as far as its method and path say."""
     access.check_page(route.scopes)
@@ -39,6 +49,8 @@ def check_route(access: Access, route: Route, id: str) -> None:
                 raise not_allowed()
         else:
             check_subscription(access, id, is_looking=route.method == "GET")
+    elif route.names == "hook":
+        check_hook(access, id, route.method)
     elif route.names == "source":
         if route.method == "GET":
             if not access.sees_source(id):
@@ -52,6 +64,14 @@ def check_subscription(access: Access, id: str, *, is_looking: bool = False) -> 
     if not access.sees_subscription(id):
         raise unknown_subscription(id)
     if not is_looking and not access.allows_subscription(id):
+        raise not_allowed()
+
+
+def check_hook(access: Access, id: str, method: str) -> None:
+    """Hooks are named as subscriptions are: a token with a prefix has those whose ids begin with it."""
+    if method != "PUT" and not access.sees_subscription(id):
+        raise no_hook(id)
+    if method != "GET" and not access.allows_subscription(id):
         raise not_allowed()
 
 

@@ -1,1 +1,1 @@
-"""The data source `treecast`: files, archives, record files, streams of files."""
+"""The data source `treecast`: files, archives, record files, streams of files, the documents of a broker."""

@@ -19,6 +19,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from treecast.errors import PipelineError
 from treecast.inputs.listing import check_exists, list_files, local_path
 from treecast.spark.internals import is_python_worker
+from treecast.spark.sources.broker_options import BrokerOptions
+from treecast.spark.sources.broker_stream import BROKER_TYPE, BrokerReader, BrokerStream
 from treecast.spark.sources.source_options import Options
 from treecast.spark.sources.source_stream import DocumentStream
 from treecast.spark.sources.source_tasks import TYPE, Task, make, read
@@ -35,7 +37,11 @@ class DocumentSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
+        self.broker: BrokerOptions | None = None
         with _error_in_one_sentence():
+            if "url" in {name.lower() for name in options}:
+                self.broker = BrokerOptions.parse(options)
+                return
             self.settings = Options.parse(options)
             for path in self.settings.paths:
                 check_exists(path, may_be_empty=True)
@@ -46,11 +52,13 @@ class DocumentSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns, which are always the same."""
-        return TYPE
+        """The columns: those of files, or those of a broker's documents."""
+        return TYPE if self.broker is None else BROKER_TYPE
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For batches."""
+        if self.broker is not None:
+            return BrokerReader(self.broker)
         with _error_in_one_sentence():
             for name in {name.lower() for name in self.options} & {"log", "max_files_per_batch"}:
                 raise PipelineError(
@@ -60,6 +68,8 @@ class DocumentSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For streams."""
+        if self.broker is not None:
+            return BrokerStream(self.broker)
         with _error_in_one_sentence():
             return DocumentStream(self.settings)
 

@@ -1,0 +1,77 @@
+"""The options of a source that reads a broker, checked: a wrong one is reported in one sentence."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit
+
+from treecast.errors import PipelineError
+
+EARLIEST, LATEST = "earliest", "latest"
+FAIL, REPORT = "fail", "report"
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """What `broker_documents` takes, and `spark.readStream.format("treecast")` with a `url`."""
+
+    url: str
+    """Of the service: http://host:port, or https."""
+    token: str = ""
+    starting: str = EARLIEST
+    """Where a new query begins: with the first document that is kept, with the next one that is published ("latest"),
+    or with the document that has this number."""
+    max_documents_per_batch: int = 10_000
+    partition_documents: int = 1_000
+    """Documents of one task."""
+    on_gone: str = FAIL
+    """What happens if documents are no longer kept: the query fails, or a row with an error reports them."""
+    timeout_seconds: int = 60
+    """A service that is away or busy is asked again for so long."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> BrokerOptions:
+        """From the strings that Spark hands over. Raises PipelineError (TC711)."""
+        kinds = {field.name: field.type for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for spelled, text in given.items():
+            name = spelled.lower()
+            if name not in kinds:
+                near = difflib.get_close_matches(name, kinds, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
+                raise PipelineError(f"there is no option {spelled} for a broker", code="TC711", hint=hint)
+            values[name] = _number(name, text) if kinds[name] == "int" else text
+        options = cls(**values)
+        options.check()
+        return options
+
+    def check(self) -> None:
+        """Raise PipelineError (TC711) if a value is wrong."""
+        try:
+            parts = urlsplit(self.url)
+            is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
+        except ValueError:
+            is_right = False
+        if not is_right or parts.username is not None or parts.query or parts.fragment:
+            raise _wrong("url", self.url.rpartition("@")[2], "it is http://host:port, or https://host:port")
+        if self.starting not in (EARLIEST, LATEST) and not _is_number(self.starting):
+            raise _wrong("starting", self.starting, "it is earliest, latest, or the number of a document")
+        if self.on_gone not in (FAIL, REPORT):
+            raise _wrong("on_gone", self.on_gone, "it is fail or report")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 1 <= int(text[:19]) <= 1 << 60
+
+
+def _number(name: str, text: str) -> int:
+    if not _is_number(text):
+        raise _wrong(name, text, "it must be a number from 1 on")
+    return int(text)
+
+
+def _wrong(name: str, text: str, reason: str) -> PipelineError:
+    return PipelineError(f"the option {name}={text[:200]!r} is wrong: {reason}", code="TC711")
