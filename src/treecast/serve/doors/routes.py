@@ -353,6 +353,8 @@ class Router:
         nearest = ""
         for before, after, other in self._patterns:
             if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
+                if f"{ID}/" in nearest and other.path != nearest:
+                    continue  # a page below an id is no id: only actions may be part of one
                 if other.method == wanted:
                     return other, path[len(before) : len(path) - len(after)]
                 nearest = nearest or other.path
