@@ -41,6 +41,7 @@ NAMES = (
     "broker_stalled",
     "broker_soak",
     "http",
+    "http_streams",
     "fleet",
     "hooks",
 )

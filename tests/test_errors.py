@@ -51,6 +51,9 @@ from treecast.serve.broker_process import BrokerOptions, run_broker
 from treecast.serve.doors.calls import Bodies, Call, decode_form
 from treecast.serve.doors.routes import Router as HttpRouter
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.socket_session import Sockets
+from treecast.serve.doors.transfers import check_import
+from treecast.serve.doors.web_socket import handshake
 from treecast.serve.fleet.backbone import Backbone
 from treecast.serve.fleet.pages import not_offered
 from treecast.serve.fleet.settings import FleetSettings
@@ -239,6 +242,25 @@ def refuse_http(data: bytes) -> None:
     asyncio.run(read())
 
 
+def refuse_socket(data: bytes) -> None:
+    """Open a WebSocket, and say something."""
+    given = tomllib.loads(data.decode())
+    headers = {"Host": "localhost:8080", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    headers |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", **given.get("headers", {})}
+    handshake("/v1/socket", [(name.encode(), value.encode()) for name, value in headers.items()], DoorSettings())
+    sockets = Sockets(Mock(), Mock(), DoorSettings())
+    sockets.open(Access(), [], Mock()).receive(given["message"].encode())
+
+
+def refuse_import(data: bytes) -> None:
+    """Import subscriptions; the first line of the file is its format."""
+    format, _, content = data.partition(b"\n")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "subscriptions")
+        path.write_bytes(content)
+        check_import(path, format.decode())
+
+
 def refuse_access(data: bytes) -> None:
     """Ask from another site, listen, read a file of tokens, make one, send one, or use one up."""
     given = tomllib.loads(data.decode())
@@ -344,6 +366,8 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".command": refuse_command,
     ".store": refuse_store,
     ".http": refuse_http,
+    ".socket": refuse_socket,
+    ".import": refuse_import,
     ".access": refuse_access,
     ".settings": refuse_settings,
     ".fleet": refuse_fleet,

@@ -6,6 +6,7 @@
 #   tools/setup.sh maybe-java  the same, but if Java is missing and cannot be installed, the venv is made anyway
 #   tools/setup.sh maybe-nats  the venv, and nats-server if it can be installed; tests that need it report if it is missing
 #   tools/setup.sh maybe-chromium  the same for Chromium, in which tests look at the console
+#   tools/setup.sh maybe-npm   the venv, and tests/npm in build/npm where npm is installed; tests that need it report if not
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
 #   tools/setup.sh debootstrap the venv, and debootstrap for a minimal Debian
 #
@@ -176,6 +177,18 @@ check_nats() {
 
 check_chromium() {
     command -v chromium >/dev/null || lack "chromium" chromium
+}
+
+check_npm() { :; }    # nothing is installed for it, see npm_packages
+
+npm_packages() {    # clients in JavaScript for the tests, as tests/npm/package-lock.json has them, with hashes
+    command -v npm >/dev/null || return 0
+    [ -d build/npm/node_modules ] && cmp -s tests/npm/package-lock.json build/npm/package-lock.json && return 0
+    rm -rf build/npm
+    mkdir -p build/npm && cp tests/npm/package.json tests/npm/package-lock.json build/npm/ || return 0
+    (cd build/npm && timeout 120 npm ci --no-audit --no-fund --ignore-scripts >npm.log 2>&1) && return 0
+    say "the packages of tests/npm could not be installed: tests will say what they leave out"
+    rm -rf build/npm
 }
 
 check_fuzzer() {
@@ -363,6 +376,7 @@ if ! examine "${checks[@]+"${checks[@]}"}"; then
         refuse
     fi
 fi
+[[ " $* " != *" maybe-npm "* ]] || npm_packages
 current && exit 0
 lock
 current && exit 0

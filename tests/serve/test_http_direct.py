@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.served_http import Service
 
-from treecast.serve.doors.calls import Reply, Scope
+from treecast.serve.doors.calls import Bodies, Reply, Scope
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.logs import make_log
@@ -87,14 +87,22 @@ async def usual_way(scope: Scope, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"usual"})
 
 
-def direct_way(scope: Scope, body: bytes, answer: Callable[[Reply], None]) -> None:
-    answer(Reply(200, b"direct " + body))
+class DirectDoor:
+    """Says that it was asked."""
+
+    bodies = Bodies(DoorSettings())
+
+    def publish_directly(self, scope: Scope, body: bytes, answer: Callable[[Reply], None]) -> None:
+        answer(Reply(200, b"direct " + body))
+
+    def open_socket(self, scope: Scope) -> Any:
+        raise AssertionError("nobody asks for a socket")
 
 
 async def ways(parts: list[bytes]) -> bytes:
     """Send these, each when the one before has been read, and return the answer."""
     settings = DoorSettings()
-    server = HttpServer(usual_way, settings, make_log("json", "error"), direct_way)
+    server = HttpServer(usual_way, settings, make_log("json", "error"), DirectDoor())
     host, port = server.listen("127.0.0.1", 0)
     running = asyncio.create_task(server.run())
     reader, writer = await asyncio.open_connection(host, port)

@@ -79,7 +79,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     peers = certificate.peers if certificate is not None else None
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
     door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate)
-    server = HttpServer(door, options.door, log, door.publish_directly, certificate)
+    server = HttpServer(door, options.door, log, door, certificate)
     address = server.listen(*options.listen)
     peer_address = None
     if options.peer_listen is not None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from treecast.errors import PipelineError
+from treecast.errors import PipelineError, TreecastError
 from treecast.inputs.inflate import inflating
 from treecast.serve.access.access import Access
 from treecast.serve.access.scopes import Scopes
@@ -135,6 +136,13 @@ class Call:
             raise DoorError(f"the parameter {name} is a number from 1 to {largest}", code="TC434")
         return int(text)
 
+    def choice(self, name: str, values: tuple[str, ...]) -> str:
+        """One of these, the first by default. Raises DoorError TC434."""
+        text = self.text_parameter(name) or values[0]
+        if text not in values:
+            raise DoorError(f"the parameter {name} is {text[:100]!r}", code="TC434", hint=f"it is {', '.join(values)}")
+        return text
+
     # --- the body -----------------------------------------------------------------------------------------------------
 
     def has_body(self) -> bool:
@@ -143,8 +151,8 @@ class Call:
                 return True
         return False
 
-    async def body(self, bytes_max: int) -> bytes:
-        """All of it, unpacked. Raises DoorError: too large, too slow, unknown or broken encoding."""
+    def _expect_body(self, bytes_max: int) -> str:
+        """What packs the body, if anything. Raises DoorError: unknown encoding, too large by what the header says."""
         encoding = self.header(b"content-encoding").strip().lower()
         if encoding not in ("", "identity", *ENCODINGS):
             hint = f"send {', '.join(ENCODINGS)}, or none, and only one of them"
@@ -152,6 +160,11 @@ class Call:
         length = self.header(b"content-length")
         if length.isdecimal() and int(length[:19]) > bytes_max:
             raise too_large(bytes_max)
+        return encoding
+
+    async def body(self, bytes_max: int) -> bytes:
+        """All of it, unpacked. Raises DoorError: too large, too slow, unknown or broken encoding."""
+        encoding = self._expect_body(bytes_max)
         try:
             async with asyncio.timeout(self._bodies.settings.body_ms / 1000):
                 data = await self._arrive(bytes_max)
@@ -202,11 +215,33 @@ class Call:
                 async with self._bodies.inflations:
                     plain = await asyncio.to_thread(inflate)
         except PipelineError as error:
-            text = str(error).removeprefix(error.code).strip().partition("\n")[0]
-            raise DoorError(text, code="TC434" if error.code == "TC714" else "TC432") from None
+            raise _not_packed(error) from None
         if len(plain) > bytes_max:
             raise too_large(bytes_max)
         return plain
+
+    async def save_body(self, path: Path, bytes_max: int, arrives_ms: int) -> None:
+        """Write the body to a file, unpacked, without holding it in memory. Raises DoorError as `body` does."""
+        encoding = self._expect_body(bytes_max)
+        packed = path.with_suffix(".packed") if encoding in ENCODINGS else path
+        size = 0
+        try:
+            async with asyncio.timeout(arrives_ms / 1000):
+                with packed.open("wb") as file:
+                    while not self.is_read:
+                        message = await self.receive()
+                        if message["type"] != "http.request":
+                            raise DisconnectedError
+                        size += len(message.get("body", b""))
+                        if size > bytes_max:
+                            raise too_large(bytes_max)
+                        file.write(message.get("body", b""))
+                        self.is_read = not message.get("more_body")
+        except TimeoutError:
+            raise DoorError("the body did not arrive in time", code="TC433") from None
+        if packed != path:
+            async with self._bodies.inflations:
+                await asyncio.to_thread(_inflate_file, packed, path, ENCODINGS[encoding], bytes_max)
 
     async def form(self, kind: type[Form], *, optional: bool = False) -> Form:
         """The body as JSON. Raises DoorError TC434."""
@@ -228,6 +263,27 @@ class Call:
         await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": reply.body})
 
+    async def stream(self, pieces: AsyncIterator[bytes], content_type: str) -> None:
+        """Answer with these, as fast as the other side takes them. Raises DisconnectedError if it goes."""
+        gone = asyncio.create_task(self._watch())
+        headers = [(b"content-type", content_type.encode()), (b"cache-control", b"no-store")]
+        try:
+            await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+            async for piece in pieces:
+                if gone.done():
+                    raise DisconnectedError
+                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+            await self.send({"type": "http.response.body", "body": b""})
+        except TreecastError:
+            raise DisconnectedError from None  # too late for another status: the answer ends before its end
+        finally:
+            gone.cancel()
+
+    async def _watch(self) -> None:
+        """Until the other side has gone."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
 
 class DisconnectedError(Exception):
     """The other side is gone: there is nobody to answer."""
@@ -240,6 +296,25 @@ def decode_form(data: bytes, kind: type[Form]) -> Form:
         raise DoorError(f"the body cannot be used: {error}", code="TC434") from None
     except RecursionError:
         raise DoorError("the body cannot be used: it is nested too deeply", code="TC434") from None
+
+
+def _inflate_file(packed: Path, path: Path, kind: str, bytes_max: int) -> None:
+    size = 0
+    try:
+        with packed.open("rb") as source, path.open("wb") as file:
+            stream = inflating(source, kind)
+            while piece := stream.read(1 << 20):
+                size += len(piece)
+                if size > bytes_max:
+                    raise too_large(bytes_max)
+                file.write(piece)
+    except PipelineError as error:
+        raise _not_packed(error) from None
+
+
+def _not_packed(error: PipelineError) -> DoorError:
+    text = str(error).removeprefix(error.code).strip().partition("\n")[0]
+    return DoorError(text, code="TC434" if error.code == "TC714" else "TC432")
 
 
 def too_large(bytes_max: int) -> DoorError:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 
 from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX, Document, RegisterSource, RemoveSource
+from treecast.serve.access.access import Access
 from treecast.serve.connection import now_ms
-from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply, too_large
+from treecast.serve.doors.batches import document_of, split_lines
+from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply, too_large
 from treecast.serve.doors.forms import (
     BatchAnswer,
     BatchItem,
@@ -19,8 +19,9 @@ from treecast.serve.doors.forms import (
     source_answer,
 )
 from treecast.serve.doors.local import LocalClient
+from treecast.serve.doors.multipart import boundary_of, is_multipart, split_parts
 from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
-from treecast.serve.doors.publishing import Accepted, Outcome, Publisher
+from treecast.serve.doors.publishing import Accepted, Answer, Outcome, Publisher
 from treecast.serve.doors.refusals import Refusals
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.visible import unknown_source
@@ -36,7 +37,7 @@ class DocumentPages:
         self._client = client
         self._refusals = refusals
         self._settings = settings
-        self._publisher = Publisher(client, settings)
+        self.publisher = Publisher(client, settings)
 
     async def publish(self, call: Call) -> Reply:
         source = self._source(call)
@@ -46,7 +47,7 @@ class DocumentPages:
             bytes_max = self._check_document(call, id)
             body = await call.body(bytes_max)
             call.access.charge(1, len(body))
-            return _reply(*await self._publisher.publish(source, [Document(body, id)]))
+            return _reply(*await self.publisher.publish(source, [Document(body, id)]))
         except DoorError as error:  # the broker has not seen it
             self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
             raise
@@ -67,7 +68,7 @@ class DocumentPages:
             if len(body) > bytes_max:
                 raise too_large(bytes_max)
             call.access.charge(1, len(body))
-            self._publisher.submit(source, (Document(body, id),), finish)
+            self.publisher.submit(source, (Document(body, id),), finish)
         except DoorError as error:
             self._refusals.add(source, id[:NAME_CHARS_MAX], problem_of_error(error), body, now_ms())
             raise
@@ -80,28 +81,44 @@ class DocumentPages:
         return call.access.document_bytes_max(self._settings.document_bytes_max)
 
     async def publish_batch(self, call: Call) -> Reply:
-        """JSON lines. A line that cannot be used is refused by itself."""
+        """JSON lines, or multipart. A line or a part that cannot be used is refused by itself."""
         source = self._source(call)
+        content_type = call.header(b"content-type")
+        if is_multipart(content_type):
+            boundary_of(content_type)  # before all of it arrives
         call.access.check_rate()
         body = await call.body(self._settings.batch_bytes_max)
-        lines = [line for line in body.split(b"\n") if line.strip()]
-        if len(lines) > self._settings.documents_per_batch_max:
-            hint = f"at most {self._settings.documents_per_batch_max}"
-            raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=hint)
-        answers: list[Outcome | None] = []
-        documents: list[Document] = []
+        most = self._settings.documents_per_batch_max
         bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
-        for line in lines:
-            try:
-                documents.append(document_of(line, bytes_max))
-                answers.append(None)
-            except DoorError as error:
-                problem = problem_of_error(error)
-                self._refusals.add(source, "", problem, line, now_ms())
-                answers.append(problem)
+        if is_multipart(content_type):
+            given = split_parts(body, content_type, most, bytes_max)
+        else:
+            given = split_lines(body, most, bytes_max)
+        documents = [document for document in given if isinstance(document, Document)]
         call.access.charge(len(documents), sum(len(document.body) for document in documents))
-        outcomes = iter(await self._publisher.publish(source, documents) if documents else [])
-        return json_reply(200, BatchAnswer([batch_item(answer or next(outcomes)) for answer in answers]))
+        outcomes = iter(await self.publisher.publish(source, documents) if documents else [])
+        answers: list[Outcome] = []
+        for one in given:
+            if isinstance(one, Document):
+                answers.append(next(outcomes))
+            else:
+                problem = problem_of_error(one.error)
+                self._refusals.add(source, "", problem, one.data, now_ms())
+                answers.append(problem)
+        return json_reply(200, BatchAnswer([batch_item(answer) for answer in answers]))
+
+    def publish_line(self, access: Access, source: str, line: BatchLine, finish: Answer) -> None:
+        """Publish a document of a WebSocket. Raises TreecastError if the broker has not seen it."""
+        source = source or DEFAULT_SOURCE
+        access.check_source(source)
+        access.check_rate()
+        try:
+            document = document_of(line, access.document_bytes_max(self._settings.document_bytes_max))
+            access.charge(1, len(document.body))
+            self.publisher.submit(source, (document,), finish)
+        except DoorError as error:
+            self._refusals.add(source, line.id, problem_of_error(error), line.document.encode()[:100], now_ms())
+            raise
 
     def _source(self, call: Call) -> str:
         """The source that is named, if the token allows to publish to it."""
@@ -147,20 +164,6 @@ def _reply(outcome: Outcome) -> Reply:
     if isinstance(outcome, Problem):
         return problem_reply(outcome)
     return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
-
-
-def document_of(line: bytes, bytes_max: int) -> Document:
-    given = decode_form(line, BatchLine)
-    if given.encoding == "base64":
-        try:
-            body = base64.b64decode(given.document, validate=True)
-        except (binascii.Error, ValueError):
-            raise DoorError("the document is not base64", code="TC434") from None
-    else:
-        body = given.document.encode("utf-8", "surrogatepass")
-    if len(body) > bytes_max:
-        raise DoorError(f"the document has more than {bytes_max} bytes", code="TC432", hint="send a smaller one")
-    return Document(body, given.id)
 
 
 def batch_item(outcome: Outcome) -> BatchItem:

@@ -78,6 +78,25 @@ class SubscriptionsAnswer(_Answer, frozen=True):
     next: str = ""
 
 
+class ImportRefusal(msgspec.Struct, frozen=True):
+    """A row of an import that cannot be used; rows are counted from 0."""
+
+    row: int
+    id: str
+    code: str
+    message: str
+
+
+class ImportAnswer(msgspec.Struct, frozen=True):
+    """What was imported, or of a dry run, what would be. `refused` has the first of those that are refused."""
+
+    rows: int
+    added: int
+    changed: int
+    refused_count: int
+    refused: list[ImportRefusal]
+
+
 class ReplayForm(_Form, frozen=True):
     """From a document, or from a time in milliseconds since 1970, or from everything that is kept."""
 
@@ -405,3 +424,54 @@ class StatusAnswer(msgspec.Struct, frozen=True):
     lag: Lag
     queues: list[QueueDepth]
     sizes: Sizes
+
+
+# --- sockets ----------------------------------------------------------------------------------------------------------
+
+
+class SocketPublish(_Form, frozen=True):
+    """A document; `ref` comes back with its answer."""
+
+    document: str
+    id: Name = ""
+    encoding: Literal["", "base64"] = ""
+    source: Name = ""
+    ref: Name = ""
+
+
+class SocketMessage(_Form, frozen=True):
+    """What a client says on a socket: one or more of these.
+
+    `subscriptions`: what it receives from, once, unless the address says it. `credit`: how many deliveries it wants to
+    hold without acknowledging them. `ack` and `fail`: the ids of deliveries that it has dealt with, or wants again."""
+
+    subscriptions: Annotated[list[Name], msgspec.Meta(max_length=10_000)] | None = None
+    credit: Number | None = None
+    ack: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    fail: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    publish: SocketPublish | None = None
+
+
+class SocketOpened(msgspec.Struct, frozen=True):
+    """Credit may be given."""
+
+    opened: list[str]
+
+
+class SocketUnknown(msgspec.Struct, frozen=True):
+    """Ids that were acknowledged or failed, but are not held: settled before, or too late, and then they come again."""
+
+    unknown: list[str]
+
+
+class SocketInterrupted(msgspec.Struct, frozen=True):
+    """Everything that is not acknowledged comes again."""
+
+    interrupted: str
+
+
+class SocketPublished(_Answer, frozen=True):
+    """What became of a document."""
+
+    published: BatchItem
+    ref: str = ""

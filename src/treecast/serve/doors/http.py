@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sized
+from functools import partial
 from random import Random
 
 import msgspec
@@ -29,9 +30,12 @@ from treecast.serve.doors.problems import DoorError, problem_of, problem_of_erro
 from treecast.serve.doors.reading import ReadingPages
 from treecast.serve.doors.routes import PUBLIC, Route, Router
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.status import StatusPages
 from treecast.serve.doors.subscription_pages import SubscriptionPages
+from treecast.serve.doors.transfers import TransferPages
 from treecast.serve.doors.visible import let_in
+from treecast.serve.doors.web_socket import Opening
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
 
@@ -66,12 +70,14 @@ class HttpDoor:
         self._kept = KeptDocumentPages(self._client, feed, settings)
         self._reading = ReadingPages(self._client, feed, settings)
         self._console = ConsolePages()
+        self._transfers = TransferPages(self._client, settings, gate.settings)
+        self._sockets = Sockets(self._client, self._documents, settings)
         self._outgoing = Outgoing(runtime, feed, random, log, settings)
-        self._bodies = Bodies(settings)
+        self.bodies = Bodies(settings)
         self._router = Router()
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._description = msgspec.json.encode(describe(version))
-        self._counts = _Counts(runtime.metrics, feed)
+        self._counts = _Counts(runtime.metrics, feed, self._sockets)
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -97,7 +103,7 @@ class HttpDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        call = Call(scope, receive, send, self._bodies)
+        call = Call(scope, receive, send, self.bodies)
         try:
             reply = await self._answer(call)
             if reply is not None:
@@ -135,7 +141,7 @@ class HttpDoor:
             self._counts.count(reply.status)
             answer(reply)
 
-        call = Call(scope, _no_more, _no_send, self._bodies)
+        call = Call(scope, _no_more, _no_send, self.bodies)
         try:
             let_in(self._gate, call, self._publish_route)
             self._documents.publish_arrived(call, body, finish)
@@ -144,11 +150,22 @@ class HttpDoor:
         except Exception as error:
             finish(self._apologize(scope, error))
 
+    def open_socket(self, scope: Scope) -> Opening:
+        """Whether a WebSocket may be opened by this request, and with what it begins. Raises DoorError."""
+        call = Call(scope, _no_more, _no_send, self.bodies)
+        route, call.parameter = self._router.find(scope["method"], scope["path"])
+        let_in(self._gate, call, route)  # from which sites pages may come, `handshake` checks
+        if route.name != "socket":
+            raise DoorError(f"the page {scope['path'][:200]!r} is no WebSocket", code="TC434")
+        self._sockets.expect_room()
+        return partial(self._sockets.open, call.access, call.query("subscription"))
+
     def _page(self, route: Route) -> Page:
         for pages in (
             self,
             self._documents,
             self._subscriptions,
+            self._transfers,
             self._status,
             self._kept,
             self._reading,
@@ -187,11 +204,13 @@ async def _no_send(message: Scope) -> None:
 class _Counts(Collector):
     """What the door counts. PERF: bench/http.py; Prometheus's own counter takes a lock for each request."""
 
-    def __init__(self, metrics: Metrics, feed: Sized) -> None:
+    def __init__(self, metrics: Metrics, feed: Sized, sockets: Sized) -> None:
         self._by_status: dict[int, int] = {}
         metrics.registry.register(self)
         streams = Gauge("treecast_http_streams", "Event streams", registry=metrics.registry)
         streams.set_function(lambda: len(feed))
+        open_sockets = Gauge("treecast_http_sockets", "WebSockets", registry=metrics.registry)
+        open_sockets.set_function(lambda: len(sockets))
 
     def count(self, status: int) -> None:
         self._by_status[status] = self._by_status.get(status, 0) + 1

@@ -5,7 +5,7 @@ size, a connection that takes nothing is closed after a while, and so is one too
 `calls.py`.
 
 A POST of a document that has arrived as a whole when its header is read, as most do, is answered without ASGI
-(`Direct`). tests/serve/test_http_direct.py compares both ways.
+(`Door`). tests/serve/test_http_direct.py compares both ways.
 """
 
 from __future__ import annotations
@@ -13,29 +13,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Callable, Generator, Sized
-from typing import Any, cast
+from typing import Any, Protocol, cast
+from urllib.parse import unquote
 
 import msgspec
 import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from treecast.errors import TreecastError
 from treecast.serve.certificate import Certificate
-from treecast.serve.doors.calls import Reply, Scope
+from treecast.serve.doors.calls import Bodies, Reply, Scope
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.tls_acceptor import TlsAcceptor
+from treecast.serve.doors.web_socket import Opening, SocketProtocol, handshake
 from treecast.serve.transport_error import TransportError
 
 BACKLOG = 1_024
+OTHER_FILES = 1_000
+"""Beside connections: those of the store, of imports, of the other doors."""
 
 
 DIRECT_URL = b"/v1/documents"
 DIRECT_NEVER = frozenset((b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"))
 """Headers of requests that go through ASGI, which knows what to do about them."""
-Direct = Callable[[Scope, bytes, Callable[[Reply], None]], None]
+
+
+class Door(Protocol):
+    """What the server does without ASGI: `HttpDoor` has it."""
+
+    bodies: Bodies
+
+    def publish_directly(self, scope: Scope, body: bytes, answer: Callable[[Reply], None]) -> None: ...
+
+    def open_socket(self, scope: Scope) -> Opening: ...
 
 
 class _Event:
@@ -64,11 +79,13 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
     settings = DoorSettings()
-    direct: Direct | None = None
-    """Answers documents, if there is somebody who can."""
+    door: Door | None = None
+    """Answers documents and WebSockets, if it is there."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.on_lost: Callable[[], None] | None = None
+        """Is called when the connection is lost: for those who answer for long."""
         self._is_held = False
         self._held_body = b""
         self._header_timer: asyncio.TimerHandle | None = None
@@ -91,6 +108,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+            self.on_lost = None
 
     # --- headers ------------------------------------------------------------------------------------------------------
 
@@ -117,7 +137,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.url == DIRECT_URL and self._is_direct():
             self._is_held = True
         else:
-            super().on_headers_complete()
+            self._begin_asgi()
+
+    def _begin_asgi(self) -> None:
+        cast(Scope, self.scope)["connection"] = self
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         if self._is_held:
@@ -151,7 +175,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(DoorError("this is not HTTP", code="TC434"))
 
-    def _refuse(self, error: DoorError) -> None:
+    def _refuse(self, error: TreecastError) -> None:
         """Answer what is no request, and close. Requests before it that arrived as a whole are answered first."""
         if self.transport.is_closing():
             return
@@ -163,7 +187,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             problem = problem_of_error(error)
             body = msgspec.json.encode(problem)
-            head = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            head = "".join(f"{name}: {value}\r\n" for name, value in getattr(error, "headers", ()))
+            head += f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(STATUS_LINE[problem.status] + head.encode() + body)
         self.transport.close()
 
@@ -172,7 +197,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _is_direct(self) -> bool:
         """Whether this request may be answered directly, if the rest of it is there too."""
         cycle = self.cycle
-        if self.direct is None or self.parser.get_method() != b"POST" or (cycle and not cycle.response_complete):
+        if self.door is None or self.parser.get_method() != b"POST" or (cycle and not cycle.response_complete):
             return False
         return all(name not in DIRECT_NEVER for name, _ in self.headers)
 
@@ -180,12 +205,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """The usual way, after all."""
         self._is_held = False
         body, self._held_body = self._held_body, b""
-        super().on_headers_complete()
+        self._begin_asgi()
         if body:
             super().on_body(body)
 
     def _answer_directly(self) -> None:
-        assert self.direct is not None
+        assert self.door is not None
         self._is_held = False
         body, self._held_body = self._held_body, b""
         is_lasting = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
@@ -197,7 +222,7 @@ class GuardedProtocol(HttpToolsProtocol):
             "query_string": b"",
             "headers": self.headers,
         }
-        self.direct(scope, body, lambda reply: self._write_reply(cycle, reply))
+        self.door.publish_directly(scope, body, lambda reply: self._write_reply(cycle, reply))
 
     def _write_reply(self, cycle: DirectCycle, reply: Reply) -> None:
         cycle.response_complete = True
@@ -214,6 +239,31 @@ class GuardedProtocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
+
+    # --- WebSockets ---------------------------------------------------------------------------------------------------
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return self.door is not None
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over, or refuse. Whatever else the client has sent before our answer is dropped."""
+        assert self.door is not None
+        path, _, query = self.url.partition(b"?")
+        try:
+            if self.cycle is not None and not self.cycle.response_complete:
+                raise DoorError("a handshake before the last answer", code="TC434")
+            scope: Scope = {"type": "websocket", "method": self.scope["method"], "headers": self.headers}
+            scope.update(path=unquote(path.decode("latin-1")), query_string=query)
+            opening = self.door.open_socket(scope)
+            answer = handshake(self.url.decode("latin-1"), self.headers, self.settings)
+        except TreecastError as error:
+            self._refuse(error)
+            return
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+        self._end_stall()
+        self.connections.discard(self)
+        SocketProtocol(self.settings, self.door.bodies, self.connections).start(self.transport, answer, opening)
 
     # --- connections that ask for nothing -----------------------------------------------------------------------------
 
@@ -243,6 +293,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._wait_for_request(left)
         else:
             super().timeout_keep_alive_handler()
+
+    def write_now(self, data: bytes) -> bool:
+        """Write part of an answer that ASGI has begun, if nothing waits to be written before it."""
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        self.transport.write(data)
+        return True
 
     # --- readers that do not read -------------------------------------------------------------------------------------
 
@@ -303,6 +360,14 @@ class _Forward(logging.Handler):
         self._log.error("http", message=record.getMessage())
 
 
+def allow_files(count: int) -> None:
+    """Let this process have so many files open, as far as the system permits: many start with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class HttpServer:
     """Listens, and serves until `stop`."""
 
@@ -311,16 +376,15 @@ class HttpServer:
         application: Any,
         settings: DoorSettings,
         log: structlog.typing.FilteringBoundLogger,
-        direct: Direct | None = None,
+        door: Door | None = None,
         certificate: Certificate | None = None,
     ) -> None:
+        self._settings = settings
         self._socket: socket.socket | None = None
         logger = logging.getLogger("uvicorn.error")
         logger.handlers = [_Forward(log)]
         logger.propagate = False
-        protocol = type(
-            "Protocol", (GuardedProtocol,), {"settings": settings, "direct": staticmethod(direct) if direct else None}
-        )
+        protocol = type("Protocol", (GuardedProtocol,), {"settings": settings, "door": door})
         config = uvicorn.Config(
             application,
             http=protocol,
@@ -342,6 +406,7 @@ class HttpServer:
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Returns the address; port 0 takes a free one. Raises TransportError TC408."""
+        allow_files(self._settings.connections_max + OTHER_FILES)
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             listening = socket.socket(family, kind, protocol)

@@ -8,6 +8,10 @@ TC434  a request that cannot be understood
 TC435  a content type or encoding that is not known here
 TC436  the broker is not ready, or has too much to do: try again
 TC437  a failure of ours
+TC460  a message of a WebSocket that makes no sense
+TC461  a web page of another site wants to open a WebSocket
+TC462  subscriptions that cannot be imported: nothing was
+TC463  an import that ended before its end, as something else had changed
 
 Codes of queries, documents and requests are those of the index and of the broker:
 
@@ -54,6 +58,10 @@ STATUSES = {
     "TC443": 409,
     "TC444": 502,
     "TC490": 501,
+    "TC460": 400,
+    "TC461": 403,
+    "TC462": 422,
+    "TC463": 409,
     "TC714": 400,
     "TC715": 413,
 }

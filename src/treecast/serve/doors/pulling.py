@@ -48,7 +48,7 @@ class PullSession:
     def _ask(self) -> None:
         credit = len(self.held) + len(self._ready) + self.wanted
         if self._receiver is None:
-            self._receiver = self._client.attach(self.subscription, max(credit, 1), self._take)
+            self._receiver = self._client.attach([self.subscription], max(credit, 1), self._take)
         else:
             self._client.ask(self._receiver, credit)
 

@@ -34,11 +34,17 @@ class Route(msgspec.Struct, frozen=True):
     summary: str
     answers: dict[int, Any]
     form: Any = None
+    is_optional: bool = False
+    """The body may be left out."""
     parameters: tuple[str, ...] = ()
     """In the query: see `PARAMETERS`."""
+    required: tuple[str, ...] = ()
+    """Those of them that have to be there."""
     headers: tuple[str, ...] = ()
     content: str = "application/json"
     """The type of the request's body, if there is a form; or of the answer, if that is no JSON."""
+    other_contents: tuple[str, ...] = ()
+    """Other types that it may have; what is in them, the guide says."""
     scopes: tuple[str, ...] = ()
     """Kinds of scopes, of which a token needs one (`serve/access/scopes.py`), or `PUBLIC`: every route says which."""
 
@@ -57,6 +63,12 @@ PARAMETERS = {
     "search": ("string", "Only those whose id or query contains this, in upper or lower case."),
     "Range": ("string", "One range of bytes, as in HTTP: `bytes=0-999`."),
     "source": ("string", "The source that the documents belong to; else that of the header, else `default`."),
+    "mode": (
+        "string",
+        "`add`, the default, refuses ids that exist; `replace` changes them. Others stay as they are either way.",
+    ),
+    "dry_run": ("string", "`true` only says what would happen."),
+    "format": ("string", "`csv`, the default, `jsonl`, `parquet` or `tcx`."),
     "subscription": ("array", "The subscriptions to receive from: repeat it for each."),
     "last_event_id": ("string", "Where to go on, for those who cannot send the header `Last-Event-ID`."),
     "Treecast-Document-Id": ("string", "The publisher's own id: a second document with it is dropped."),
@@ -73,6 +85,7 @@ READ = ("read",)
 READ_SOURCES = ("publish", "read")
 READ_SUBSCRIPTIONS = ("subscribe", "read")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
+_FILES = ("application/x-ndjson", "application/vnd.apache.parquet", "application/vnd.treecast.index")
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
 _HOOK = f"/v1/hooks/{ID}"
 
@@ -123,13 +136,21 @@ ROUTES = (
         parameters=("source",),
         headers=("Treecast-Document-Id", "Treecast-Source"),
         content="application/xml",
+        other_contents=("application/octet-stream",),
         scopes=PUBLISH,
     ),
     Route(
-        *("POST", "/v1/documents:batch", "publish_batch", "Publish documents, one in each line"),
+        *(
+            "POST",
+            "/v1/documents:batch",
+            "publish_batch",
+            "Publish documents, one in each line or part",
+        ),
         {200: forms.BatchAnswer},
         forms.BatchLine,
+        is_optional=True,
         content="application/x-ndjson",
+        other_contents=("multipart/mixed",),
         scopes=PUBLISH,
         **_SOURCE,  # type: ignore[arg-type]
     ),
@@ -150,6 +171,7 @@ ROUTES = (
         *("PUT", f"/v1/sources/{ID}", "put_source", "Add or change a source"),
         {201: forms.SourceAnswer, 200: forms.SourceAnswer},
         forms.SourceForm,
+        is_optional=True,
         scopes=PUBLISH,
     ),
     Route("GET", f"/v1/sources/{ID}", "get_source", "A source", {200: forms.SourceAnswer}, scopes=READ_SOURCES),
@@ -177,6 +199,23 @@ ROUTES = (
         scopes=SUBSCRIBE,
     ),
     Route(
+        *("POST", "/v1/subscriptions:import", "import_subscriptions", "Add many subscriptions, or change them"),
+        {200: forms.ImportAnswer},
+        bytes,
+        parameters=("mode", "dry_run"),
+        content="text/csv",
+        other_contents=_FILES,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", "/v1/subscriptions:export", "export_subscriptions", "All subscriptions, as a file"),
+        {200: None},
+        parameters=("format",),
+        content="text/csv",
+        other_contents=_FILES,
+        scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
         *("POST", "/v1/subscriptions:try", "try_subscription", "Try a query on recent documents"),
         {200: forms.TryAnswer},
         forms.TryForm,
@@ -186,6 +225,7 @@ ROUTES = (
         *("POST", f"{_SUBSCRIPTION}:pull", "pull", "Take deliveries"),
         {200: forms.PullAnswer},
         forms.PullForm,
+        is_optional=True,
         scopes=SUBSCRIBE,
     ),
     Route(
@@ -212,15 +252,23 @@ ROUTES = (
         *("POST", f"{_SUBSCRIPTION}:replay", "replay", "Deliver again what is kept"),
         {200: forms.ReplayAnswer},
         forms.ReplayForm,
+        is_optional=True,
         scopes=SUBSCRIBE,
     ),
     Route(
         *("GET", "/v1/events", "events", "Deliveries as server-sent events"),
         {200: None},
         parameters=("subscription", "last_event_id"),
+        required=("subscription",),
         headers=("Last-Event-ID",),
         content="text/event-stream",
         scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", "/v1/socket", "socket", "Deliveries over a WebSocket: the guide says what is said on it"),
+        {101: None},
+        parameters=("subscription",),
+        scopes=("publish", "subscribe"),
     ),
     Route(
         *("GET", "/v1/letters", "letters", "Dead letters"),
@@ -302,11 +350,16 @@ class Router:
         if route is not None:
             return route, ""
         allowed = [one for one, exact in self._exact if exact == path]
+        nearest = ""
         for before, after, other in self._patterns:
             if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
+                if f"{ID}/" in nearest and other.path != nearest:
+                    continue  # a page below an id is no id: only actions may be part of one
                 if other.method == wanted:
                     return other, path[len(before) : len(path) - len(after)]
-                allowed.append(other.method)
+                nearest = nearest or other.path
+                if other.path == nearest:  # not those of an id that looks like an action
+                    allowed.append(other.method)
         if allowed:
             methods = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
             raise DoorError(f"this page has no {method[:20]}", code="TC431", hint=f"it has {methods}", allow=methods)

@@ -67,6 +67,31 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     pull_idle_ms: int = 60_000
     """A subscription that nobody pulls from for so long, and that has nothing to acknowledge, is left to others."""
 
+    sockets_max: int = 10_000
+    socket_message_bytes_max: int = 1 << 20
+    """Of what a client says at once: larger documents are published by requests."""
+    socket_credit_max: int = 1_000
+    """Deliveries that a socket may hold without acknowledging them,"""
+    socket_ahead: int = 64
+    """and those of them that may be on their way to it, as long as it reads."""
+    socket_publishes_max: int = 100
+    """Documents of one socket that have no answer yet. Beyond it, nothing more is read from it."""
+    socket_ping_ms: int = 15_000
+    """How often a socket is asked whether it lives; it has so long to answer."""
+    socket_close_ms: int = 2_000
+    """A socket that is being closed has so long to agree."""
+    socket_origins: list[str] = []
+    """Web pages of these origins, as `https://example.org`, may open sockets; else only those of the service itself."""
+
+    transfers_max: int = 2
+    """Imports and exports of subscriptions at the same time."""
+    import_bytes_max: int = 1 << 30
+    """Of subscriptions that are imported at once, after unpacking: they are written to a temporary file,"""
+    import_ms: int = 600_000
+    """and have so long to arrive."""
+    refused_rows_max: int = 1_000
+    """Refused rows of an import that the answer lists."""
+
     page_rows_max: int = 1_000
     read_documents_max: int = 1_000
     """Documents in one answer, for those who read all of them,"""

@@ -11,7 +11,7 @@ from treecast.overlay.messages import Pause, Redeliver, Replay, Unsubscribe
 from treecast.serve.access.access import Access
 from treecast.serve.access.refusals import no_token
 from treecast.serve.access.settings import AccessSettings
-from treecast.serve.doors.calls import Call, Reply, json_reply
+from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
 from treecast.serve.doors.envelopes import timestamp
 from treecast.serve.doors.events import Feed, Stream
 from treecast.serve.doors.forms import (
@@ -30,7 +30,7 @@ from treecast.serve.doors.forms import (
     subscription_answer,
 )
 from treecast.serve.doors.local import LocalClient
-from treecast.serve.doors.problems import DoorError
+from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.pulling import Pulls
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.trying import try_query
@@ -126,7 +126,8 @@ class SubscriptionPages:
 
     async def pull(self, call: Call) -> Reply:
         form = await call.form(PullForm, optional=True)
-        pulled = await self._pulls.pull(call.parameter, form.max, form.wait_ms)
+        wait_ms = min(form.wait_ms, self._settings.pull_wait_ms_max)
+        pulled = await self._pulls.pull(call.parameter, form.max, wait_ms)
         if call.access.is_ended:  # while it waited: what came is for others
             self._pulls.settle(call.parameter, [envelope.delivery for envelope in pulled], is_failed=True)
             raise no_token()
@@ -175,13 +176,26 @@ class SubscriptionPages:
                 pass
             stream.close()
 
-        watching = asyncio.create_task(watch())
+        connection = call.scope.get("connection")  # that of `http_server.py`
+        watching = None
+        if connection is None:
+            watching = asyncio.create_task(watch())
+        else:
+            stream.connection, connection.on_lost = connection, stream.close
         try:
             await call.send({"type": "http.response.start", "status": 200, "headers": headers})
             await self.feed.run(stream, write)
             await call.send({"type": "http.response.body", "body": b""})
         finally:
-            watching.cancel()
+            if watching is not None:
+                watching.cancel()
+
+    async def socket(self, call: Call) -> Reply:
+        """For those who come without a handshake: the others are taken over by `web_socket.py`."""
+        error = DoorError("this page is a WebSocket", code="TC434", hint="send its handshake: RFC 6455", status=426)
+        reply = problem_reply(problem_of_error(error))
+        reply.headers = (("upgrade", "websocket"),)
+        return reply
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 

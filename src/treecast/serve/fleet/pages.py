@@ -18,10 +18,12 @@ from treecast.overlay.messages import NAME_CHARS_MAX, Document
 from treecast.serve.access.access import Access
 from treecast.serve.access.refusals import AccessRefusedError, no_token
 from treecast.serve.connection import now_ms
-from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
-from treecast.serve.doors.document_pages import DEFAULT_SOURCE, batch_item, document_of
+from treecast.serve.doors.batches import document_of
+from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply
+from treecast.serve.doors.document_pages import DEFAULT_SOURCE, batch_item
 from treecast.serve.doors.forms import (
     BatchAnswer,
+    BatchLine,
     PullAnswer,
     PullForm,
     SettleAnswer,
@@ -86,7 +88,7 @@ class FleetDocumentPages:
         bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
         for line in lines:
             try:
-                documents.append(document_of(line, bytes_max))
+                documents.append(document_of(decode_form(line, BatchLine), bytes_max))
                 answers.append(None)
             except DoorError as error:
                 answers.append(problem_of_error(error))
