@@ -34,7 +34,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [["--help"]]
     + [
         [verb, "--help"]
-        for verb in ("match", "explain", "generate", "bench", "run", "broker", "up", "token", "experiment")
+        for verb in (
+            "match",
+            "explain",
+            "generate",
+            "bench",
+            "run",
+            "broker",
+            "up",
+            "publish",
+            "subscribe",
+            "status",
+            "token",
+            "experiment",
+        )
     ]
     + [["generate", what, "--help"] for what in ("documents", "queries")]
     + [["token", what, "--help"] for what in ("create", "list", "revoke")],

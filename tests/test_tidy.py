@@ -87,14 +87,14 @@ WORLD: dict[str, dict[str, str]] = {
     "threading": {
         "catalog": "Spark calls back from threads of its own: one at a time",
         "cli": "signals are for the main thread",
-        "serve": "a store is read while another thread writes to it; a client for programs without an event loop",
+        "serve": "a store is read while another thread writes to it; clients for programs without an event loop",
         "spark": "a job is watched while it runs, and a stream closed behind its end",
     },
     "random": {
         "experiments": "seeded",
         "measure": "seeded",
         "overlay": "the type of what a peer is made with",
-        "serve": "what a peer is made with, seeded by the system",
+        "serve": "what a peer is made with, and pauses of clients, seeded by the system; a demonstration, seeded",
         "sim": "everything is drawn, by seed",
         "workload": "seeded",
     },

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, broker, experiment, explain, generate, match, run, token, up
+from treecast.cli import bench, broker, experiment, explain, generate, match, publish, run, status, subscribe, token, up
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -117,6 +117,9 @@ def build_parser() -> Parser:
     run.add_to(verbs)
     broker.add_to(verbs)
     up.add_to(verbs)
+    publish.add_to(verbs)
+    subscribe.add_to(verbs)
+    status.add_to(verbs)
     token.add_to(verbs)
     experiment.add_to(verbs)
     return parser

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast import __version__
@@ -31,9 +36,13 @@ Every setting may also stand in FILE (log_level = "error") or in the
 environment (TREECAST_UP_LOG_LEVEL=error). Options win, then the environment.
 
 example:
+  treecast up --demo
   treecast up --data news-data --listen 127.0.0.1:8080
   treecast up --backbone nats://127.0.0.1:4222 --fleet news
   curl -T article.xml -X POST http://127.0.0.1:8080/v1/documents"""
+
+DEMO = "--demo"
+"""Who chose the directory of a demonstration."""
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
@@ -42,7 +51,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         help="serve over HTTP: publish, subscribe, receive",
         description=DESCRIPTION,
         epilog=EPILOG,
-        usage="treecast up (--data DIR | --backbone URL) [options]",
+        usage="treecast up (--data DIR | --backbone URL | --demo) [options]",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=26),
     )
     option = parser.add_argument
@@ -61,27 +70,39 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
-        from treecast.serve import service_process
-        from treecast.serve.address import format_address
-        from treecast.serve.logs import make_log
+        import treecast.serve.service_process  # noqa: F401
     except ModuleNotFoundError as error:
         parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
     try:
         networks = [f"hooks.allow={','.join(options.hooks_allow)}"] if options.hooks_allow else []
         effective = resolve(vars(options), [*options.set, *networks], options.unknown_options, os.environ)
-        is_worker = bool(effective["backbone"].value)
-        service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
+        with _data_directory(effective):
+            is_worker = bool(effective["backbone"].value)
+            service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
+            if options.check:
+                print(format_settings(effective), end="")
+                return 0
+            _run(service, effective)
     except SettingsError as error:
         parser.exit(2, f"{parser.prog}: {printable_lines(str(error))}\n")
-    if options.check:
-        print(format_settings(effective), end="")
-        return 0
+    return 0
+
+
+def _run(service: ServiceOptions | WorkerOptions, effective: Mapping[str, Effective]) -> None:
+    """Until it is stopped. Raises TreecastError."""
+    from treecast.serve import service_process
+    from treecast.serve.address import format_address
+    from treecast.serve.logs import make_log
+
     log = make_log(effective["log"].value, effective["log_level"].value)
 
     def announce(address: tuple[str, int], peers: tuple[str, int] | None) -> None:
         also = f", peers on {format_address(*peers)}" if peers else ""
-        scheme = "https" if service.tls is not None else "http"
-        print(f"listening on {scheme}://{format_address(*address)}{also}", flush=True)
+        url = f"{'https' if service.tls is not None else 'http'}://{format_address(*address)}"
+        print(f"listening on {url}{also}", flush=True)
+        if effective["demo"].value:
+            data = effective["data"]
+            print(next_steps(url, data.value, is_kept=data.origin != DEMO), file=sys.stderr, flush=True)
 
     if isinstance(service, service_process.ServiceOptions):
         service_process.run_service(service, log, announce)
@@ -89,7 +110,35 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         from treecast.serve.fleet.fleet_process import run_worker
 
         run_worker(service, log, announce)
-    return 0
+
+
+@contextmanager
+def _data_directory(effective: dict[str, Effective]) -> Iterator[None]:
+    """For a demonstration without one: a directory that is removed at the end. Raises SettingsError."""
+    data, demo = effective["data"], effective["demo"]
+    if demo.value and effective["backbone"].value:
+        raise SettingsError([Mistake("--demo", "a worker of a fleet shows nothing by itself; leave out --backbone")])
+    if data.value or not demo.value:
+        yield
+        return
+    directory = tempfile.mkdtemp(prefix="treecast-demo-")
+    effective["data"] = Effective(data.setting, directory, DEMO)
+    try:
+        yield
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def next_steps(url: str, directory: str, *, is_kept: bool) -> str:
+    """What to try while a demonstration runs."""
+    service = "" if url.endswith("://127.0.0.1:8080") else f" --url {url}"
+    return f"""\
+treecast: the demonstration publishes five documents a second. In another terminal, try
+  treecast subscribe{service} demo/sport
+  treecast subscribe{service} mine -q '//item[price > 150]' --deliver elements
+  treecast status{service}
+and look at the console, {url}/
+data are in {directory}{"" if is_kept else ", which is removed at the end"}; Ctrl-C ends it"""
 
 
 def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
@@ -111,6 +160,7 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         version=__version__,
         tls=tls,
         open=value["open"],
+        demo=value["demo"],
         door=build(effective, structs, "door"),
         broker=build(effective, structs, "broker"),
         access=build(effective, structs, "access"),
@@ -131,10 +181,18 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
     return service
 
 
+def _directory_problem(directory: Path) -> str:
+    """Why nothing can be kept there, as far as that can be seen before."""
+    place = directory.absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir():
+        return "it is not a directory" if place == directory.absolute() else f"{place} is not a directory"
+    return "" if os.access(place, os.W_OK | os.X_OK) else f"{place} may not be written to"
+
+
 def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
     """What the service would refuse when it starts, as far as that can be tried before."""
-    from pathlib import Path
-
     from treecast.serve.access.exposure import check_exposure
     from treecast.serve.access.tokens import TokenStore
     from treecast.serve.certificate import Certificate
@@ -146,6 +204,9 @@ def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
         text, _, hint = str(error).removeprefix(error.code).strip().partition("\n  hint: ")
         mistakes.append(Mistake(place, f"{error.code} {text}" + (f"; {hint}" if hint else "")))
 
+    problem = _directory_problem(Path(service.directory)) if service.directory else ""
+    if problem:
+        return [Mistake("--data", f"{service.directory}: {problem}; choose another directory")]
     has_tokens = True
     try:
         has_tokens = bool(service.directory) and TokenStore(Path(service.directory), service.access).read() is not None

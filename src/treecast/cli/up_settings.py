@@ -63,6 +63,7 @@ TOP = (
     _file("certificate", "of HTTP, and of peers (PEM); else no TLS"),
     _file("key", "of the certificate, unless it is in its file"),
     Setting("", "open", "switch", False, "let strangers in without tokens"),
+    Setting("", "demo", "switch", False, "publish made-up news; --data may be left out"),
     Setting(
         "", "peer_listen", "address", "", "address for the Python client; else none", "HOST:PORT", is_optional=True
     ),
@@ -190,13 +191,16 @@ class _Resolver:
         self._read_options(sets, unknown)
         for setting in self._settings.values():
             if setting.full_name not in self._found:
-                if setting.default is None and not ("backbone" in self._found and self._found["backbone"].value):
+                if setting.default is None and not (self._is_given("backbone") or self._is_given("demo")):
                     flag = f"--{setting.name}"
                     self._mistakes.append(Mistake(flag, f"it is missing; write {flag} {setting.metavar}"))
                 self._found[setting.full_name] = Effective(setting, _default(setting), "default")
         if self._mistakes:
             raise SettingsError(self._mistakes)
         return {name: self._found[name] for name in self._settings}
+
+    def _is_given(self, name: str) -> bool:
+        return name in self._found and bool(self._found[name].value)
 
     def _take(self, setting: Setting, given: Any, place: str, origin: str, directory: Path | None = None) -> None:
         """The last one that is taken wins."""

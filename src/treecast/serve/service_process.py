@@ -18,6 +18,7 @@ from treecast.serve.access.gate import Gate
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.broker_process import BrokerOptions, open_broker, warm_up
 from treecast.serve.certificate import Certificate
+from treecast.serve.demo import Demo
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
@@ -45,6 +46,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """For HTTP, and for peers if it has a CA for their certificates."""
     open: bool = False
     """Strangers are let in without tokens or certificates."""
+    demo: bool = False
+    """Somebody keeps publishing."""
 
 
 Announce = Callable[[tuple[str, int], tuple[str, int] | None], None]
@@ -80,6 +83,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
     door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate)
     server = HttpServer(door, options.door, log, door, certificate)
+    demo = Demo(runtime, Random(unused_name()), log, options.door.answer_ms) if options.demo else None
     address = server.listen(*options.listen)
     peer_address = None
     if options.peer_listen is not None:
@@ -96,11 +100,15 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
     announce(address, peer_address)
     notify("READY=1")
+    if demo is not None:
+        demo.start()
     stopping = asyncio.create_task(stopped.wait())
     await asyncio.wait([stopping, running, serving], return_when=asyncio.FIRST_COMPLETED)
     notify("STOPPING=1")
     watching.cancel()
     server.stop()
+    if demo is not None:
+        demo.stop()
     door.stop()
     await door.close()
     await serving

@@ -330,6 +330,10 @@ class Feed:
 
     # --- settling -----------------------------------------------------------------------------------------------------
 
+    def replaying(self, id: str) -> None:
+        """What was sent of this subscription so far is to be delivered again: the broker need not be told of it."""
+        self._sent.pop(id, None)
+
     def _tick(self, now_ms: int) -> None:
         """Tell the broker what was sent, now and then. If that is lost with a crash, it is delivered again."""
         is_early = 0 <= now_ms - self._settled_ms < self._settings.advance_ms

@@ -84,13 +84,18 @@ class PullSession:
                 unknown.append(id)
             else:
                 settled.append(held[0])
+        if settled:
+            self._ask()  # first: else the broker would send others in their place, which nobody has asked for
         self._client.settle(settled, is_failed=is_failed)
         return unknown
 
     def check(self, now: int) -> None:
         """What is not acknowledged in time comes again, the broker sees to that: forget it here."""
         late = [id for id, (_, since) in self.held.items() if now - since > self.acknowledge_ms]
-        self._client.settle([self.held.pop(id)[0] for id in late], is_failed=True)
+        if late:
+            deliveries = [self.held.pop(id)[0] for id in late]
+            self._ask()
+            self._client.settle(deliveries, is_failed=True)
 
     def is_idle(self, now: int, idle_ms: int) -> bool:
         return not self.held and not self.wanted and now - self.used_ms > idle_ms

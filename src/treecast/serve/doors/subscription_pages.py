@@ -119,6 +119,7 @@ class SubscriptionPages:
 
     async def replay(self, call: Call) -> Reply:
         form = await call.form(ReplayForm, optional=True)
+        self.feed.replaying(call.parameter)
         answer = await self._client.request(Replay(call.parameter, form.from_document, form.from_ms))
         return json_reply(200, ReplayAnswer(answer.documents[0]))
 

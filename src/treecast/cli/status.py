@@ -1,0 +1,137 @@
+"""`treecast status`: a live screen of how a service is doing, or one look at it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import shutil
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from treecast.cli.client_options import add_client_options, client_maker
+from treecast.cli.status_screen import DIM, YELLOW, StatusScreen, fit
+from treecast.errors import TreecastError
+from treecast.names import printable
+
+if TYPE_CHECKING:
+    from treecast.serve.http_client import HttpClient
+
+DESCRIPTION = """\
+Shows rates, lag, queues and sizes of a service, every second. Press q to
+leave. In a pipe, or with --once, it looks once."""
+
+EPILOG = """\
+example:
+  treecast status --url http://127.0.0.1:8080
+  treecast status --json | jq .totals"""
+
+EVERY_S = 1.0
+COLUMNS = 80
+"""Where there is no terminal."""
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+LEAVING = frozenset("qQ\x1b\x03\x04")
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "status",
+        help="watch rates, lag and queues of a service",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="treecast status [options]",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=24),
+    )
+    option = parser.add_argument
+    option("--once", action="store_true", help="look once, and end")
+    option("--json", action="store_true", help="once, as the service answers")
+    add_client_options(parser)
+    parser.set_defaults(run=lambda options: run(parser, options))
+
+
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    from treecast.serve.http_client import HttpClientSettings
+
+    settings = HttpClientSettings(connect_ms=3_000, answer_ms=10_000)
+    with client_maker(parser, options, lambda _: None, settings)() as client:
+        status = _look(client)
+        if options.json:
+            print(json.dumps(status))
+            return 0
+        is_terminal = sys.stdout.isatty()
+        screen = StatusScreen(
+            str(client.url),
+            colour=is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+            ascii_only="utf" not in (sys.stdout.encoding or "").lower(),
+        )
+        if options.once or not is_terminal or os.environ.get("TERM") == "dumb":
+            columns = shutil.get_terminal_size().columns if is_terminal else COLUMNS
+            _write("\n".join(screen.lines(status, columns)) + "\n")
+            return 0
+        with _full_screen():
+            _watch(client, screen, status)
+    return 0
+
+
+def _look(client: HttpClient) -> dict[str, Any]:
+    """Raises TreecastError."""
+    status: dict[str, Any] = client.ask("GET", "/v1/status").json
+    return status
+
+
+def _write(text: str) -> None:
+    encoding = sys.stdout.encoding or "ascii"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+@contextmanager
+def _full_screen() -> Iterator[None]:
+    """A screen of our own; keys come one by one and are not shown. Both are as before at the end."""
+    before = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
+    try:
+        if before is not None:
+            tty.setcbreak(sys.stdin, termios.TCSANOW)
+        _write(ENTER)
+        yield
+    finally:
+        _write(LEAVE)
+        if before is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+
+def _watch(client: HttpClient, screen: StatusScreen, status: dict[str, Any]) -> None:
+    """Until somebody presses q."""
+    problem = ""
+    while True:
+        columns, rows = shutil.get_terminal_size()
+        last = screen.paint(fit("q leaves", columns), DIM)
+        if problem:
+            last = screen.paint(fit(printable(problem), columns), YELLOW)
+        lines = [*screen.lines(status, columns, max(rows - 2, 1)), "", last][:rows]
+        _write(HOME + "\n".join(f"{line}{CLEAR_LINE}" for line in lines) + CLEAR_BELOW)
+        if _has_left(time.monotonic() + EVERY_S):
+            return
+        try:
+            status, problem = _look(client), ""
+        except TreecastError as error:
+            problem = f"{error}".partition("\n")[0] + "; trying again"
+
+
+def _has_left(end: float) -> bool:
+    """Wait until then for a key that ends it."""
+    while (left := end - time.monotonic()) > 0:
+        if not sys.stdin.isatty():
+            time.sleep(left)
+            return False
+        ready, _, _ = select.select([sys.stdin], [], [], left)
+        if ready and (not (key := os.read(sys.stdin.fileno(), 1).decode("latin-1")) or key in LEAVING):
+            return True
+    return False
