@@ -1,7 +1,7 @@
 """How a service is doing, as lines of text: rates with a curve of the last minute, lag, sizes, the longest queues.
 
 >>> sparkline([0, 1, 2, 4], 4, ascii_only=False), sparkline([0, 1, 2, 4], 2, ascii_only=True)
-('▁▂▄█', '=#')
+('▁▃▅█', '.#')
 
 The same lines serve for a live screen, for a pipe, and without colour. No line is wider than asked for, and texts of
 strangers (ids) are shown without control characters.
