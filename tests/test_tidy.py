@@ -39,7 +39,8 @@ ROOMS: dict[str, set[str]] = {
     "inputs": CORE | {"index", "names"},
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
-    "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections"},
+    # workload: documents are checked by its DTDs
+    "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections", "workload"},
     "sim": CORE | {"index", "overlay"},
     "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model"},
     "spark": {

@@ -133,6 +133,8 @@ def _kind_of(name: str, default: Any) -> str:
         return "texts"
     if isinstance(default, str):
         return "text"
+    if isinstance(default, bool):
+        return "switch"
     if re.search(r"_ms(_|$)", name):
         return "duration"
     return "size" if "bytes" in name else "count"

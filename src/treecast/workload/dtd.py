@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from treecast.workload.content_model import Attribute, Element, Group, Name, Occurs, Particle, particle_names
-from treecast.workload.dtd_scanner import NAME, NAME_MORE, Parameter, Scanner
+from treecast.workload.dtd_scanner import CHARS_MAX, NAME, NAME_MORE, Parameter, Scanner
 from treecast.workload.dtd_source import Source, read_source
 
 MODEL_NESTING_MAX = 100
@@ -51,9 +51,12 @@ class Declarations:
     missing: tuple[str, ...] = ()
 
 
-def read_dtd(text: str, name: str = "DTD") -> Declarations:
-    """The declarations of a DTD given as text; parts in other files are left out."""
-    return _Reader(Source(name, text)).read()
+def read_dtd(text: str, name: str = "DTD", chars_max: int = CHARS_MAX) -> Declarations:
+    """The declarations of a DTD given as text; parts in other files are left out.
+
+    `chars_max` is how much its parameter entities may expand to.
+    """
+    return _Reader(Source(name, text), chars_max=chars_max).read()
 
 
 def read_dtd_file(path: Path, directories: Sequence[Path] = ()) -> Declarations:
@@ -64,8 +67,8 @@ def read_dtd_file(path: Path, directories: Sequence[Path] = ()) -> Declarations:
 class _Reader:
     """One pass over the DTD."""
 
-    def __init__(self, source: Source, directories: Sequence[Path] = ()) -> None:
-        self.scanner = Scanner(source, directories)
+    def __init__(self, source: Source, directories: Sequence[Path] = (), chars_max: int = CHARS_MAX) -> None:
+        self.scanner = Scanner(source, directories, chars_max)
         self.fail = self.scanner.fail
         self.token = self.scanner.token
         self.elements: dict[str, Element] = {}

@@ -68,7 +68,8 @@ class Frame:
 class Scanner:
     """Produces tokens and keeps the parameter entities."""
 
-    def __init__(self, source: Source, directories: Sequence[Path] = ()) -> None:
+    def __init__(self, source: Source, directories: Sequence[Path] = (), chars_max: int = CHARS_MAX) -> None:
+        self.chars_max = chars_max
         own = [source.path.parent] if source.path is not None else []
         self.directories = [*own, *directories]
         self.frames = [Frame(source.text, source)]
@@ -186,8 +187,9 @@ class Scanner:
 
     def count(self, chars: int) -> None:
         self.chars += chars + REFERENCE_CHARS
-        if self.chars > CHARS_MAX:
-            self.fail(f"the parameter entities expand to more than {CHARS_MAX >> 20} million characters", limit=True)
+        if self.chars > self.chars_max:
+            much = f"{self.chars_max >> 20} million" if self.chars_max >= 1 << 20 else f"{self.chars_max:,}"
+            self.fail(f"the parameter entities expand to more than {much} characters", limit=True)
 
     def part(self, parameter: Parameter) -> Source | None:
         """The file of an external entity; one that is not on disk is remembered as missing."""

@@ -27,6 +27,7 @@ from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
 from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, decode
+from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import SECOND_MS, BrokerSettings
 from treecast.overlay.broker.subscriptions import Subscriptions
@@ -66,6 +67,7 @@ from treecast.overlay.messages import (
 from treecast.overlay.peer import Deliver, Effect, SaveIndex, Send, Store
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Put, Storage
+from treecast.workload.validator import Validator
 
 EXPIRY_STEP_MS = 10 * SECOND_MS
 
@@ -103,7 +105,8 @@ class Broker:
         self._backlog = Backlog(self._shadow, self._archive, settings, random)
         self._dispatch = Dispatch(self._backlog, self._archive, settings)
         self._subscriptions = Subscriptions(self._shadow, self.index, settings)
-        self._intake = Intake(self._shadow, self._archive, self._backlog, self.index, settings)
+        schemas = self._subscriptions.schemas
+        self._intake = Intake(self._shadow, self._archive, self._backlog, self.index, schemas, settings)
         self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
         self.tail = Tail(self._shadow, self._archive, self._backlog, self._subscriptions)
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
@@ -269,7 +272,8 @@ class Broker:
         match command:
             case Publish():
                 self._subscriptions.check_source(command.source)
-                documents, refusals, copies = self._intake.publish(command, turn)
+                validator = self._subscriptions.validator(command.source)
+                documents, refusals, copies = self._intake.publish(command, validator, turn)
                 self.accepted += len(documents) - len(refusals)
                 return Answer(request.number, documents, refusals, copies=copies)
             case Subscribe():
@@ -397,6 +401,15 @@ class Broker:
     def records(self, kind: str) -> Iterator[tuple[str, bytes]]:
         """All of a kind, by their keys."""
         return self._records.all(kind)
+
+    @property
+    def schemas(self) -> Schemas:
+        """The DTDs of its sources."""
+        return self._subscriptions.schemas
+
+    def validator(self, source: str) -> Validator | None:
+        """What documents of a source, which is registered, are checked by. Raises DocumentError."""
+        return self._subscriptions.validator(source)
 
     @property
     def index_version(self) -> int:

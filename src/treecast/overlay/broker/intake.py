@@ -1,5 +1,7 @@
 """Published documents: duplicates dropped, the others matched, and stored with the list of who gets what.
 
+Documents that are not well-formed, or not valid by the DTD of their source, are refused before anything is stored.
+
 A batch is matched by one native call. For each accepted document there is one row, and one body in the log; payloads
 that differ from the document itself have bodies of their own, each once however many subscriptions get it.
 """
@@ -9,18 +11,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from treecast.errors import DocumentError
+from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
 from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode_many
+from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Document, Publish, Refusal
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Append, DeleteBefore
+from treecast.workload.validator import Validator
 
 EXCERPT_BYTES_MAX = 1_000
 """Of a refused document, for whoever wants to know what it was."""
@@ -30,8 +34,15 @@ class Intake:
     """Accepts documents."""
 
     def __init__(
-        self, shadow: Shadow, archive: Archive, backlog: Backlog, index: Index, settings: BrokerSettings
+        self,
+        shadow: Shadow,
+        archive: Archive,
+        backlog: Backlog,
+        index: Index,
+        schemas: Schemas,
+        settings: BrokerSettings,
     ) -> None:
+        self._schemas = schemas
         self._shadow = shadow
         self._archive = archive
         self._backlog = backlog
@@ -49,8 +60,13 @@ class Intake:
             for (number, _), row in zip(rows, decode_many([data for _, data in rows], RecentRow), strict=True):
                 self._recent[row.name] = (number, row.published_ms)
 
-    def publish(self, command: Publish, turn: Turn) -> tuple[list[int], list[Refusal], list[int]]:
-        """The number of each document, 0 for a refused one; the refusals; and the places of duplicates."""
+    def publish(
+        self, command: Publish, validator: Validator | None, turn: Turn
+    ) -> tuple[list[int], list[Refusal], list[int]]:
+        """The number of each document, 0 for a refused one; the refusals; and the places of duplicates.
+
+        `validator`: what documents of this source are checked by.
+        """
         if len(command.documents) > self._settings.documents_per_publish_max:
             raise RequestError(
                 f"{len(command.documents)} documents in one request",
@@ -66,7 +82,7 @@ class Intake:
         known = [place for place, number in enumerate(numbers) if number]
         start = 0
         while start < len(fresh):
-            start += self._accept(command, fresh[start:], numbers, refusals, turn)
+            start += self._accept(command, validator, fresh[start:], numbers, refusals, turn)
         for place, original in copies:
             numbers[place] = numbers[original]
             if numbers[place]:
@@ -117,7 +133,13 @@ class Intake:
         return fresh
 
     def _accept(
-        self, command: Publish, places: list[int], numbers: list[int], refusals: list[Refusal], turn: Turn
+        self,
+        command: Publish,
+        validator: Validator | None,
+        places: list[int],
+        numbers: list[int],
+        refusals: list[Refusal],
+        turn: Turn,
     ) -> int:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
         bodies = [command.documents[place].body for place in places]
@@ -126,11 +148,23 @@ class Intake:
         matches = Matches(part.deliveries)
         for at in range(matches.documents):
             place = places[at]
-            if (error := rejected.get(at)) is not None:
+            error = rejected.get(at) or self._objection(validator, bodies[at], matches, at)
+            if error is not None:
                 refusals.append(refusal(error, place))
             else:
                 numbers[place] = self._store(command.source, command.documents[place], matches, at, turn)
         return matches.documents
+
+    def _objection(self, validator: Validator | None, body: bytes, matches: Matches, at: int) -> TreecastError | None:
+        """Why a well-formed document is refused all the same."""
+        try:
+            if validator is not None:
+                self._schemas.check(validator, body)
+        except DocumentError as error:
+            return error
+        if self._settings.refuse_unwanted and matches.is_empty(at):
+            return RequestError("nobody wants this document", code="TC419", hint="no subscription matches it")
+        return None
 
     def _store(self, source: str, document: Document, matches: Matches, at: int, turn: Turn) -> int:
         number = self._backlog.last_document + 1
@@ -203,6 +237,9 @@ class Matches:
         accepted = [place for place, code in enumerate(codes) if code is None]
         refused = [(id, code) for id, code in zip(ids, codes, strict=True) if code is not None]
         return [ids[place] for place in accepted], [choices[place] for place in accepted], refused
+
+    def is_empty(self, at: int) -> bool:
+        return self._ends[at] == self._ends[at + 1]
 
     def payload(self, choice: int) -> bytes:
         begin, end = self._payload_ends[self._first + choice], self._payload_ends[self._first + choice + 1]

@@ -9,6 +9,7 @@ TC415   the store is full
 TC416   no such dead letter
 TC417   too many sessions, or too many subscriptions in one
 TC418   a record that is too large
+TC419   a document that nobody wants
 """
 
 from __future__ import annotations

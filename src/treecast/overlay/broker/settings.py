@@ -23,6 +23,19 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     record_kinds_max: int = 100
     """of so many of a kind, and so many kinds."""
 
+    schema_bytes_max: int = 1 << 20
+    """Of the DTD of a source,"""
+    schema_chars_max: int = 4 << 20
+    """whose parameter entities expand to so many characters at most,"""
+    schema_transitions_max: int = 200_000
+    """and its content models to so many transitions of automata;"""
+    schemas_transitions_max: int = 1_000_000
+    """those of all sources together. Beyond it, DTDs that were not used for longest are compiled anew when needed."""
+    validated_bytes_max: int = 4 << 20
+    """Of a document whose source has a DTD: checking 1 MB takes about 50 ms."""
+    refuse_unwanted: bool = False
+    """Documents that no subscription matches are refused, and their publishers are told so."""
+
     duplicates_max: int = 100_000
     """The ids of so many documents are remembered, to drop those that are published again."""
     duplicates_ms: int = 10 * MINUTE_MS

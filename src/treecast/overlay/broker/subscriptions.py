@@ -30,11 +30,13 @@ from treecast.overlay.broker.rows import (
     decode,
     decode_many,
 )
+from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Pause, RegisterSource, RemoveSource, Subscribe
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import DeleteBefore, Put
+from treecast.workload.validator import Validator
 
 ADDED_AT_ONCE = 250_000
 """When an index is built or brought up to date. Few large batches are faster than many small ones."""
@@ -54,6 +56,7 @@ class Subscriptions:
         self._shadow = shadow
         self.index = index
         self._settings = settings
+        self.schemas = Schemas(settings)
         self.sources: dict[str, SourceRow] = {}
         self.last_change = 0
         self.last_seen: dict[str, int] = {}
@@ -98,6 +101,8 @@ class Subscriptions:
 
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         check_name(command.source, "source")
+        if command.schema:
+            self.schemas.validator(command.schema)
         if command.source not in self.sources and len(self.sources) >= self._settings.sources_max:
             raise RequestError(f"there are {self._settings.sources_max} sources already", code="TC413")
         row = self.sources[command.source] = SourceRow(command.schema, command.description)
@@ -111,6 +116,11 @@ class Subscriptions:
     def check_source(self, source: str) -> None:
         if source not in self.sources:
             raise RequestError(f"no source is called {source!r}", code="TC410", hint="register it first")
+
+    def validator(self, source: str) -> Validator | None:
+        """What documents of this source, which is registered, are checked by. Raises DocumentError: a wrong DTD."""
+        schema = self.sources[source].schema
+        return self.schemas.validator(schema) if schema else None
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 

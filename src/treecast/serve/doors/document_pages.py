@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from treecast.errors import TreecastError
@@ -134,9 +135,16 @@ class DocumentPages:
 
     async def put_source(self, call: Call) -> Reply:
         form = await call.form(SourceForm, optional=True)
+        await self._compile(form.schema)
         is_new = call.parameter not in self._client.expect_broker().tail.sources()
         await self._client.request(RegisterSource(call.parameter, form.schema, form.description))
         return self._get_source(call.parameter, 201 if is_new else 200)
+
+    async def _compile(self, schema: str) -> None:
+        """In a thread: a large DTD takes a second. The broker then finds it. Raises DocumentError."""
+        if schema:
+            schemas = self._client.expect_broker().schemas
+            schemas.keep(schema, await asyncio.to_thread(schemas.compile, schema))
 
     async def get_source(self, call: Call) -> Reply:
         return self._get_source(call.parameter, 200)
