@@ -161,6 +161,8 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         tls=tls,
         open=value["open"],
         demo=value["demo"],
+        firewall=value["firewall"],
+        dispatch=build(effective, structs, "dispatch"),
         door=build(effective, structs, "door"),
         broker=build(effective, structs, "broker"),
         access=build(effective, structs, "access"),
@@ -196,6 +198,7 @@ def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
     from treecast.serve.access.exposure import check_exposure
     from treecast.serve.access.tokens import TokenStore
     from treecast.serve.certificate import Certificate
+    from treecast.serve.firewall.firewall import load_rules
     from treecast.serve.logs import make_log
 
     mistakes: list[Mistake] = []
@@ -217,6 +220,11 @@ def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
             Certificate(service.tls, make_log())
         except TreecastError as error:
             add("--certificate", error)
+    if service.firewall:
+        try:
+            load_rules(service.firewall, service.dispatch)
+        except TreecastError as error:
+            add("--firewall", error)
     if not service.open:
         certified = service.tls is not None and bool(service.tls.ca)
         for place, listen, peers in (

@@ -62,6 +62,7 @@ TOP = (
     Setting("", "listen", "address", "127.0.0.1:8080", "address for HTTP; else 127.0.0.1:8080", "HOST:PORT"),
     _file("certificate", "of HTTP, and of peers (PEM); else no TLS"),
     _file("key", "of the certificate, unless it is in its file"),
+    _file("firewall", "rules by which documents are sent on (TOML)"),
     Setting("", "open", "switch", False, "let strangers in without tokens"),
     Setting("", "demo", "switch", False, "publish made-up news; --data may be left out"),
     Setting(
@@ -82,6 +83,7 @@ def sections() -> dict[str, Any]:
     from treecast.serve.access.settings import AccessSettings
     from treecast.serve.doors.settings import DoorSettings
     from treecast.serve.fleet.settings import FleetSettings
+    from treecast.serve.firewall.settings import FirewallSettings
     from treecast.serve.settings import RuntimeSettings
 
     return with_inner(
@@ -89,6 +91,7 @@ def sections() -> dict[str, Any]:
             "door": DoorSettings(),
             "broker": BrokerSettings(),
             "access": AccessSettings(),
+            "dispatch": FirewallSettings(),
             "peer": RuntimeSettings(),
             "worker": FleetSettings(),
         }

@@ -22,6 +22,8 @@ from treecast.serve.demo import Demo
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.firewall.firewall import Firewall
+from treecast.serve.firewall.settings import FirewallSettings
 from treecast.serve.notify import notify
 from treecast.serve.runtime import Runtime
 from treecast.serve.settings import RuntimeSettings
@@ -44,6 +46,9 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     access: AccessSettings = AccessSettings()
     tls: TlsFiles | None = None
     """For HTTP, and for peers if it has a CA for their certificates."""
+    firewall: str = ""
+    """The file with the rules of the firewall, if there is one."""
+    dispatch: FirewallSettings = FirewallSettings()
     open: bool = False
     """Strangers are let in without tokens or certificates."""
     demo: bool = False
@@ -81,7 +86,10 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     )
     peers = certificate.peers if certificate is not None else None
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
-    door = HttpDoor(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate)
+    firewall = Firewall(options.firewall, log, options.dispatch) if options.firewall else None
+    door = HttpDoor(
+        *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall)
+    )
     server = HttpServer(door, options.door, log, door, certificate)
     demo = Demo(runtime, Random(unused_name()), log, options.door.answer_ms) if options.demo else None
     address = server.listen(*options.listen)
@@ -91,10 +99,12 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     else:
         await runtime.open()
     running = asyncio.create_task(runtime.run())
-    stopped = handle_signals(gate, certificate)
+    stopped = handle_signals(gate, certificate, firewall)
     warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
     await asyncio.sleep(0)
     await door.start()
+    if firewall is not None:
+        await firewall.start()
     serving = asyncio.create_task(server.run())
     watching = asyncio.create_task(watch(certificate, options.access.look_ms))
     log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
@@ -112,14 +122,16 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     door.stop()
     await door.close()
     await serving
+    if firewall is not None:
+        await firewall.close()
     runtime.stop()
     await running
     await warming
     log.info("stopped")
 
 
-def handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Event:
-    """SIGTERM and SIGINT set the event; SIGHUP looks again at tokens, certificate and key."""
+def handle_signals(gate: Gate, certificate: Certificate | None, firewall: Firewall | None = None) -> asyncio.Event:
+    """SIGTERM and SIGINT set the event; SIGHUP looks again at tokens, certificate, key, and rules of the firewall."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -127,6 +139,8 @@ def handle_signals(gate: Gate, certificate: Certificate | None) -> asyncio.Event
         gate.look()
         if certificate is not None:
             certificate.look()
+        if firewall is not None:
+            firewall.look()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)

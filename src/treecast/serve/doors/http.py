@@ -36,6 +36,8 @@ from treecast.serve.doors.subscription_pages import SubscriptionPages
 from treecast.serve.doors.transfers import TransferPages
 from treecast.serve.doors.visible import let_in
 from treecast.serve.doors.web_socket import Opening
+from treecast.serve.firewall.firewall import Firewall
+from treecast.serve.firewall.pages import FirewallPages
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 from treecast.serve.runtime import Runtime
 
@@ -55,6 +57,7 @@ class HttpDoor:
         settings: DoorSettings | None = None,
         directory: str | None = None,
         gate: Gate | None = None,
+        firewall: Firewall | None = None,
     ) -> None:
         """`directory` is where the data are: its sizes are part of the status."""
         self.settings = settings = settings or DoorSettings()
@@ -73,9 +76,15 @@ class HttpDoor:
         self._transfers = TransferPages(self._client, settings, gate.settings)
         self._sockets = Sockets(self._client, self._documents, settings)
         self._outgoing = Outgoing(runtime, feed, random, log, settings)
+        self._firewall = FirewallPages(
+            firewall, self._client, self._documents.publisher, settings, self._status.refusals
+        )
+        if firewall is not None:
+            runtime.metrics.registry.register(firewall)
         self.bodies = Bodies(settings)
         self._router = Router()
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
+        self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
         self._description = msgspec.json.encode(describe(version))
         self._counts = _Counts(runtime.metrics, feed, self._sockets)
         self._is_stopping = False
@@ -114,7 +123,7 @@ class HttpDoor:
 
     async def _answer(self, call: Call) -> Reply | None:
         try:
-            route, call.parameter = self._router.find(call.scope["method"], call.scope["path"])
+            route, call.parameter = self._find(call.scope["method"], call.scope["path"])
             if route.scopes != PUBLIC:
                 let_in(self._gate, call, route)
             if len(call.parameter) > NAME_CHARS_MAX:
@@ -126,6 +135,12 @@ class HttpDoor:
             raise
         except Exception as error:
             return self._apologize(call.scope, error)
+
+    def _find(self, method: str, path: str) -> tuple[Route, str]:
+        """Also for paths that the rules of a firewall claim; they are no pages of ours."""
+        if self._firewall.claims(method, path):
+            return self._dispatch_route, ""
+        return self._router.find(method, path)
 
     def _apologize(self, scope: Scope, error: Exception) -> Reply:
         self._log.error("a request failed", path=scope["path"][:200], error=repr(error), exc_info=True)
@@ -170,6 +185,7 @@ class HttpDoor:
             self._kept,
             self._reading,
             self._console,
+            self._firewall,
             *self._outgoing.pages,
         ):
             page: Page | None = getattr(pages, route.name, None)

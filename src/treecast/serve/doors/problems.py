@@ -8,6 +8,8 @@ TC434  a request that cannot be understood
 TC435  a content type or encoding that is not known here
 TC436  the broker is not ready, or has too much to do: try again
 TC437  a failure of ours
+TC450  a server behind the firewall gave no usable answer
+TC451  the servers behind the firewall have too much to do, or none is available: try again
 TC460  a message of a WebSocket that makes no sense
 TC461  a web page of another site wants to open a WebSocket
 TC462  subscriptions that cannot be imported: nothing was
@@ -58,6 +60,8 @@ STATUSES = {
     "TC442": 400,
     "TC443": 409,
     "TC444": 502,
+    "TC450": 502,
+    "TC451": 503,
     "TC490": 501,
     "TC460": 400,
     "TC461": 403,

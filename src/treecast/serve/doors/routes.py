@@ -12,6 +12,7 @@ import msgspec
 
 from treecast.serve.doors import forms
 from treecast.serve.doors.problems import DoorError
+from treecast.serve.firewall import forms as firewall_forms
 from treecast.serve.hooks import forms as hooks
 from treecast.serve.websub.forms import HubForm
 
@@ -72,6 +73,8 @@ PARAMETERS = {
     "subscription": ("array", "The subscriptions to receive from: repeat it for each."),
     "last_event_id": ("string", "Where to go on, for those who cannot send the header `Last-Event-ID`."),
     "Treecast-Document-Id": ("string", "The publisher's own id: a second document with it is dropped."),
+    "Treecast-Correlation-Id": ("string", "Comes back with the answer, and goes to back ends; else a new one."),
+    "SOAPAction": ("string", "Passed on to back ends."),
     "Treecast-Source": ("string", "The source that the documents belong to."),
     "Last-Event-ID": ("string", "The id of the last event that came: what follows it is sent."),
 }
@@ -82,6 +85,7 @@ PUBLIC = ("public",)
 PUBLISH = ("publish",)
 SUBSCRIBE = ("subscribe",)
 READ = ("read",)
+ADMIN = ("admin",)
 READ_SOURCES = ("publish", "read")
 READ_SUBSCRIPTIONS = ("subscribe", "read")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
@@ -160,6 +164,25 @@ ROUTES = (
         parameters=("from_document", "until_document", "count"),
         content="application/x-ndjson",
         scopes=READ,
+    ),
+    Route(
+        *("POST", "/v1/dispatch", "dispatch", "Send a document on to back ends, by the rules of the firewall"),
+        dict.fromkeys((200, 201, 202, 207), firewall_forms.DispatchAnswer),
+        bytes,
+        parameters=("source",),
+        headers=("Treecast-Document-Id", "Treecast-Source", "Treecast-Correlation-Id", "SOAPAction"),
+        content="application/xml",
+        scopes=PUBLISH,
+    ),
+    Route(
+        *("GET", "/v1/firewall", "get_firewall", "Rules, back ends and their health"),
+        {200: firewall_forms.FirewallAnswer},
+        scopes=READ,
+    ),
+    Route(
+        *("POST", "/v1/firewall:reload", "reload_firewall", "Read the rules again"),
+        {200: firewall_forms.FirewallAnswer},
+        scopes=ADMIN,
     ),
     Route(
         *("GET", "/v1/sources", "list_sources", "Sources of documents"),
