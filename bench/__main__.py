@@ -44,6 +44,7 @@ NAMES = (
     "http_streams",
     "fleet",
     "hooks",
+    "validation",
 )
 
 

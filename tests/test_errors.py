@@ -35,7 +35,7 @@ from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
-from treecast.overlay.messages import Command, Hello, Request
+from treecast.overlay.messages import Command, Document, Hello, Publish, RegisterSource, Request
 from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
@@ -55,6 +55,13 @@ from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.transfers import check_import
 from treecast.serve.doors.web_socket import handshake
+from treecast.serve.firewall.dispatcher import RuleOutcome
+from treecast.serve.firewall.firewall import load_rules
+from treecast.serve.firewall.forwarding import Outcome
+from treecast.serve.firewall.pages import _reply
+from treecast.serve.firewall.rules import Rule
+from treecast.serve.firewall.rules_file import RuleForm
+from treecast.serve.firewall.settings import FirewallSettings
 from treecast.serve.fleet.backbone import Backbone
 from treecast.serve.fleet.pages import not_offered
 from treecast.serve.fleet.settings import FleetSettings
@@ -343,6 +350,21 @@ def refuse_hook(data: bytes) -> None:
     asyncio.run(run())
 
 
+def refuse_firewall(data: bytes) -> None:
+    """Rules; a document for them, whose back end is busy or cannot answer; or one that nobody wants."""
+    given = tomllib.loads(data.decode())
+    with tempfile.TemporaryDirectory() as directory, chdir(directory):
+        Path("rules.toml").write_text(given.get("rules", ""))
+        load_rules("rules.toml", FirewallSettings())
+    if "error" in given:
+        _reply([RuleOutcome(Rule(RuleForm(name="r", query="/a", backends=["a"]), []), [Outcome(**given["error"])])], 0)
+    broker = Broker("golden", SimulatedStorage(), Random(1), BrokerSettings(refuse_unwanted=True))
+    broker.receive("client", Request(1, RegisterSource("news")), 0)
+    effects = broker.receive("client", Request(2, Publish("news", [Document(given["document"].encode())])), 0)
+    (refusal,) = next(one.message.refusals for one in effects if isinstance(one, Send) and one.to == "client")
+    raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
 @contextmanager
 def written(data: bytes) -> Iterator[str]:
     """A file in a directory of its own, where we are meanwhile: messages name it as it is named here."""
@@ -378,6 +400,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".socket": refuse_socket,
     ".import": refuse_import,
     ".access": refuse_access,
+    ".firewall": refuse_firewall,
     ".settings": refuse_settings,
     ".fleet": refuse_fleet,
     ".hook": refuse_hook,

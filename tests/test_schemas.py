@@ -6,7 +6,6 @@ from random import Random
 
 import msgspec
 import pytest
-from support.memory_storage import MemoryStorage
 
 from treecast.errors import DocumentError
 from treecast.overlay.broker import Broker, BrokerSettings
@@ -22,6 +21,7 @@ from treecast.overlay.messages import (
     Subscribe,
 )
 from treecast.overlay.peer import Send
+from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
 
@@ -32,7 +32,7 @@ VALID, INVALID = b"<order><item>tea</item></order>", b"<order/>"
 class Asker:
     """Asks a broker, and takes it for granted that everything is stored at once."""
 
-    def __init__(self, storage: MemoryStorage, settings: BrokerSettings | None = None) -> None:
+    def __init__(self, storage: SimulatedStorage, settings: BrokerSettings | None = None) -> None:
         self.storage = storage
         self.broker = Broker("broker", storage, Random(1), settings)
         self.number = 0
@@ -54,7 +54,7 @@ class Asker:
 
 
 def test_invalid_documents_are_refused_and_nothing_of_them_is_stored() -> None:
-    asker = Asker(MemoryStorage())
+    asker = Asker(SimulatedStorage())
     assert not asker.ask(RegisterSource("shop", DTD)).refusals
     assert asker.publish(VALID, INVALID, b"<order", VALID) == ["1", "TC220", "TC209", "2"]
     assert INVALID not in [getattr(change, "body", b"") for change in asker.stored]
@@ -64,7 +64,7 @@ def test_invalid_documents_are_refused_and_nothing_of_them_is_stored() -> None:
 
 
 def test_a_wrong_dtd_is_refused_and_changes_nothing() -> None:
-    asker = Asker(MemoryStorage(), BrokerSettings(schema_bytes_max=2_000, schema_chars_max=5_000))
+    asker = Asker(SimulatedStorage(), BrokerSettings(schema_bytes_max=2_000, schema_chars_max=5_000))
     asker.ask(RegisterSource("shop", DTD, "the first"))
     bomb = "<!ENTITY % a 'x | x | x | x | x'>"
     bomb += "".join(
@@ -85,7 +85,7 @@ def test_a_wrong_dtd_is_refused_and_changes_nothing() -> None:
 
 
 def test_a_schema_is_compiled_once_and_shared() -> None:
-    asker = Asker(MemoryStorage())
+    asker = Asker(SimulatedStorage())
     asker.ask(RegisterSource("shop", DTD))
     asker.ask(RegisterSource("store", DTD))
     first = asker.broker.validator("shop")
@@ -113,7 +113,7 @@ def test_large_documents_are_refused_before_they_are_checked() -> None:
 
 
 def test_unwanted_documents_are_refused_if_the_operator_says_so() -> None:
-    asker = Asker(MemoryStorage(), msgspec.structs.replace(BrokerSettings(), refuse_unwanted=True))
+    asker = Asker(SimulatedStorage(), msgspec.structs.replace(BrokerSettings(), refuse_unwanted=True))
     asker.ask(RegisterSource("shop"))
     asker.ask(Subscribe("orders", "/order"))
     assert asker.publish(VALID, b"<other/>") == ["1", "TC419"]

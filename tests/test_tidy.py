@@ -42,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     # workload: documents are checked by its DTDs
     "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections", "workload"},
     "sim": CORE | {"index", "overlay"},
-    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model"},
+    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model", "workload"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},

@@ -48,6 +48,8 @@ def worker_of(
         for name in ONLY_BROKERS
         if value[name]
     ]
+    if value["firewall"]:
+        mistakes.append(Mistake("--firewall", "a worker of a fleet is no firewall; leave out --backbone, or this"))
     if value["key"] and not value["certificate"]:
         mistakes.append(Mistake("--key", "it needs --certificate"))
     for server in worker.servers:

@@ -143,6 +143,7 @@ data are in {directory}{"" if is_kept else ", which is removed at the end"}; Ctr
 
 def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
     """What a service is started with, if these settings fit together. Raises SettingsError."""
+    from treecast.serve.firewall.firewall import load_rules
     from treecast.serve.hooks.addresses import AddressRules
     from treecast.serve.service_process import ServiceOptions
     from treecast.serve.tls import TlsFiles
@@ -177,6 +178,11 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         AddressRules(service.door.hooks.allow)
     except ValueError as error:
         mistakes.append(Mistake("hooks.allow", f"{error}; write 10.1.0.0/16"))
+    if service.firewall:
+        try:
+            load_rules(service.firewall, service.dispatch)
+        except TreecastError as error:
+            mistakes.append(Mistake("--firewall", str(error)))
     mistakes += try_files(service)
     if mistakes:
         raise SettingsError(mistakes)
@@ -198,7 +204,6 @@ def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
     from treecast.serve.access.exposure import check_exposure
     from treecast.serve.access.tokens import TokenStore
     from treecast.serve.certificate import Certificate
-    from treecast.serve.firewall.firewall import load_rules
     from treecast.serve.logs import make_log
 
     mistakes: list[Mistake] = []
@@ -220,11 +225,6 @@ def try_files(service: ServiceOptions | WorkerOptions) -> list[Mistake]:
             Certificate(service.tls, make_log())
         except TreecastError as error:
             add("--certificate", error)
-    if service.firewall:
-        try:
-            load_rules(service.firewall, service.dispatch)
-        except TreecastError as error:
-            add("--firewall", error)
     if not service.open:
         certified = service.tls is not None and bool(service.tls.ca)
         for place, listen, peers in (

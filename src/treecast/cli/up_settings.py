@@ -82,8 +82,8 @@ def sections() -> dict[str, Any]:
     from treecast.overlay.broker import BrokerSettings
     from treecast.serve.access.settings import AccessSettings
     from treecast.serve.doors.settings import DoorSettings
-    from treecast.serve.fleet.settings import FleetSettings
     from treecast.serve.firewall.settings import FirewallSettings
+    from treecast.serve.fleet.settings import FleetSettings
     from treecast.serve.settings import RuntimeSettings
 
     return with_inner(

@@ -16,18 +16,14 @@ after a rest does. Rests double while trials fail.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from treecast.serve.firewall.settings import FirewallSettings
-
-State = Literal["up", "down", "trying"]
 
 
 class Health:
     """Of one back end. It begins as up: a check, or the first documents, find out."""
 
     def __init__(self, settings: FirewallSettings, *, is_checked: bool) -> None:
-        self.state: State = "up"
+        self.state: str = "up"
         self._settings = settings
         self._is_checked = is_checked
         self._failures = 0

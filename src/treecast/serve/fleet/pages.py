@@ -11,9 +11,11 @@ import hashlib
 from collections.abc import Sequence
 
 from treecast.durable import unused_name
-from treecast.errors import TreecastError
+from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
+from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.broker.refused import check_name
+from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.messages import NAME_CHARS_MAX, Document
 from treecast.serve.access.access import Access
 from treecast.serve.access.refusals import AccessRefusedError, no_token
@@ -46,6 +48,7 @@ from treecast.serve.fleet.feed import FleetFeed, FleetStream
 from treecast.serve.fleet.parts import Parts
 from treecast.serve.fleet.pulls import FleetPulls
 from treecast.serve.fleet.records import DocumentRecord, SourceRecord, SubscriptionRecord, encode
+from treecast.workload.validator import Validator
 
 READ_AT_ONCE_BYTES = 64 << 10
 """More than that is checked in a thread."""
@@ -59,7 +62,8 @@ class FleetDocumentPages:
         self._catalog = catalog
         self._parts = parts
         self._settings = settings
-        self._empty = Index()  # to find out whether documents are well-formed
+        self._empty = Index()  # to find out whether documents are well-formed,
+        self._schemas = Schemas(BrokerSettings())  # and valid, where their source has a DTD
         self._waiting_documents = self._waiting_bytes = 0
 
     async def publish(self, call: Call) -> Reply:
@@ -117,16 +121,18 @@ class FleetDocumentPages:
         self._waiting_bytes += size
         try:
             bodies = [document.body for document in documents]
+            record = self._catalog.sources.get(source)
+            validator = self._schemas.validator(record.schema) if record is not None and record.schema else None
             if size > READ_AT_ONCE_BYTES:
-                problems = await asyncio.to_thread(self._check, bodies)
+                problems = await asyncio.to_thread(self._check, bodies, validator)
             else:
-                problems = self._check(bodies)
+                problems = self._check(bodies, validator)
             return await self._store(source, documents, problems)
         finally:
             self._waiting_documents -= len(documents)
             self._waiting_bytes -= size
 
-    def _check(self, bodies: list[bytes]) -> dict[int, Problem]:
+    def _check(self, bodies: list[bytes], validator: Validator | None) -> dict[int, Problem]:
         """What is wrong with documents, by their places."""
         problems: dict[int, Problem] = {}
         start = 0
@@ -135,6 +141,12 @@ class FleetDocumentPages:
             for place, error in part.rejected:
                 problems[start + place] = problem_of_error(error)
             start += len(part.deliveries)
+        for place, body in enumerate(bodies):
+            try:
+                if validator is not None and place not in problems:
+                    self._schemas.check(validator, body)
+            except DocumentError as error:
+                problems[place] = problem_of_error(error)
         return problems
 
     async def _store(self, source: str, documents: Sequence[Document], problems: dict[int, Problem]) -> list[Outcome]:
@@ -165,6 +177,8 @@ class FleetDocumentPages:
         form = await call.form(SourceForm, optional=True)
         check_name(call.parameter, "source")
         record = SourceRecord(call.parameter, form.schema, form.description)
+        if form.schema:
+            self._schemas.keep(form.schema, await asyncio.to_thread(self._schemas.compile, form.schema))
         is_new = await self._catalog.put_source(record)
         return json_reply(201 if is_new else 200, _source_answer(record))
 
