@@ -17,7 +17,13 @@ from treecast.serve.firewall.settings import FirewallSettings
 pytestmark = pytest.mark.house
 
 SETTINGS = FirewallSettings(
-    failures_max=2, rest_ms=100, rest_ms_max=300, check_failures_max=2, check_successes_min=2, backend_queue_max=1
+    failures_max=2,
+    rest_ms=100,
+    rest_ms_max=300,
+    check_failures_max=2,
+    check_successes_min=2,
+    backend_queue_max=1,
+    backend_queue_ms=60_000,
 )
 
 
@@ -102,7 +108,8 @@ def test_a_slot_that_nobody_takes_any_more_goes_to_the_next() -> None:
             await asyncio.sleep(0)
             assert (backend.outstanding, backend.waiting) == (1, 1)
             with pytest.raises(DoorError, match="TC451"):
-                await use("too many")
+                async with asyncio.timeout(10):  # at once
+                    await use("too many")
             waiting.cancel()
             await asyncio.sleep(0)
             assert backend.waiting == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +22,8 @@ from treecast.overlay.messages import (
     Subscribe,
 )
 from treecast.overlay.peer import Send
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.fleet.pages import FleetDocumentPages
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
@@ -118,3 +121,12 @@ def test_unwanted_documents_are_refused_if_the_operator_says_so() -> None:
     asker.ask(Subscribe("orders", "/order"))
     assert asker.publish(VALID, b"<other/>") == ["1", "TC419"]
     assert b"<other/>" not in [getattr(change, "body", b"") for change in asker.stored]
+
+
+def test_workers_of_a_fleet_check_documents_too() -> None:
+    unused: Any = None
+    pages = FleetDocumentPages(unused, unused, unused, DoorSettings())
+    validator = Schemas(BrokerSettings()).validator(DTD)
+    problems = pages._check([VALID, INVALID, b"<order"], validator)
+    assert {place: problem.code for place, problem in problems.items()} == {1: "TC220", 2: "TC209"}
+    assert list(pages._check([VALID, INVALID], None)) == []

@@ -142,6 +142,15 @@ def test_verdicts_are_those_of_libxml2(name: str) -> None:
     assert valid > 20 and invalid > 100, (valid, invalid)
 
 
+@pytest.mark.parametrize(
+    "inner", ["", " ", "\n", "<!-- c -->", "<?p i?>", "x", "<![CDATA[]]>", "&#32;", "<head/>"], ids=ascii
+)
+def test_elements_that_have_to_be_empty(inner: str) -> None:
+    document = f"<list><head>{inner}</head><note/></list>".encode()
+    assert is_valid(Validator.from_text(DTDS["types"]), document) == (inner == "")
+    assert says_lxml(etree.DTD(StringIO(DTDS["types"])), document) == (inner == "")
+
+
 def real_dtds() -> list[Path]:
     data = os.environ.get("TREECAST_DATA")
     return sorted(Path(data).rglob("*.dtd")) if data else []

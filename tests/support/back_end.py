@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from dataclasses import dataclass, field
 
@@ -17,10 +18,11 @@ class BackEnd:
     status: int = 200
     health: int = 200
     behaviour: str = ""
-    """slow: never answers. endless: never ends. redirect. huge. rude: closes. header: one that tries to be two."""
+    """slow: never answers. endless, trickling: the answer never ends, fast or slowly. redirect. rude: closes."""
     received: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     checks: int = 0
     port: int = 0
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,7 +32,7 @@ class BackEnd:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/in"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/in"
 
     @property
     def bodies(self) -> list[bytes]:
@@ -64,7 +66,7 @@ class BackEnd:
         application.router.add_post("/{tail:.*}", self._post)
         runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self.tls)
         await site.start()
         self.port = self.port or runner.addresses[0][1]
         self._ready.set()
@@ -84,12 +86,12 @@ class BackEnd:
         if self.behaviour == "rude":
             assert request.transport is not None
             request.transport.abort()
-        if self.behaviour in ("endless", "huge"):
+        if self.behaviour in ("endless", "trickling"):
             response = web.StreamResponse()
             await response.prepare(request)
             while True:
-                await response.write(bytes(65536))
-                await asyncio.sleep(0.02 if self.behaviour == "endless" else 0)
+                await response.write(bytes(65536 if self.behaviour == "endless" else 1))
+                await asyncio.sleep(0.02)
         headers = {"Set-Cookie": "a=b", "X-Internal": "secret", "Content-Language": "en"}
         return web.Response(
             status=self.status, text=f"<from>{self.name}</from>", content_type="text/xml", headers=headers
