@@ -77,13 +77,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     certificate = Certificate(options.tls, log) if options.tls is not None else None
     if certificate is None and not gate.is_open and not is_local(options.listen[0]):
         log.warning("tokens travel without encryption", hint="give a certificate, or put a proxy with one in front")
-    broker = BrokerOptions(
-        directory=options.directory,
-        listen=options.peer_listen or ("", 0),
-        name=options.name,
-        broker=msgspec.structs.replace(options.broker, announces=True),
-        runtime=options.runtime,
-    )
+    broker = _broker_options(options)
     peers = certificate.peers if certificate is not None else None
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
     firewall = Firewall(options.firewall, log, options.dispatch) if options.firewall else None
@@ -128,6 +122,16 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     await running
     await warming
     log.info("stopped")
+
+
+def _broker_options(options: ServiceOptions) -> BrokerOptions:
+    return BrokerOptions(
+        directory=options.directory,
+        listen=options.peer_listen or ("", 0),
+        name=options.name,
+        broker=msgspec.structs.replace(options.broker, announces=True),
+        runtime=options.runtime,
+    )
 
 
 def handle_signals(gate: Gate, certificate: Certificate | None, firewall: Firewall | None = None) -> asyncio.Event:
