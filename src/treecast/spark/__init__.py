@@ -19,7 +19,7 @@ from treecast.spark.batch.match import match, matches, refused, split
 from treecast.spark.batch.population import aggregate, pep
 from treecast.spark.batch.render import render
 from treecast.spark.batch.sinks import PayloadFiles, path_of, stream_directories, write_directories, write_payloads
-from treecast.spark.sources.broker_stream import broker_documents
+from treecast.spark.sources.broker_documents import broker_documents
 from treecast.spark.sources.documents import documents
 from treecast.spark.stream.jetstream import JetStream
 from treecast.spark.stream.match_stream import match_stream

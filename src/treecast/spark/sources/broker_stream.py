@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -22,11 +22,7 @@ from treecast.errors import PipelineError
 from treecast.inputs.records import BATCH_BYTES
 from treecast.spark.sources.broker_client import BrokerClient, BrokerDocument, Extent, Gone, check_store
 from treecast.spark.sources.broker_options import EARLIEST, FAIL, LATEST, BrokerOptions
-from treecast.spark.sources.source_options import to_strings
 from treecast.spark.sources.source_tasks import SCHEMA, TYPE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BROKER_TYPE = f"{TYPE}, source string, id string, published timestamp"
 BROKER_SCHEMA = pa.schema(
@@ -34,45 +30,6 @@ BROKER_SCHEMA = pa.schema(
 )
 ROWS_MAX = 10_000
 """Of one batch that is handed to Spark."""
-
-
-def broker_documents(
-    spark: SparkSession,
-    url: str,
-    *,
-    token: str | None = None,
-    starting: str | int | None = None,
-    max_documents_per_batch: int | None = None,
-    partition_documents: int | None = None,
-    on_gone: str | None = None,
-    timeout_seconds: int | None = None,
-    stream: bool = False,
-) -> DataFrame:
-    """The documents of the broker at a URL: those that it has now; with `stream` also those that are published later.
-
-    `starting` is "earliest" (the first document that is kept), "latest" (only what is published from now on) or a
-    number. A batch of a stream has at most `max_documents_per_batch` (10,000), a task `partition_documents` (1,000).
-    Documents that are no longer kept end the query with TC758, or with `on_gone="report"` become rows with an error. A
-    broker that is away is asked again for `timeout_seconds` (60).
-
-    Raises PipelineError (TC711) if an option is wrong.
-    """
-    options = {
-        "url": url,
-        "token": token,
-        "starting": starting,
-        "max_documents_per_batch": max_documents_per_batch,
-        "partition_documents": partition_documents,
-        "on_gone": on_gone,
-        "timeout_seconds": timeout_seconds,
-    }
-    strings = to_strings(options)
-    BrokerOptions.parse(strings)
-    from treecast.spark.sources.source import FORMAT, DocumentSource
-
-    spark.dataSource.register(DocumentSource)
-    reader = spark.readStream if stream else spark.read
-    return reader.format(FORMAT).options(**strings).load()
 
 
 class BrokerTask(InputPartition):
