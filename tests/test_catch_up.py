@@ -113,6 +113,7 @@ def test_catching_up_merges_nothing() -> None:
     assert index.match(b"<b k='7'/>") == other.match(b"<b k='7'/>") == ["b7"]
 
 
+@pytest.mark.house
 def test_the_first_change_of_a_loaded_index_copies_no_array(tmp_path: Path) -> None:
     path = tmp_path / "saved.tcx"
     index = Index()
