@@ -102,7 +102,8 @@ def test_sources(service: Service) -> None:
     expected = {"id": "wire/europe", "schema": "", "description": "all of them"}
     assert service.ask("GET", path).json == expected
     assert service.ask("GET", "/v1/sources?count=1").json["next"] == "default"
-    assert service.ask("GET", "/v1/sources?after=default").json == {"sources": [expected]}
+    listed = service.ask("GET", "/v1/sources?after=default").json["sources"]  # others use this service as well
+    assert [source for source in listed if source["id"].startswith("wire/")] == [expected]
     service.publish("<a/>", Treecast_Source="wire/europe")
     assert service.ask("DELETE", path).status == 204
     assert service.problem("DELETE", path) == (404, "TC410")
