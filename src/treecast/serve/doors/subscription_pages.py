@@ -13,6 +13,7 @@ from treecast.serve.access.refusals import no_token
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
 from treecast.serve.doors.envelopes import timestamp
+from treecast.serve.doors.event_replies import EVENT_HEADERS, EVENT_STREAM, close_when_gone, read_event_request
 from treecast.serve.doors.events import Feed, Stream
 from treecast.serve.doors.forms import (
     Letter,
@@ -41,8 +42,6 @@ from treecast.serve.doors.visible import (
     unknown_subscription,
     visible_subscriptions,
 )
-
-EVENT_STREAM = "text/event-stream"
 
 
 def search_rows(
@@ -149,10 +148,7 @@ class SubscriptionPages:
         """Answers by itself, as long as the other side listens."""
         if call.scope["method"] == "HEAD":
             return Reply(200, b"", EVENT_STREAM)
-        position = call.header(b"last-event-id") or call.text_parameter("last_event_id")
-        ids = list(dict.fromkeys(call.query("subscription")))
-        for id in ids:
-            check_subscription(call.access, id)
+        ids, position = read_event_request(call)
         stream = self.feed.open(ids, position)
         try:
             with call.access.holding(stream.close):
@@ -162,29 +158,17 @@ class SubscriptionPages:
         return None
 
     async def _send_events(self, call: Call, stream: Stream) -> None:
-        headers = [
-            (b"content-type", EVENT_STREAM.encode()),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-        ]
-
         async def write(data: bytes) -> None:
             await call.send({"type": "http.response.body", "body": data, "more_body": True})
-
-        async def watch() -> None:
-            """Until the other side has gone."""
-            while (await call.receive())["type"] != "http.disconnect":
-                pass
-            stream.close()
 
         connection = call.scope.get("connection")  # that of `http_server.py`
         watching = None
         if connection is None:
-            watching = asyncio.create_task(watch())
+            watching = asyncio.create_task(close_when_gone(call, stream.close))
         else:
             stream.connection, connection.on_lost = connection, stream.close
         try:
-            await call.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await call.send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
             await self.feed.run(stream, write)
             await call.send({"type": "http.response.body", "body": b""})
         finally:

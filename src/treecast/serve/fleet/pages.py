@@ -23,6 +23,7 @@ from treecast.serve.connection import now_ms
 from treecast.serve.doors.batches import document_of
 from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE, batch_item
+from treecast.serve.doors.event_replies import EVENT_HEADERS, EVENT_STREAM, close_when_gone, read_event_request
 from treecast.serve.doors.forms import (
     BatchAnswer,
     BatchLine,
@@ -40,8 +41,6 @@ from treecast.serve.doors.forms import (
 from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
 from treecast.serve.doors.publishing import Accepted, Outcome
 from treecast.serve.doors.settings import DoorSettings
-from treecast.serve.doors.subscription_pages import EVENT_STREAM
-from treecast.serve.doors.visible import check_subscription
 from treecast.serve.fleet.backbone import Backbone, Outgoing
 from treecast.serve.fleet.catalog import Catalog
 from treecast.serve.fleet.feed import FleetFeed, FleetStream
@@ -274,10 +273,7 @@ class FleetSubscriptionPages:
         """Answers by itself, as long as the other side listens."""
         if call.scope["method"] == "HEAD":
             return Reply(200, b"", EVENT_STREAM)
-        position = call.header(b"last-event-id") or call.text_parameter("last_event_id")
-        ids = list(dict.fromkeys(call.query("subscription")))
-        for id in ids:
-            check_subscription(call.access, id)
+        ids, position = read_event_request(call)
         stream = await self._feed.open(ids, position)
         try:
             with call.access.holding(stream.close):
@@ -287,24 +283,12 @@ class FleetSubscriptionPages:
         return None
 
     async def _send_events(self, call: Call, stream: FleetStream) -> None:
-        headers = [
-            (b"content-type", EVENT_STREAM.encode()),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-        ]
-
         async def write(data: bytes) -> None:
             await call.send({"type": "http.response.body", "body": data, "more_body": True})
 
-        async def watch() -> None:
-            """Until the other side has gone."""
-            while (await call.receive())["type"] != "http.disconnect":
-                pass
-            stream.close()
-
-        watching = asyncio.create_task(watch())
+        watching = asyncio.create_task(close_when_gone(call, stream.close))
         try:
-            await call.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await call.send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
             await self._feed.run(stream, write)
             await call.send({"type": "http.response.body", "body": b""})
         finally:
