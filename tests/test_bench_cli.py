@@ -110,6 +110,7 @@ def test_every_engine_and_what_it_refuses(tmp_path: Path, capsys: pytest.Capture
     assert all(row["wrong_answers"] == "0" for row in rows.values())
 
 
+@pytest.mark.usefixtures("here")
 def test_some_refused_queries_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//p\n/news[not(p)]\n//p\n/news//em\n")
