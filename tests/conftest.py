@@ -6,6 +6,7 @@ they then do without; the summary at the end lists it, so nothing is left out si
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import spark_session
 from support.nats_server import nats_address
+from support.sanitized import SANITIZED
 from support.served_http import service
 from support.spark_session import connect_address, connect_port, spark
 
@@ -24,6 +26,11 @@ __all__ = ["connect_address", "connect_port", "nats_address", "service", "spark"
 settings.register_profile("test", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("sanitized", settings.get_profile("test"), max_examples=10)
 settings.register_profile("long", settings.get_profile("test"), derandomize=False, max_examples=5_000)
+
+SPARK_HALF = "not long and spark"
+SANITIZED_PART = "not long and not house and not spark"
+"""As tools/test.sh and tools/sanitize.sh ask for them."""
+HOUSE = "pytestmark = pytest.mark.house\n"
 
 left_out: list[str] = []
 
@@ -35,14 +42,33 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "long":
         settings.load_profile("long")
-    elif os.environ.get("TREECAST_SANITIZED"):
+    elif SANITIZED:
         settings.load_profile("sanitized")
     else:
         settings.load_profile("test")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which nothing would run are not imported: that alone takes long, most of all under the sanitizers."""
+    if collection_path.suffix != ".py":
+        return None
+    wanted = config.option.markexpr
+    if wanted == SPARK_HALF:
+        return not spark_session.is_spark(collection_path) or None
+    if wanted == SANITIZED_PART:
+        return spark_session.is_spark(collection_path) or "\n" + HOUSE in collection_path.read_text("utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark_session.mark(items)
+
+
+def pytest_collection_finish() -> None:
+    # All tests live until the end. Otherwise each collection of garbage would look at them, and benchmarks collect it
+    # before each figure.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -31,14 +30,6 @@ MEASURES: dict[str, Callable[[Report, Schema, Sizes], None]] = {
     "churn_mixed": churn_mixed.measure,
     "generating": generating.measure,
 }
-
-
-@pytest.fixture
-def quick_collector() -> Iterator[None]:
-    """Benchmarks collect garbage before each figure: let them not go through all that other tests have left."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +79,6 @@ def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.house
-@pytest.mark.usefixtures("quick_collector")
 def test_growth_runs_at_tiny_size_and_tells_a_square_from_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report("growth", [])
     growth.measure(report, FAMILIES, passes=1, share=0.01)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import json
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 
 from treecast import engines
 from treecast.cli import main
-from treecast.measure import Answers, Cell, Effort, Seconds, run
+from treecast.measure import Answers, Cell, Effort, Seconds, process, run
 from treecast.measure.named import DTDS, NAMES, named
 from treecast.measure.suite import Row
 from treecast.measure.table import HEADINGS, WIDTH_MAX, csv_text, table
@@ -60,6 +61,23 @@ def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TREECAST_DATA", raising=False)
 
 
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells are measured in this process, which takes a tenth of the time. Their figures of memory mean little then,
+    and a crash would end the tests; tests/test_measure.py has processes, and what becomes of their failures."""
+
+    def serve_here(task: dict[str, Any], directory: Path, effort: Effort) -> dict[str, Any]:
+        for name in (process.FIGURES_FILE, process.ANSWERS_FILE):
+            (directory / name).unlink(missing_ok=True)
+        (directory / process.TASK_FILE).write_text(json.dumps(task), encoding="utf-8")
+        process.serve(directory)
+        reply: dict[str, Any] = json.loads((directory / process.FIGURES_FILE).read_text(encoding="utf-8"))
+        return reply
+
+    monkeypatch.setattr(process, "_start", serve_here)
+
+
+@pytest.mark.usefixtures("here")
 def test_every_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, files = bench(tmp_path, *NAMES, *TINY)
     out = capsys.readouterr().out
@@ -77,6 +95,7 @@ def test_every_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert float(files["nitf"][0]["matches_per_document"]) > 0
 
 
+@pytest.mark.usefixtures("here")
 def test_every_engine_and_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, files = bench(tmp_path, "trees", "--engines", "all", "--peers", "none", *TINY)
     out = capsys.readouterr().out
@@ -91,6 +110,7 @@ def test_every_engine_and_what_it_refuses(tmp_path: Path, capsys: pytest.Capture
     assert all(row["wrong_answers"] == "0" for row in rows.values())
 
 
+@pytest.mark.usefixtures("here")
 def test_some_refused_queries_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//p\n/news[not(p)]\n//p\n/news//em\n")
@@ -122,6 +142,7 @@ def test_csv_has_every_figure_by_both_clocks(tmp_path: Path) -> None:
     assert "treecast bench record" in (tmp_path / "record.md").read_text()
 
 
+@pytest.mark.usefixtures("here")
 def test_extrapolation_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--queries", "3000", "--documents", "4", "--bytes", "20000", "--budget", "0.05", "--quiet"]
     _, files = bench(tmp_path, "nitf", *given)
@@ -136,6 +157,7 @@ def test_extrapolation_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
 
 
+@pytest.mark.usefixtures("here")
 def test_several_sizes_without_a_row_for_the_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*TINY[2:-1], "--engines", "yfilter", "--peers", "none", "--queries", "10,30"]
     status, files = bench(tmp_path, "values", *given)
@@ -146,6 +168,7 @@ def test_several_sizes_without_a_row_for_the_reference(tmp_path: Path, capsys: p
     assert "values: cell 2 of 2: yfilter, 30 queries" in message
 
 
+@pytest.mark.usefixtures("here")
 def test_a_dtd_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "orders.dtd"
     path.write_text(DTD)
@@ -157,6 +180,7 @@ def test_a_dtd_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "the root is a" in out
 
 
+@pytest.mark.usefixtures("here")
 def test_a_directory_of_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents = tmp_path / "docs"
     documents.mkdir()
@@ -180,6 +204,7 @@ def test_a_directory_of_documents(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "1 ordered patterns are left out" in out
 
 
+@pytest.mark.usefixtures("here")
 def test_data_directory(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _ = bench(tmp_path / "out", "aggregated", "--data", str(data), "--peers", "none", *TINY[2:])
     out = capsys.readouterr().out
@@ -234,6 +259,7 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path, capsys:
         ("wrong.txt", "/a[", "TC"),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_invalid_query_files(
     name: str, text: str | None, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +283,7 @@ def test_directory_without_documents(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "TC292" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("here")
 def test_a_peer_that_is_not_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +306,7 @@ def test_a_peer_that_is_not_installed(
     assert not (tmp_path / "out" / "record.png").exists()
 
 
+@pytest.mark.usefixtures("here")
 def test_saxonche_agrees(tmp_path: Path) -> None:
     status, files = bench(tmp_path, "values", "--peers", "lxml,saxonche", *TINY)
     assert status == 0
@@ -288,6 +316,7 @@ def test_saxonche_agrees(tmp_path: Path) -> None:
     assert float(rows["saxonche"]["unseen_us_cpu"]) > 0
 
 
+@pytest.mark.usefixtures("here")
 def test_wrong_answers_are_loud(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -231,13 +231,13 @@ def test_complete_for_two_fragments(dialect: Dialect, gap_max: int) -> None:
     """By Miklau and Suciu a covers b if and only if a matches all canonical documents of b; lxml tells whether."""
     random = Random("complete")
     answers = {True: 0, False: 0}
-    for _ in range(3_000):
+    for _ in range(1_500):
         a, b = draw_pair(random, dialect)
         contained = is_contained(a, b, gap_max, documents_max=300)
         if contained is not None:
             assert a.covers(b) == contained, f"{a} covers {b}: {contained}"
             answers[contained] += 1
-    assert min(answers.values()) > 400
+    assert min(answers.values()) > 200
 
 
 def test_certain_with_wildcards_and_gaps_together() -> None:
@@ -256,9 +256,9 @@ def test_certain_with_wildcards_and_gaps_together() -> None:
 
 def test_never_contradicts_matching() -> None:
     """The small twin of tests/long/test_full_cover.py."""
-    pairs, matched = count_triples(Random("triples"), ALL, 25_000)
-    assert matched > 12_000
-    assert pairs > 5_000
+    pairs, matched = count_triples(Random("triples"), ALL, 12_000)
+    assert matched > 6_000
+    assert pairs > 2_500
     for dialect in (DESCEND, WILD, MIXED):
         count_triples(Random("triples"), dialect, 1_500)
 

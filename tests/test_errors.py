@@ -69,6 +69,7 @@ from treecast.serve.hooks.hook_error import AttemptError
 from treecast.serve.hooks.hooks import Hooks
 from treecast.serve.hooks.rows import HookRow, StateRow
 from treecast.serve.hooks.sender import Sender, check_url
+from treecast.serve.hooks.sending import Sending
 from treecast.serve.hooks.settings import HookSettings
 from treecast.serve.hooks.signing import parse_secret
 from treecast.serve.logs import make_log
@@ -326,7 +327,7 @@ def refuse_hook(data: bytes) -> None:
     """Ask for a hook, add one beside another, or send one to an endpoint that answers so."""
     given = tomllib.loads(data.decode())
     settings = HookSettings(allow=given.get("allow", []))
-    hooks = Hooks(Mock(), Mock(), settings, Random(1), make_log(), Metrics())
+    hooks = Hooks(Sending(Mock(), Mock(), settings, Random(1), make_log(), Metrics()))
 
     async def run() -> None:
         sender = Sender(settings)

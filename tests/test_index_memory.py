@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from support.sanitized import fewer
 
 from treecast import Index
 from treecast.workload import DocumentSettings, Schema, generate_documents, generate_queries
 
-QUERIES = list(generate_queries(Schema.news(), 30_000, seed=1))
+QUERIES = list(generate_queries(Schema.news(), fewer(30_000), seed=1))
+TURN = fewer(5000)
 DOCUMENTS = list(generate_documents(Schema.news(), 60, DocumentSettings(bytes_target=5000), seed=1))
 
 
@@ -24,6 +26,7 @@ def test_stats_of_an_empty_index() -> None:
     assert stats.cache_bytes >= 0
 
 
+@pytest.mark.house
 def test_bytes_are_few_and_shrink_to_nearly_nothing() -> None:
     """The small twin of the million in bench/churn.py."""
     index = big()
@@ -47,10 +50,10 @@ def test_adding_and_removing_forever_does_not_grow() -> None:
     index.match_many(DOCUMENTS)
     sizes = []
     for turn in range(6):
-        for place in range(5000):
-            index.add(f"t{place}", QUERIES[(place + turn * 5000) % len(QUERIES)])
+        for place in range(TURN):
+            index.add(f"t{place}", QUERIES[(place + turn * TURN) % len(QUERIES)])
         index.match_many(DOCUMENTS[:5])
-        for place in range(5000):
+        for place in range(TURN):
             index.remove(f"t{place}")
         index.match_many(DOCUMENTS[:5])
         sizes.append(index.stats().bytes)

@@ -89,6 +89,7 @@ def test_documents_pay_for_a_merge() -> None:
 
 
 @pytest.mark.house
+@pytest.mark.house
 def test_small_merges_leave_something_for_the_large_one() -> None:
     """Additions and documents in turn: one machine is left at some time, long before additions alone would merge."""
     index = in_machines(20_000)

@@ -213,6 +213,7 @@ def test_round_trip(text: str) -> None:
     etree.XPath(canonical, namespaces=NAMESPACES)
 
 
+@pytest.mark.house  # what is native here, test_round_trip does as well
 @settings(max_examples=200)
 @given(queries(), st.lists(documents(), min_size=3, max_size=3))
 def test_canonical_selects_the_same(text: str, trees: list[etree._ElementTree]) -> None:
@@ -221,6 +222,7 @@ def test_canonical_selects_the_same(text: str, trees: list[etree._ElementTree]) 
         assert selected(tree, canonical) == selected(tree, text)
 
 
+@pytest.mark.house
 @settings(max_examples=200)
 @given(queries(depth=0), st.lists(documents(), min_size=3, max_size=3))
 def test_normal_form_selects_the_same(text: str, trees: list[etree._ElementTree]) -> None:

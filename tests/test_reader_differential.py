@@ -200,6 +200,8 @@ def test_real_documents(data_directory: Path | None, leave_out: Callable[[str], 
 
 def check_real(data: bytes) -> None:
     document = read_both(data)
+    if SANITIZED:  # what the peers see was compared without
+        return
     root = lxml_tree(data)
     assert seen_by_treecast(document) == seen_by_lxml(root)
     assert list(document.starts) == starts_by_expat(data)

@@ -57,7 +57,7 @@ def draw_nested(random: Random) -> bytes:
     return "".join(out).encode()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(fewer(40)))
 def test_evaluator(seed: int) -> None:
     """A position makes it the evaluator's; it is asked often enough to search all texts at once."""
     random = Random(seed)

@@ -6,11 +6,10 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.quick_process import PIPE, QuickProcess
 
 pytestmark = pytest.mark.house
 
@@ -21,8 +20,8 @@ OURS = re.compile(r"\x1b\[(K|0m|2m|3[1236]m)|[\r\n\t]")  # the colours of explai
 def on_terminal(directory: Path, *arguments: str) -> str:
     """What a terminal would get from `treecast`, stdout and stderr together."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "treecast", *arguments]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=directory) as process:
+    command = ["-m", "treecast", *arguments]
+    with QuickProcess(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=directory) as process:
         os.close(theirs)
         parts = []
         while True:
@@ -36,6 +35,13 @@ def on_terminal(directory: Path, *arguments: str) -> str:
         process.wait(60)
     os.close(ours)
     return b"".join(parts).decode()
+
+
+def in_pipe(directory: Path, *arguments: str) -> str:
+    with QuickProcess(["-m", "treecast", *arguments], cwd=directory, stdout=PIPE) as process:
+        shown, _ = process.communicate()
+    assert process.returncode == 0
+    return shown
 
 
 @pytest.fixture
@@ -77,10 +83,8 @@ def test_nothing_moves_the_cursor(directory: Path, arguments: tuple[str, ...]) -
 
 def test_pipes_get_what_is_there(directory: Path) -> None:
     """In TSV only what would break lines and columns is escaped; JSON on a terminal says the same as in a pipe."""
-    command = [sys.executable, "-m", "treecast", "match", "--quiet", "-s", "subscriptions.jsonl", f"{ODD}.xml"]
-    done = subprocess.run(command, capture_output=True, cwd=directory, check=True)
-    assert done.stdout.decode() == f"{ODD}.xml\t{ODD}\n{ODD}.xml\ttab\\tline\\n\n"
-    done = subprocess.run([*command, "--format", "json"], capture_output=True, cwd=directory, check=True)
-    piped = done.stdout.decode()
-    shown = on_terminal(directory, *command[3:], "--format", "json").replace("\r\n", "\n")
+    command = ["match", "--quiet", "-s", "subscriptions.jsonl", f"{ODD}.xml"]
+    assert in_pipe(directory, *command) == f"{ODD}.xml\t{ODD}\n{ODD}.xml\ttab\\tline\\n\n"
+    piped = in_pipe(directory, *command, "--format", "json")
+    shown = on_terminal(directory, *command, "--format", "json").replace("\r\n", "\n")
     assert [json.loads(line) for line in shown.splitlines()] == [json.loads(line) for line in piped.split("\n")[:-1]]

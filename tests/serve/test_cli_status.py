@@ -10,14 +10,13 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.quick_process import QuickProcess
 from support.served_http import Service
 
 from treecast.cli import main
@@ -94,9 +93,9 @@ class Terminal:
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        command = [sys.executable, "-m", "treecast", *arguments]
+        command = ["-m", "treecast", *arguments]
         environment = {**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"}
-        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+        self.process = QuickProcess(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         self.before = termios.tcgetattr(theirs)
         self.theirs = theirs
         self.shown = ""

@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from support.quick_process import PIPE, QuickProcess
 from support.served_http import Service, eventually
 
 from treecast.cli import main
@@ -39,10 +38,10 @@ def subscribe(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 
 
 @contextmanager
-def started(service: Service, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(service: Service, *arguments: str) -> Iterator[QuickProcess]:
     """The command in a process of its own, which is ended with the block."""
-    command = [sys.executable, "-m", "treecast", "subscribe", *arguments, "--url", f"http://127.0.0.1:{service.port}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = ["-m", "treecast", "subscribe", *arguments, "--url", f"http://127.0.0.1:{service.port}"]
+    with QuickProcess(command, stdout=PIPE, stderr=PIPE) as process:
         try:
             yield process
         finally:
@@ -189,8 +188,8 @@ def test_nothing_moves_the_cursor(service: Service, name: str, form: str) -> Non
     service.subscribe(odd, f"/{name}")
     service.publish(f"<{name}>\u202e\x9b5m</{name}>")
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "treecast", "subscribe", odd, "--count", "1", "--format", form]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    command = ["-m", "treecast", "subscribe", odd, "--count", "1", "--format", form]
+    with QuickProcess(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
         try:

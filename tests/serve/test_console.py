@@ -390,3 +390,38 @@ def test_a_token_is_asked_for_and_a_restart_is_survived(browser: Browser | None,
         expect(page.locator("#state")).to_have_text("Live")
         noise = ("401", "403", "ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
         assert [what for what in watched.wrong if not any(word in what for word in noise)] == []
+
+
+IN_A_PAGE = """
+async ([token, id]) => {
+  const headers = { Authorization: `Bearer ${token}` };
+  const ticket = async () => (await (await fetch("/v1/tickets", { method: "POST", headers })).json()).ticket;
+  const query = async () => `subscription=${id}&ticket=${await ticket()}`;
+  const socket = new WebSocket(`ws://${location.host}/v1/socket?${await query()}`);
+  const opened = await new Promise((resolve) => (socket.onmessage = (event) => resolve(event.data)));
+  const source = new EventSource(`/v1/events?${await query()}`);
+  const delivered = new Promise((resolve) => source.addEventListener("delivery", (event) => resolve(event.data)));
+  await new Promise((resolve) => (source.onopen = resolve));
+  socket.send(JSON.stringify({ publish: { document: "<a>from a page</a>", source: "wire" } }));
+  const payload = JSON.parse(await delivered).payload;
+  source.close();
+  socket.close();
+  return [opened, payload];
+}
+"""
+
+
+def test_a_page_receives_with_tickets(browser: Browser | None, tmp_path: Path) -> None:
+    """Browsers send no header with an EventSource or a WebSocket."""
+    if browser is None:
+        pytest.skip(LEFT_OUT)
+    _, token = TokenStore(tmp_path).create(["subscribe:desk.", "publish:wire"])
+    with Service(tmp_path) as broker, contextlib.ExitStack() as closing:
+        broker.token = token
+        broker.subscribe("desk.a", "/a")
+        assert broker.ask("PUT", "/v1/sources/wire").status == 201
+        watched = Watched(browser, f"http://127.0.0.1:{broker.port}/")
+        closing.callback(watched.close)
+        watched.page.goto(f"{watched.address}healthz")
+        opened, payload = watched.page.evaluate(IN_A_PAGE, [token, "desk.a"])
+    assert (opened, payload) == ('{"opened":["desk.a"]}', "<a>from a page</a>")

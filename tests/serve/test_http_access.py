@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from support.served_http import Answer, Service, eventually
@@ -18,7 +19,7 @@ from treecast.serve.doors.routes import ID, PUBLIC, ROUTES, Route
 
 pytestmark = pytest.mark.house
 
-ACCESS = {"look_ms": 50, "count_ms": 50, "letters_read_max": 2}
+ACCESS = {"look_ms": 50, "count_ms": 50}
 NOTHING = "tc_" + "0" * 12 + "_" + "0" * 48
 
 
@@ -113,13 +114,14 @@ def test_a_token_for_something_else(guarded: Guarded, route: Route) -> None:
     """One for another prefix and another source: a subscription that exists is answered as one that does not."""
     assert guarded.ask(guarded.admin, "PUT", "/v1/subscriptions/exists", {"query": "/exists"}).status in (200, 201)
     assert guarded.ask(guarded.admin, "PUT", "/v1/sources/exists", {}).status in (200, 201)
-    if route.scopes == PUBLIC:
+    if route.scopes == PUBLIC or route.name == "create_ticket":  # which is another one each time
         return
     exists = guarded.ask(guarded.other, route.method, path_of(route, "exists"), body_of(route))
     nothing = guarded.ask(guarded.other, route.method, path_of(route, "nothin"), body_of(route))
     assert exists.status == nothing.status
     assert exists.body.replace(b"exists", b"nothin") == nothing.body
-    assert set(exists.headers) == set(nothing.headers)
+    # A body that comes after the header, as it happens, is not read any more.
+    assert set(exists.headers) - {"connection"} == set(nothing.headers) - {"connection"}
     if ID in route.path or route.name == "events":
         assert exists.status in (403, 404)
     own = {"list_sources", "list_subscriptions", "letters", "try_subscription"}
@@ -172,9 +174,9 @@ def test_other_subscriptions_do_not_exist(guarded: Guarded) -> None:
 
 
 def test_dead_letters_behind_those_of_others(guarded: Guarded) -> None:
-    """A request looks at two; the answer says where to go on."""
-    mine = guarded.token("subscribe:mine.")
-    for id in ("theirs.a", "theirs.b", "theirs.c", "mine.d"):  # in the order in which they fail
+    """They are found without looking at those of others; the answer says where to go on."""
+    mine = guarded.token("subscribe:mine.", "subscribe:myown")
+    for id in ("theirs.a", "mine.e", "myown", "theirs.b", "mine.d"):  # in the order in which they fail
         guarded.subscribe(guarded.admin, id, f"/{id}", attempts_max=1)
         guarded.publish(guarded.admin, f"<{id}/>")
         path = f"/v1/subscriptions/{id}"
@@ -182,17 +184,26 @@ def test_dead_letters_behind_those_of_others(guarded: Guarded) -> None:
         failed = {"deliveries": [pulled[0]["delivery"]]}
         assert guarded.ask(guarded.admin, "POST", f"{path}:fail", failed).json["settled"] == 1
 
-    def listed(token: str) -> list[str]:
+    def listed(token: str, count: int) -> list[str]:
         found: list[str] = []
-        after = "0"
-        while after:
-            answer = guarded.ask(token, "GET", f"/v1/letters?after={after}").json
+        after = ""
+        while True:
+            answer = guarded.ask(token, "GET", f"/v1/letters?count={count}&after={quote(after)}").json
             found += [letter["subscription"] for letter in answer["letters"]]
             after = answer.get("next", "")
-        return found
+            if not after:
+                return found
+            assert len(answer["letters"]) == count
 
-    eventually(lambda: len([id for id in listed(guarded.admin) if id.startswith(("mine.", "theirs."))]) == 4)
-    assert listed(mine) == ["mine.d"]
+    eventually(lambda: len([id for id in listed(guarded.admin, 100) if id.startswith(("my", "mi", "theirs."))]) == 5)
+    for count in (1, 2, 3, 100):
+        assert [id for id in listed(guarded.admin, count) if id[:2] in ("my", "mi", "th")][:2] == ["theirs.a", "mine.e"]
+        assert listed(mine, count) == ["mine.d", "mine.e", "myown"]
+    for token, after in ((mine, "1"), (mine, "@mine.d"), (mine, "x@mine.d"), (guarded.admin, "1@mine.d")):
+        assert guarded.code(token, "GET", f"/v1/letters?after={after}") == (400, "TC434")
+    # A position of others begins nothing of theirs.
+    answer = guarded.ask(mine, "GET", "/v1/letters?after=1@theirs.a").json
+    assert answer == {"letters": []}
     answer = guarded.ask(guarded.admin, "GET", "/v1/letters?count=1").json
     assert len(answer["letters"]) == 1 and answer["next"] == str(answer["letters"][0]["letter"])
 

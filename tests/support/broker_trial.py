@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from random import Random
 
 from support.broker_load import read_published, read_received
 from support.delivery_record import Expectation, Verdict
+from support.quick_process import PIPE, QuickProcess
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.peer import Effect, Outbox
 from treecast.serve.store import Store
@@ -40,24 +40,23 @@ class Trial:
         self.fault = fault
         self.kills = self.starts = 0
         self._random = Random(seed)
-        self._broker: subprocess.Popen[str] | None = None
-        self._clients: dict[str, subprocess.Popen[bytes]] = {}
+        self._broker: QuickProcess | None = None
+        self._clients: dict[str, QuickProcess] = {}
         self._address = "127.0.0.1:0"
         self._start_broker()
         for kind in ("publish", "receive"):
-            command = [sys.executable, "-m", "support.broker_load", kind, self._address, str(directory), str(seed)]
+            arguments = ["-m", "support.broker_load", kind, self._address, str(directory), str(seed)]
             with (directory / f"{kind}.log").open("ab") as log:
-                self._clients[kind] = subprocess.Popen(command, cwd=TESTS, stdout=log, stderr=log)
+                self._clients[kind] = QuickProcess(arguments, cwd=TESTS, stdout=log, stderr=log)
 
     # --- the broker ---------------------------------------------------------------------------------------------------
 
-    def _launch(self) -> subprocess.Popen[str]:
+    def _launch(self) -> QuickProcess:
         module = ["support.broker_trial", self.fault] if self.fault else ["treecast"]
         data = ["--data", str(self.directory / "data"), "--listen", self._address, "--log-level", "error"]
-        command = [sys.executable, "-m", *module, "broker", *data]
         self.starts += 1
         with (self.directory / "broker.log").open("ab") as log:
-            return subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, stderr=log, text=True)
+            return QuickProcess(["-m", *module, "broker", *data], cwd=TESTS, stdout=PIPE, stderr=log)
 
     def _start_broker(self) -> None:
         self._broker = self._launch()
@@ -80,7 +79,7 @@ class Trial:
         self._kill_broker()
         if self._random.random() < 0.2:
             self._broker = self._launch()
-            time.sleep(self._random.uniform(0, 1))
+            time.sleep(self._random.uniform(0, 0.2))
             self._kill_broker()
         self._start_broker()
 

@@ -116,9 +116,9 @@ ACTIONS: dict[str, tuple[str, Action]] = {
 }
 
 
-def answers(index: Index) -> tuple[list[list[str]], list[Any]]:
+def answers(index: Index) -> tuple[list[list[str]], pa.Table]:
     """What the index does, and what it holds."""
-    return [index.match(document) for document in DOCUMENTS], index.subscriptions().to_pylist()
+    return [index.match(document) for document in DOCUMENTS], index.subscriptions()
 
 
 def check(step: int, engine: str, filling: str, action: Action) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +75,6 @@ class FleetWorker(Service):
             "door": door,
         }
 
-    def command(self) -> list[str]:
+    def arguments(self) -> list[str]:
         options = {**self.options, "listen": ("127.0.0.1", self.port)}
-        return [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
+        return ["-c", PROGRAM, msgspec.json.encode(options).decode()]

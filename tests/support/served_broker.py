@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from support.quick_process import PIPE, QuickProcess
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.client import ClientSettings
 from treecast.overlay.frames import FrameDecoder, encode
@@ -184,14 +183,12 @@ class BrokerProcess:
     """`treecast broker`, started and ended by its id."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
-        self.command = [sys.executable, "-m", "treecast", "broker", "--data", str(directory), *arguments]
+        self.arguments = ["-m", "treecast", "broker", "--data", str(directory), *arguments]
         self.address = ""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: QuickProcess | None = None
 
     def start(self, listen: str = "127.0.0.1:0") -> BrokerProcess:
-        self._process = subprocess.Popen(
-            [*self.command, "--listen", listen], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        self._process = QuickProcess([*self.arguments, "--listen", listen], stdout=PIPE, stderr=PIPE)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith("listening on "), line + self.end()[1]

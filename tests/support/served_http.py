@@ -6,8 +6,6 @@ import http.client
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +16,8 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+
+from support.quick_process import PIPE, QuickProcess
 
 PATIENCE_SECONDS = 60
 PROGRAM = """\
@@ -55,11 +55,11 @@ class Service:
         """The host and port for peers, if there is one."""
         self.token = ""
         """Sent with every request, if there is one."""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: QuickProcess | None = None
 
     def start(self) -> Self:
         """On a free port; again on the same one."""
-        self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = QuickProcess(self.arguments(), stdout=PIPE, stderr=PIPE)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._process.communicate()[1]
@@ -72,9 +72,10 @@ class Service:
         assert self._process is not None
         self._process.send_signal(number)
 
-    def command(self) -> list[str]:
+    def arguments(self) -> list[str]:
+        """Those of Python."""
         options = {**self.options, "listen": ("127.0.0.1", self.port)}
-        return [sys.executable, "-c", PROGRAM, msgspec.json.encode(options).decode()]
+        return ["-c", PROGRAM, msgspec.json.encode(options).decode()]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was logged."""

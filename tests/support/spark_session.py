@@ -30,10 +30,15 @@ def settings_in(directory: Path) -> dict[str, str]:
     }
 
 
+def is_spark(path: Path) -> bool:
+    """Whether a file has tests with Spark."""
+    return path.is_relative_to(DIRECTORY)
+
+
 def mark(items: list[pytest.Item]) -> None:
     """Mark every test of tests/spark."""
     for item in items:
-        if item.path.is_relative_to(DIRECTORY):
+        if is_spark(item.path):
             item.add_marker(pytest.mark.spark)
 
 

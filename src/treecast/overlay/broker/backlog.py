@@ -22,6 +22,7 @@ from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import (
     CURSORS,
+    LETTER_KEYS,
     LETTERS,
     PARKED,
     REDELIVERIES,
@@ -33,11 +34,12 @@ from treecast.overlay.broker.rows import (
     SubscriptionRow,
     decode,
     decode_many,
+    letter_key,
 )
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.shadow import Shadow
-from treecast.overlay.storage import StorageError
+from treecast.overlay.storage import Delete, Put, StorageError
 
 _LOADED_AT_ONCE = 10_000
 _FOREVER = 1 << 62
@@ -80,6 +82,8 @@ class Backlog:
     def load(self, rows: list[tuple[int, DocumentRow]], turn: Turn) -> None:
         """Find what is not done yet among these documents, and those after them."""
         self.letters = self._shadow.stored_count(LETTERS)
+        if self.letters != self._shadow.stored_count(LETTER_KEYS):
+            self._index_letters(turn)
         for id, _ in self._shadow.rows(PARKED, ""):
             self._parked[id] = self._cursor(id).floor
         floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
@@ -363,6 +367,14 @@ class Backlog:
             queue.add(-number)
             self.touched[queue.id] = queue
 
+    def _index_letters(self, turn: Turn) -> None:
+        """The store was last written by a version that had no such table."""
+        rows = self._shadow.rows(LETTERS, 0)
+        wanted = {letter_key(decode(data, LetterRow).subscription, number) for number, data in rows}
+        known = {key for key, _ in self._shadow.rows(LETTER_KEYS, "")}
+        turn.changes += [Delete(LETTER_KEYS, key) for key in sorted(known - wanted)]
+        turn.changes += [Put(LETTER_KEYS, key, b"") for key in sorted(wanted - known)]
+
     # --- done, failed, given up --------------------------------------------------------------------------------------
 
     def settle(self, queue: Queue, key: int, turn: Turn) -> None:
@@ -371,6 +383,7 @@ class Backlog:
         self._wake(queue)
         if key < 0:
             turn.delete(LETTERS, -key)
+            turn.delete(LETTER_KEYS, letter_key(queue.id, -key))
             self.letters -= 1
             turn.delete(REDELIVERIES, -key)
         elif not queue.parked:
@@ -436,6 +449,7 @@ class Backlog:
         self.letters += 1
         row = LetterRow(id, document, published_ms, reason, attempts, payload, turn.now_ms)
         turn.put(LETTERS, self.last_letter, row)
+        turn.changes.append(Put(LETTER_KEYS, letter_key(id, self.last_letter), b""))
 
     def expire_before(self, number: int, turn: Turn) -> None:
         """Retention drops documents before this one: what is left of them becomes dead letters."""

@@ -36,16 +36,19 @@ def inspect(
 
 def _letters(shadow: Shadow, after: int, count: int) -> Iterator[Row]:
     for number, data in shadow.scan(LETTERS, after, count):
-        row = decode(data, LetterRow)
-        yield {
-            "key": str(number),
-            "subscription": row.subscription,
-            "document": row.document,
-            "reason": row.reason,
-            "attempts": row.attempts,
-            "bytes": len(row.payload),
-            "died_ms": row.died_ms,
-        }
+        yield letter_fields(number, decode(data, LetterRow))
+
+
+def letter_fields(number: int, row: LetterRow) -> Row:
+    return {
+        "key": str(number),
+        "subscription": row.subscription,
+        "document": row.document,
+        "reason": row.reason,
+        "attempts": row.attempts,
+        "bytes": len(row.payload),
+        "died_ms": row.died_ms,
+    }
 
 
 def _subscriptions(shadow: Shadow, after: str, count: int) -> Iterator[Row]:

@@ -15,8 +15,19 @@ from treecast.overlay.messages import Answer, SubscriptionOptions
 META, SOURCES, SUBSCRIPTIONS, CHANGES = "meta", "sources", "subscriptions", "changes"
 CLIENTS, DOCUMENTS, RECENT = "clients", "documents", "recent"
 CURSORS, PARKED, EXPIRING, LETTERS, REDELIVERIES = "cursors", "parked", "expiring", "letters", "redeliveries"
+LETTER_KEYS = "letter_keys"
+"""`letter_keys[letter_key(…)]`: nothing. Dead letters by their subscriptions, to find those of one at once."""
 RECORDS = "records"
 """`records[kind/key]`: values of the doors, as they gave them."""
+
+
+def letter_key(subscription: str, number: int) -> str:
+    """In the order of subscriptions, and then of numbers: no id contains a null."""
+    return f"{subscription}\0{number:019}"
+
+
+def number_of_letter(key: str) -> int:
+    return int(key.rpartition("\0")[2])
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treecast.overlay.broker.rows import (
+    LETTER_KEYS,
     LETTERS,
     SUBSCRIPTIONS,
     DocumentRow,
@@ -22,6 +23,8 @@ from treecast.overlay.broker.rows import (
     SourceRow,
     SubscriptionRow,
     decode,
+    letter_key,
+    number_of_letter,
 )
 from treecast.overlay.storage import StorageError
 
@@ -111,26 +114,39 @@ class Tail:
     def subscriptions(self, after: str, count_max: int, prefix: str = "") -> list[tuple[str, SubscriptionRow]]:
         """By their ids, from the next one on; only those that begin with `prefix`."""
         if prefix:
-            rows = list(islice(self._under(prefix, after), count_max))
+            rows = list(islice(self._under(SUBSCRIPTIONS, prefix, after), count_max))
         else:
             rows = self._shadow.scan(SUBSCRIPTIONS, after, count_max)
         return [(id, decode(data, SubscriptionRow)) for id, data in rows]
 
     def count_subscriptions(self, prefix: str, count_max: int) -> int:
         """How many begin so; at most `count_max` are counted."""
-        return sum(1 for _ in islice(self._under(prefix, ""), count_max))
+        return sum(1 for _ in islice(self._under(SUBSCRIPTIONS, prefix, ""), count_max))
 
-    def _under(self, prefix: str, after: str) -> Iterator[tuple[str, bytes]]:
+    def _under(self, table: str, prefix: str, after: str) -> Iterator[tuple[str, bytes]]:
         """What begins with a prefix stands together, and begins with the prefix itself."""
         if prefix and after < prefix:
-            data = self._shadow.get(SUBSCRIPTIONS, prefix)
+            data = self._shadow.get(table, prefix)
             if data is not None:
                 yield prefix, data
             after = prefix
-        for id, data in self._shadow.rows(SUBSCRIPTIONS, after, SCANNED_AT_ONCE):
-            if not id.startswith(prefix):
+        for key, data in self._shadow.rows(table, after, SCANNED_AT_ONCE):
+            if not key.startswith(prefix):
                 return
-            yield id, data
+            yield key, data
+
+    def letters(self, prefix: str, after: str, count_max: int) -> Iterator[tuple[int, LetterRow]]:
+        """Dead letters of subscriptions that begin with `prefix`, by subscription and number, after a `letter_key`."""
+        for key, _ in islice(self._under(LETTER_KEYS, prefix, after), count_max):
+            number = number_of_letter(key)
+            data = self._shadow.get(LETTERS, number)
+            if data is not None:
+                yield number, decode(data, LetterRow)
+
+    def letters_of(self, subscription: str, count_max: int) -> list[int]:
+        """The numbers of a subscription's dead letters, the oldest first."""
+        keys = islice(self._under(LETTER_KEYS, letter_key(subscription, 0)[:-19], ""), count_max)
+        return [number_of_letter(key) for key, _ in keys]
 
     def letter_subscription(self, number: int) -> str | None:
         """Whose a dead letter is; None if there is no such letter."""

@@ -21,7 +21,9 @@ from treecast.serve.access.refusals import AccessRefusedError, no_token
 from treecast.serve.access.scopes import Scopes
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.access.sites import check_site
+from treecast.serve.access.tickets import Tickets
 from treecast.serve.access.tokens import TEXT, Token, TokenStore, hash_secret
+from treecast.serve.connection import now_ms
 
 SCHEME = "bearer "
 NOBODY = secrets.token_bytes(32)
@@ -49,6 +51,7 @@ class Gate:
         self._hashes: dict[str, bytes] = {}
         self._accesses: dict[str, Access] = {}
         self._everybody = Access()
+        self._tickets = Tickets(settings)
 
     @property
     def is_open(self) -> bool:
@@ -69,6 +72,22 @@ class Gate:
         if not is_right or access is None or access.is_expired:
             raise no_token()
         return access
+
+    def admit_ticket(self, text: str) -> Access:
+        """What a ticket gives access to, once. Raises AccessRefusedError: TC602, TC605."""
+        if self._tokens is None:
+            return self._everybody
+        access = self._accesses.get(self._tickets.id_of(text, self._hashes, now_ms()))
+        if access is None or access.is_expired:
+            raise no_token()
+        self._tickets.use(text, now_ms())
+        return access
+
+    def make_ticket(self, access: Access) -> tuple[str, int]:
+        """For a token that was admitted, and when it ends. Without tokens it says nothing, and is good for everything
+        all the same."""
+        id = access.id or "0" * 12
+        return self._tickets.make(id, self._hashes.get(id, NOBODY), now_ms())
 
     def check_site(self, headers: Iterable[tuple[bytes, bytes]], *, is_change: bool) -> None:
         """Before `admit`: whether a request was made by a page of another web site. Raises AccessRefusedError TC609."""
@@ -120,5 +139,7 @@ class Gate:
                 scopes = Scopes.parse(token.scopes)
                 self._accesses[id] = Access(id, scopes, token.limits, token.expires_ms)
         self._hashes = {id: bytes.fromhex(token.hash) for id, token in tokens.items()}
+        for access in ended:
+            self._tickets.forget(access.id)
         for access in [*ended, *([self._everybody] if was_open else [])]:
             access.end()

@@ -14,7 +14,9 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     tokens_bytes_max: int = 16 << 20
     """Of the file with the tokens."""
     scopes_per_token_max: int = 100
+    ticket_ms: int = 30_000
+    """A ticket holds for so long,"""
+    tickets_max: int = 1_000
+    """and a token may use so many in that time."""
     count_ms: int = 5_000
     """Subscriptions come and go without their token, so they are counted anew after so long."""
-    letters_read_max: int = 10_000
-    """Dead letters that one request looks through for those that its token may see. The answer says where to go on."""

@@ -112,6 +112,9 @@ class Call:
         values = [value for key, value in self.scope["headers"] if key == b"authorization"]
         return values[0].decode("latin-1") if len(values) == 1 else ""
 
+    def has_authorization(self) -> bool:
+        return any(key == b"authorization" for key, _ in self.scope["headers"])
+
     def query(self, name: str) -> list[str]:
         """All values of a parameter."""
         if not self.scope["query_string"]:

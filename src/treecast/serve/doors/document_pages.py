@@ -9,7 +9,8 @@ from treecast.errors import TreecastError
 from treecast.overlay.messages import NAME_CHARS_MAX, Document, RegisterSource, RemoveSource
 from treecast.serve.access.access import Access
 from treecast.serve.connection import now_ms
-from treecast.serve.doors.batches import document_of, split_lines
+from treecast.serve.doors.batch_requests import read_batch
+from treecast.serve.doors.batches import document_of
 from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply, too_large
 from treecast.serve.doors.forms import (
     BatchAnswer,
@@ -20,7 +21,6 @@ from treecast.serve.doors.forms import (
     source_answer,
 )
 from treecast.serve.doors.local import LocalClient
-from treecast.serve.doors.multipart import boundary_of, is_multipart, split_parts
 from treecast.serve.doors.problems import DoorError, Problem, problem_of_error
 from treecast.serve.doors.publishing import Accepted, Answer, Outcome, Publisher
 from treecast.serve.doors.refusals import Refusals
@@ -82,21 +82,10 @@ class DocumentPages:
         return call.access.document_bytes_max(self._settings.document_bytes_max)
 
     async def publish_batch(self, call: Call) -> Reply:
-        """JSON lines, or multipart. A line or a part that cannot be used is refused by itself."""
+        """A line or a part that cannot be used is refused by itself."""
         source = self._source(call)
-        content_type = call.header(b"content-type")
-        if is_multipart(content_type):
-            boundary_of(content_type)  # before all of it arrives
-        call.access.check_rate()
-        body = await call.body(self._settings.batch_bytes_max)
-        most = self._settings.documents_per_batch_max
-        bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
-        if is_multipart(content_type):
-            given = split_parts(body, content_type, most, bytes_max)
-        else:
-            given = split_lines(body, most, bytes_max)
+        given = await read_batch(call, self._settings)
         documents = [document for document in given if isinstance(document, Document)]
-        call.access.charge(len(documents), sum(len(document.body) for document in documents))
         outcomes = iter(await self.publisher.publish(source, documents) if documents else [])
         answers: list[Outcome] = []
         for one in given:

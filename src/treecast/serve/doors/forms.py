@@ -458,6 +458,13 @@ class SocketOpened(msgspec.Struct, frozen=True):
     opened: list[str]
 
 
+class TicketAnswer(_Answer, frozen=True):
+    """For one request to an event stream or a WebSocket, until `ends`."""
+
+    ticket: str
+    ends: str
+
+
 class SocketUnknown(msgspec.Struct, frozen=True):
     """Ids that were acknowledged or failed, but are not held: settled before, or too late, and then they come again."""
 

@@ -13,6 +13,7 @@ from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.hooks.hooks import Hooks
 from treecast.serve.hooks.pages import HookPages
 from treecast.serve.hooks.sender import Sender
+from treecast.serve.hooks.sending import Sending
 from treecast.serve.runtime import Runtime
 from treecast.serve.websub.hub import Hub
 from treecast.serve.websub.pages import WebSubPages
@@ -33,12 +34,12 @@ class Outgoing:
         log: structlog.typing.FilteringBoundLogger,
         settings: DoorSettings,
     ) -> None:
-        metrics = runtime.metrics
         self._client = client = LocalClient(runtime, random, settings.answer_ms, NAME)
         self._sender = sender = Sender(settings.hooks)
-        self._hooks = Hooks(client, sender, settings.hooks, random, log, metrics)
+        sending = Sending(client, sender, settings.hooks, random, log, runtime.metrics)
+        self._hooks = Hooks(sending)
         self._topics = Topics(client, settings.websub)
-        self._hub = Hub(client, sender, self._topics, settings.websub, settings.hooks, random, log, metrics)
+        self._hub = Hub(sending, self._topics, settings.websub)
         # What a hook has to send is not done because somebody else has read it.
         self._hub.is_reserved = feed.is_reserved = self._hooks.owns
         self.pages = (

@@ -72,6 +72,7 @@ PARAMETERS = {
     "format": ("string", "`csv`, the default, `jsonl`, `parquet` or `tcx`."),
     "subscription": ("array", "The subscriptions to receive from: repeat it for each."),
     "last_event_id": ("string", "Where to go on, for those who cannot send the header `Last-Event-ID`."),
+    "ticket": ("string", "Of `POST /v1/tickets`, for those who cannot send the header `Authorization`."),
     "Treecast-Document-Id": ("string", "The publisher's own id: a second document with it is dropped."),
     "Treecast-Correlation-Id": ("string", "Comes back with the answer, and goes to back ends; else a new one."),
     "SOAPAction": ("string", "Passed on to back ends."),
@@ -88,6 +89,7 @@ READ = ("read",)
 ADMIN = ("admin",)
 READ_SOURCES = ("publish", "read")
 READ_SUBSCRIPTIONS = ("subscribe", "read")
+CONNECT = ("publish", "subscribe")
 _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
 _FILES = ("application/x-ndjson", "application/vnd.apache.parquet", "application/vnd.treecast.index")
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
@@ -281,7 +283,7 @@ ROUTES = (
     Route(
         *("GET", "/v1/events", "events", "Deliveries as server-sent events"),
         {200: None},
-        parameters=("subscription", "last_event_id"),
+        parameters=("subscription", "last_event_id", "ticket"),
         required=("subscription",),
         headers=("Last-Event-ID",),
         content="text/event-stream",
@@ -290,8 +292,13 @@ ROUTES = (
     Route(
         *("GET", "/v1/socket", "socket", "Deliveries over a WebSocket: the guide says what is said on it"),
         {101: None},
-        parameters=("subscription",),
-        scopes=("publish", "subscribe"),
+        parameters=("subscription", "ticket"),
+        scopes=CONNECT,
+    ),
+    Route(
+        *("POST", "/v1/tickets", "create_ticket", "A ticket, for one stream or socket of a web page"),
+        {201: forms.TicketAnswer},
+        scopes=CONNECT,
     ),
     Route(
         *("GET", "/v1/letters", "letters", "Dead letters"),

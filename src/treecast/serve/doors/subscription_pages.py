@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
-from treecast.overlay.broker.inspection import ROWS_MAX
-from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.inspection import ROWS_MAX, Row, letter_fields
+from treecast.overlay.broker.rows import SubscriptionRow, letter_key
 from treecast.overlay.broker.tail import Tail
 from treecast.overlay.messages import Pause, Redeliver, Replay, Unsubscribe
 from treecast.serve.access.access import Access
@@ -42,6 +43,8 @@ from treecast.serve.doors.visible import (
     unknown_subscription,
     visible_subscriptions,
 )
+
+NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def search_rows(
@@ -187,9 +190,10 @@ class SubscriptionPages:
     async def letters(self, call: Call) -> Reply:
         count = call.number_parameter("count", 100, self._settings.page_rows_max)
         after = call.text_parameter("after")
-        if after and not (after.isascii() and after.isdecimal() and len(after) < 19):
-            raise DoorError("the parameter after is the number of a letter", code="TC434")
-        rows, more = await self._visible_letters(call.access, after, count)
+        if call.access.sees_everything:
+            rows, more = await self._all_letters(after, count)
+        else:
+            rows, more = self._own_letters(call.access, after, count)
         letters = [
             Letter(
                 int(row["key"]),
@@ -204,19 +208,29 @@ class SubscriptionPages:
         ]
         return json_reply(200, LettersAnswer(letters, more))
 
-    async def _visible_letters(self, access: Access, after: str, count: int) -> tuple[list[dict[str, str | int]], str]:
-        """Up to so many, and the letter after which to go on if there may be more: a limited number is looked at."""
-        visible: list[dict[str, str | int]] = []
-        step = min(ROWS_MAX, self._access.letters_read_max, count + 1 if access.sees_everything else ROWS_MAX)
-        for _ in range(0, self._access.letters_read_max, step):
-            rows = await self._client.inspect("letters", after, step)
-            visible += [row for row in rows if access.sees_subscription(str(row["subscription"]))]
-            if len(visible) > count:
-                return visible[:count], str(visible[count - 1]["key"])
-            if len(rows) < step:
-                return visible, ""
-            after = str(rows[-1]["key"])
-        return visible, after
+    async def _all_letters(self, after: str, count: int) -> tuple[list[Row], str]:
+        """Up to so many, by number, and the letter after which to go on if there are more."""
+        if after and not NUMBER.fullmatch(after):
+            raise DoorError("the parameter after is the number of a letter", code="TC434")
+        most = min(ROWS_MAX, count)
+        rows = await self._client.inspect("letters", after, most)
+        last = str(rows[-1]["key"]) if len(rows) == most else ""
+        return rows, last if last and await self._client.inspect("letters", last, 1) else ""
+
+    def _own_letters(self, access: Access, after: str, count: int) -> tuple[list[Row], str]:
+        """The same of the subscriptions that a token may see, by subscription and number. Those of others are not
+        looked at, so the time tells nothing of them."""
+        number, _, id = after.partition("@")
+        if after and not (NUMBER.fullmatch(number) and id):
+            raise DoorError("the parameter after is the field next of an answer", code="TC434")
+        tail = self._client.expect_broker().tail
+        begin = letter_key(id, int(number)) if after else ""
+        rows: list[Row] = []
+        for prefix in access.visible_prefixes:
+            letters = tail.letters(prefix, begin, count + 1 - len(rows))
+            rows += [letter_fields(number, letter) for number, letter in letters]
+        last = rows[count - 1] if len(rows) > count else None
+        return rows[:count], f"{last['key']}@{last['subscription']}" if last else ""
 
     async def redeliver(self, call: Call) -> Reply:
         form = await call.form(RedeliverForm)

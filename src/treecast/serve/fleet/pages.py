@@ -20,13 +20,12 @@ from treecast.overlay.messages import NAME_CHARS_MAX, Document
 from treecast.serve.access.access import Access
 from treecast.serve.access.refusals import AccessRefusedError, no_token
 from treecast.serve.connection import now_ms
-from treecast.serve.doors.batches import document_of
-from treecast.serve.doors.calls import Call, Reply, decode_form, json_reply, problem_reply
+from treecast.serve.doors.batch_requests import read_batch
+from treecast.serve.doors.calls import Call, Reply, json_reply, problem_reply
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE, batch_item
 from treecast.serve.doors.event_replies import EVENT_HEADERS, EVENT_STREAM, close_when_gone, read_event_request
 from treecast.serve.doors.forms import (
     BatchAnswer,
-    BatchLine,
     PullAnswer,
     PullForm,
     SettleAnswer,
@@ -79,25 +78,13 @@ class FleetDocumentPages:
         return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
 
     async def publish_batch(self, call: Call) -> Reply:
-        """JSON lines. A line that cannot be used is refused by itself."""
+        """A line or a part that cannot be used is refused by itself."""
         source = self._source(call)
-        body = await call.body(self._settings.batch_bytes_max)
-        lines = [line for line in body.split(b"\n") if line.strip()]
-        if len(lines) > self._settings.documents_per_batch_max:
-            hint = f"at most {self._settings.documents_per_batch_max}"
-            raise DoorError(f"{len(lines)} documents in one batch", code="TC411", hint=hint)
-        answers: list[Outcome | None] = []
-        documents: list[Document] = []
-        bytes_max = call.access.document_bytes_max(self._settings.document_bytes_max)
-        for line in lines:
-            try:
-                documents.append(document_of(decode_form(line, BatchLine), bytes_max))
-                answers.append(None)
-            except DoorError as error:
-                answers.append(problem_of_error(error))
-        call.access.charge(len(documents), sum(len(document.body) for document in documents))
+        given = await read_batch(call, self._settings)
+        documents = [document for document in given if isinstance(document, Document)]
         outcomes = iter(await self._publish(source, documents) if documents else [])
-        return json_reply(200, BatchAnswer([batch_item(answer or next(outcomes)) for answer in answers]))
+        answers = [next(outcomes) if isinstance(one, Document) else problem_of_error(one.error) for one in given]
+        return json_reply(200, BatchAnswer([batch_item(answer) for answer in answers]))
 
     def _source(self, call: Call) -> str:
         source = call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE

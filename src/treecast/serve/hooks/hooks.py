@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter as Multiset
-from random import Random
 
 import msgspec
-import structlog
 from prometheus_client import Counter
 
 from treecast.errors import TreecastError
 from treecast.overlay.client import Answered
 from treecast.overlay.messages import RemoveRecord, SetRecord
 from treecast.serve.connection import now_ms, steady_ms
-from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.hooks.endpoint import Endpoint
 from treecast.serve.hooks.hook_error import no_hook
 from treecast.serve.hooks.rows import HOOKS, STATES, HookRow, SecretRow, StateRow, decode_hook, decode_state, encode
-from treecast.serve.hooks.sender import Sender
-from treecast.serve.hooks.settings import HookSettings
-from treecast.serve.metrics import Metrics
+from treecast.serve.hooks.sending import Sending
 
 
 class Hooks:
-    """`start` once the broker runs, `close` before it stops. `client` is theirs alone."""
+    """`start` once the broker runs, `close` before it stops. The client is theirs alone."""
 
-    def __init__(
-        self,
-        client: LocalClient,
-        sender: Sender,
-        settings: HookSettings,
-        random: Random,
-        log: structlog.typing.FilteringBoundLogger,
-        metrics: Metrics,
-    ) -> None:
-        self._client = client
-        self._sender = sender
-        self._settings = settings
-        self._random = random
-        self._log = log
+    def __init__(self, sending: Sending) -> None:
+        self._client, self._sender, self._settings, self._random, self._log, metrics = sending
         self._endpoints: dict[str, Endpoint] = {}
         self._owned: dict[str, str] = {}  # by subscription: its hook
         self._changing: Multiset[str] = Multiset()  # hooks whose new settings are being stored
@@ -48,7 +31,7 @@ class Hooks:
             "treecast_hook_attempts", "Attempts of web hooks by their result", ["result"], registry=metrics.registry
         )
         self._stored_ms = self._joined_ms = 0
-        client.on_tick.append(self._tick)
+        self._client.on_tick.append(self._tick)
 
     def start(self) -> None:
         """Go on with what is kept."""

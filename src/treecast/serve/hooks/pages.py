@@ -28,7 +28,6 @@ from treecast.serve.hooks.sender import Sender, check_url
 from treecast.serve.hooks.signing import format_secret, make_secret, parse_secret
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-LETTERS_AT_ONCE = 1_000
 
 
 class HookPages:
@@ -128,7 +127,7 @@ class HookPages:
     async def redeliver_hook(self, call: Call) -> Reply:
         """Dead letters of others are not its business: they are as unknown as those that do not exist."""
         form = await call.form(HookRedeliverForm, optional=True)
-        own = await self._letters(set(self._hooks.get(call.parameter).row.subscriptions))
+        own = self._letters(self._hooks.get(call.parameter).row.subscriptions)
         if unknown := set(form.letters) - own:
             raise DoorError(f"there is no dead letter {min(unknown)} of this hook", code="TC416")
         chosen = sorted(form.letters or own)
@@ -136,14 +135,10 @@ class HookPages:
             await self._client.request(Redeliver(chosen))
         return json_reply(200, HookRedeliverAnswer(len(chosen)))
 
-    async def _letters(self, subscriptions: set[str]) -> set[int]:
-        """Of these subscriptions, among those that are looked through."""
+    def _letters(self, subscriptions: list[str]) -> set[int]:
+        """Of these subscriptions, the oldest first, as many as one request may redeliver."""
+        tail = self._client.expect_broker().tail
         found: set[int] = set()
-        after = ""
-        for _ in range(0, self._settings.letters_max, LETTERS_AT_ONCE):
-            rows = await self._client.inspect("letters", after, LETTERS_AT_ONCE)
-            found |= {int(row["key"]) for row in rows if row["subscription"] in subscriptions}
-            if len(rows) < LETTERS_AT_ONCE:
-                break
-            after = str(rows[-1]["key"])
+        for id in subscriptions:
+            found.update(tail.letters_of(id, self._settings.letters_max - len(found)))
         return found

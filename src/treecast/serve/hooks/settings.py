@@ -65,6 +65,6 @@ class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
     join_ms: int = 5 * SECOND_MS
     """A subscription that was removed and added again is received from after so long."""
     letters_max: int = 10_000
-    """Dead letters that are looked through in one request."""
+    """Dead letters that are sent again by one request."""
     stop_ms: int = 3 * SECOND_MS
     """At the end, attempts have so long to be answered."""

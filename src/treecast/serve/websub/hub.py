@@ -11,12 +11,10 @@ import asyncio
 import secrets
 from collections import Counter as Multiset
 from collections.abc import Callable
-from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-import structlog
 from prometheus_client import Counter, Gauge
 from yarl import URL
 
@@ -25,12 +23,9 @@ from treecast.overlay.broker import Broker
 from treecast.overlay.broker.tail import Published, TailItem
 from treecast.overlay.messages import Advance, Command, RemoveRecord, SetRecord
 from treecast.serve.connection import now_ms, steady_ms
-from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.hooks.schedule import wait_ms
-from treecast.serve.hooks.sender import Sender
-from treecast.serve.hooks.settings import HookSettings
-from treecast.serve.metrics import Metrics
+from treecast.serve.hooks.sending import Sending
 from treecast.serve.websub.rows import (
     POSITIONS,
     SUBSCRIBERS,
@@ -78,24 +73,11 @@ def with_parameters(url: str, **parameters: str | int) -> URL:
 class Hub:
     """`start` once the broker runs, `close` before it stops."""
 
-    def __init__(
-        self,
-        client: LocalClient,
-        sender: Sender,
-        topics: Topics,
-        settings: WebSubSettings,
-        retries: HookSettings,
-        random: Random,
-        log: structlog.typing.FilteringBoundLogger,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, sending: Sending, topics: Topics, settings: WebSubSettings) -> None:
+        client, self._sender, self._retries, self._random, self._log, metrics = sending
         self._client = client
-        self._sender = sender
         self._topics = topics
         self._settings = settings
-        self._retries = retries
-        self._random = random
-        self._log = log
         self._subscribers: dict[str, Subscriber] = {}
         self._by_topic: dict[str, dict[str, Subscriber]] = {}
         self._intents: dict[str, Intent] = {}  # the last one for each topic and callback, while it is verified

@@ -16,7 +16,7 @@ import msgspec
 
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
-from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, DocumentRow, LetterRow, decode
+from treecast.overlay.broker.rows import DOCUMENTS, LETTER_KEYS, LETTERS, DocumentRow, LetterRow, decode, letter_key
 from treecast.overlay.client import ClientSettings
 from treecast.overlay.messages import IndexSaved
 from treecast.overlay.peer import Peer
@@ -256,7 +256,7 @@ class BrokerRun:
         if world.failure is None:
             receipts = len(self.history.receipts)
             world.run(world.now_us // 1000 + QUIET_MS)
-            wrong = self._checks().all()
+            wrong = self._checks().all() + self._lost_letters()
             if not wrong and not self._is_quiet(required):
                 wrong = [f"the broker still has something to deliver: {self._stats()}"]
             if not wrong and len(self.history.receipts) > receipts:
@@ -280,6 +280,12 @@ class BrokerRun:
     def _letter_rows(self) -> Iterator[tuple[int, LetterRow]]:
         for number, data in self.broker.storage.scan(LETTERS, 0, 10_000):
             yield number, decode(data, LetterRow)
+
+    def _lost_letters(self) -> list[str]:
+        """Dead letters that are not found by their subscriptions, or only there."""
+        expected = {letter_key(row.subscription, number) for number, row in self._letter_rows()}
+        found = {key for key, _ in self.broker.storage.scan(LETTER_KEYS, "", 10_000)}
+        return [f"found in one of two ways: dead letter {key!r}" for key in sorted(expected ^ found)]
 
     def _letters(self) -> list[Letter]:
         return [Letter(row.subscription, row.document, row.payload) for _, row in self._letter_rows()]
