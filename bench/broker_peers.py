@@ -1,4 +1,7 @@
-"""Message brokers that a durable treecast broker is measured beside. Each stores documents in batches, synced.
+"""Message brokers that a durable treecast broker is measured beside. Each stores documents in batches.
+
+Each is set to acknowledge what is synced, as treecast does. NATS JetStream can do that since 2.10 (`sync_interval:
+always`); an older one, such as Debian's 2.9, syncs now and then and acknowledges before that, which its rows say.
 
 A peer is left out, and says so, where its server (Debian: redis-server, nats-server, rabbitmq-server) or its Python
 client (redis, nats-py, aio-pika) is not installed.
@@ -15,7 +18,7 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,8 @@ class Load:
     wall: float
     cpu: float
     latencies: Sequence[float]
+    promise: str = ""
+    """How a peer was set, and what its acknowledgement means."""
 
     @property
     def rate(self) -> float:
@@ -155,7 +160,14 @@ def redis_streams(directory: Path, documents: Sequence[bytes], batch: int, windo
             await connection.aclose()
 
     with server([*command, "--appendonly", "yes", "--appendfsync", "always"], port, directory) as pid:
-        return asyncio.run(work(pid))
+        return replace(asyncio.run(work(pid)), promise="appendfsync always")
+
+
+NATS_SYNCS = {
+    ", sync_interval: always": "sync_interval always",
+    "": "default sync: acknowledges before the sync",
+}
+"""What may be in its settings, the first that it accepts, and what its acknowledgement then means."""
 
 
 def nats_jetstream(directory: Path, documents: Sequence[bytes], batch: int, window: int) -> Load | str:
@@ -167,11 +179,15 @@ def nats_jetstream(directory: Path, documents: Sequence[bytes], batch: int, wind
     if path is None:
         return "nats-server is not installed"
     settings = directory / "nats.conf"
-    settings.write_text(
-        f'port: {port}\nhost: "127.0.0.1"\njetstream {{ store_dir: "{directory}/js", sync_interval: always }}\n'
-    )
-    if subprocess.run([path, "-t", "-c", str(settings)], capture_output=True).returncode:
-        return "this version has no sync_interval"
+
+    def accepts(sync: str) -> bool:
+        store = f'store_dir: "{directory}/js"{sync}'
+        settings.write_text(f'port: {port}\nhost: "127.0.0.1"\njetstream {{ {store} }}\n')
+        return not subprocess.run([path, "-t", "-c", str(settings)], capture_output=True).returncode
+
+    promise = next((promise for sync, promise in NATS_SYNCS.items() if accepts(sync)), None)
+    if promise is None:
+        return "it does not accept our settings"
 
     async def work(pid: int) -> Load:
         connection = await client.connect(f"nats://127.0.0.1:{port}")
@@ -187,7 +203,7 @@ def nats_jetstream(directory: Path, documents: Sequence[bytes], batch: int, wind
             await connection.close()
 
     with server([path, "-c", str(settings)], port, directory) as pid:
-        return asyncio.run(work(pid))
+        return replace(asyncio.run(work(pid)), promise=promise)
 
 
 def rabbitmq_quorum(directory: Path, documents: Sequence[bytes], batch: int, window: int) -> Load | str:
@@ -226,11 +242,11 @@ def rabbitmq_quorum(directory: Path, documents: Sequence[bytes], batch: int, win
             await connection.close()
 
     with server([path], port, directory, **environment) as pid:
-        return asyncio.run(work(pid))
+        return replace(asyncio.run(work(pid)), promise="quorum queue")
 
 
 PEERS: dict[str, Callable[[Path, Sequence[bytes], int, int], Load | str]] = {
-    "Redis streams, appendfsync always": redis_streams,
-    "NATS JetStream, sync_interval always": nats_jetstream,
-    "RabbitMQ, quorum queue": rabbitmq_quorum,
+    "Redis streams": redis_streams,
+    "NATS JetStream": nats_jetstream,
+    "RabbitMQ": rabbitmq_quorum,
 }

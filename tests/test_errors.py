@@ -197,7 +197,8 @@ def refuse_connection(data: bytes) -> None:
     given = tomllib.loads(data.decode())
     if "listen" in given:
         with tempfile.TemporaryDirectory() as directory:
-            run_broker(BrokerOptions(directory=directory, listen=parse_address(given["listen"])), make_log(), print)
+            options = BrokerOptions(directory=directory, listen=parse_address(given["listen"]), open=True)
+            run_broker(options, make_log(), print)
     if "connect" in given:
         BlockingConnection(given["connect"], "golden", connect_s=0.1).__enter__()
     if "certificate" in given:

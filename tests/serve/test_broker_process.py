@@ -9,9 +9,11 @@ import socket
 from pathlib import Path
 
 import pytest
+import trustme
 from support.served_broker import QUICK, BrokerProcess, take
 
 from treecast.cli import main
+from treecast.serve.access.tokens import TokenStore
 from treecast.serve.blocking_client import BlockingConnection
 from treecast.serve.client import Connection
 from treecast.serve.transport_error import TransportError
@@ -75,3 +77,24 @@ def test_mistakes_are_said_in_plain_words(tmp_path: Path, capsys: pytest.Capture
         with pytest.raises(SystemExit) as caught:
             main(["broker", "--data", str(tmp_path / "d"), *wrong])
         assert caught.value.code == 2
+
+
+def test_a_broker_that_strangers_can_reach_wants_certificates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same rule as for the peers of `treecast up`."""
+    place = ["broker", "--data", str(tmp_path / "data")]
+    assert main([*place, "--listen", "0.0.0.0:0"]) == 1
+    assert "TC608 without certificates, everybody who can reach 0.0.0.0:0" in capsys.readouterr().err
+    authority = trustme.CA()
+    pem = tmp_path / "broker.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    assert main([*place, "--listen", "0.0.0.0:0", "--tls-cert", str(pem)]) == 1, "encrypted, but anybody may come"
+    assert "hint: give --tls-cert, --tls-key and --tls-ca, or listen on 127.0.0.1" in capsys.readouterr().err
+    TokenStore(tmp_path / "data").create(["admin"])
+    assert main([*place, "--listen", "127.0.0.1:0"]) == 1, "tokens are worth nothing beside clients that are not known"
+    assert "hint: give --tls-cert, --tls-key and --tls-ca, or allow it with --open" in capsys.readouterr().err
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for allowed in (["--open"], ["--tls-cert", str(pem), "--tls-ca", str(tmp_path / "ca.pem")]):
+        with BrokerProcess(tmp_path / "data", *allowed, "--log-level", "error") as broker:
+            assert broker.address.startswith("127.0.0.1:")

@@ -22,7 +22,7 @@ from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Acknowledge, Publish, Refusal, Request
 from treecast.overlay.peer import Send
 from treecast.sim import SimulatedStorage
-from treecast.sim.broker.scenario import BrokerScenario, FailingSubscribersScenario
+from treecast.sim.broker.scenario import BrokerScenario, DoorsScenario, FailingSubscribersScenario
 from treecast.sim.host import Host
 
 
@@ -181,6 +181,45 @@ def settle_whole_messages(broker: Broker) -> None:
     broker._dispatch.acknowledge = all_of_it  # type: ignore[assignment]
 
 
+def lose_records(broker: Broker) -> None:
+    """Records are acknowledged and counted, and not stored."""
+    broker._records.set = lambda command, turn: None  # type: ignore[method-assign]
+
+
+def count_removed_records(broker: Broker) -> None:
+    """Records that were removed still take the place of others."""
+    count = broker._records._count
+    broker._records._count = lambda kind, more, turn: count(kind, max(more, 0), turn)  # type: ignore[method-assign]
+
+
+def never_hasten(broker: Broker) -> None:
+    """What was postponed stays so, whoever wants it at once."""
+    broker._backlog.hasten = lambda id, turn: None  # type: ignore[method-assign]
+
+
+def postpone_briefly(broker: Broker) -> None:
+    """What was postponed comes again at once."""
+    postpone = broker._backlog.postpone
+
+    def briefly(queue: Queue, key: int, wait_ms: int, reason: str, turn: Turn) -> None:
+        postpone(queue, key, min(wait_ms, 1), reason, turn)
+
+    broker._backlog.postpone = briefly  # type: ignore[method-assign]
+
+
+def forget_postponed(broker: Broker) -> None:
+    """What its receiver gives up is gone, instead of a dead letter."""
+    postpone, settle = broker._backlog.postpone, broker._backlog.settle
+
+    def forget(queue: Queue, key: int, wait_ms: int, reason: str, turn: Turn) -> None:
+        if wait_ms:
+            postpone(queue, key, wait_ms, reason, turn)
+        else:
+            settle(queue, key, turn)
+
+    broker._backlog.postpone = forget  # type: ignore[method-assign]
+
+
 PLANTED: dict[str, BrokerScenario] = {
     "acknowledgement before the write": BrokerScenario(make_host=EarlyHost),
     "lost redelivery": BrokerScenario(brokers(forget_failed)),
@@ -190,6 +229,11 @@ PLANTED: dict[str, BrokerScenario] = {
     "stale lease": BrokerScenario(brokers(accept_any_lease)),
     "advanced too far": BrokerScenario(brokers(advance_too_far)),
     "a removed source": BrokerScenario(brokers(keep_sources)),
+    "lost records": DoorsScenario(brokers(lose_records)),
+    "removed records that count": DoorsScenario(brokers(count_removed_records)),
+    "nothing is hastened": DoorsScenario(brokers(never_hasten)),
+    "postponed too briefly": DoorsScenario(brokers(postpone_briefly)),
+    "given up without a letter": DoorsScenario(brokers(forget_postponed)),
 }
 """Each is found within a few dozen seeds."""
 

@@ -40,6 +40,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--tls-cert", metavar="FILE", help="certificate of the broker (PEM)")
     option("--tls-key", metavar="FILE", help="its key, unless it is in the same file")
     option("--tls-ca", metavar="FILE", help="CA of clients: they then must have certificates")
+    option("--open", action="store_true", help="allow clients without certificates from other machines")
     option("--connections-max", metavar="N", type=int, help="clients at the same time; else 10000")
     add_log_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
@@ -69,6 +70,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         status=status,
         name=options.name,
         tls=tls,
+        open=options.open,
         runtime=RuntimeSettings(**limit),
     )
 

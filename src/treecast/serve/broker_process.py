@@ -7,6 +7,7 @@ import gc
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -16,6 +17,8 @@ from treecast.durable import unused_name
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.peer import Peer
+from treecast.serve.access.exposure import check_peer_exposure
+from treecast.serve.access.tokens import TokenStore
 from treecast.serve.runtime import PeerStore, Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.status_pages import StatusPages
@@ -33,6 +36,8 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where to serve metrics and readiness."""
     name: str = "broker"
     tls: TlsFiles | None = None
+    open: bool = False
+    """Clients need no certificates, wherever they are."""
     broker: BrokerSettings = BrokerSettings()
     runtime: RuntimeSettings = RuntimeSettings()
 
@@ -75,6 +80,13 @@ async def serve_broker(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the address when clients may come. Raises TreecastError."""
     tls = server_context(options.tls) if options.tls else None
+    if not options.open and not (options.tls and options.tls.ca):
+        # The directory of a service may have tokens: they would be worth nothing.
+        has_tokens = TokenStore(Path(options.directory)).path.exists()
+        advice = "give --tls-cert, --tls-key and --tls-ca"
+        check_peer_exposure(
+            options.listen, has_tokens=has_tokens, advice=advice if has_tokens else f"{advice}, or listen on 127.0.0.1"
+        )
     runtime = Runtime(lambda: open_broker(options), Random(unused_name()), log, options.runtime, tls)
     pages = StatusPages(runtime.metrics, runtime.is_ready)
     if options.status is not None:

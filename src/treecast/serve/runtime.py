@@ -15,6 +15,7 @@ and send again what has no answer. The process goes on.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -26,13 +27,14 @@ import structlog
 
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.overlay.messages import Deliveries, Hello, IndexSaved, Packet, packet_of
+from treecast.overlay.frames import encode
+from treecast.overlay.messages import Deliveries, Detach, Hello, IndexSaved, Packet, packet_of
 from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
+from treecast.serve.acceptor import Acceptor, AcceptPolicy, address_of, bind
 from treecast.serve.admission import is_own, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
-from treecast.serve.listener import Listener
 from treecast.serve.metrics import Metrics
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
@@ -40,6 +42,7 @@ from treecast.serve.transport_error import TransportError
 
 CHECK_MS = 500
 """How often connections are looked at for their deadlines."""
+TOO_MANY = "TC406 there are too many connections"
 
 
 class PeerStore(Storage, Protocol):
@@ -110,7 +113,9 @@ class Runtime:
         self._has_names = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
         self.metrics = metrics or Metrics()
         self.metrics.stats = self._stats
-        self._listener = Listener(self._make_connection, self._count_refused, self._settings, tls, log)
+        self._tls = tls
+        self._listening: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
         self._retry = Retry(random, self._settings.reopen_ms, self._settings.reopen_ms_max)
         self._writer = ThreadPoolExecutor(1, "group commit")
         self._saver = ThreadPoolExecutor(1, "saved index")
@@ -127,10 +132,19 @@ class Runtime:
         """Open the peer and listen; returns the address. Raises TreecastError if either fails."""
         await self.open()
         try:
-            return await self._listener.listen(host, port)
+            listening = self._listening = bind(host, port)
         except TransportError:
             await self.abandon()
             raise
+        policy = AcceptPolicy(
+            connections_max=self._settings.connections_max,
+            handshake_ms=self._settings.handshake_ms,
+            context=lambda: self._tls,
+            refuse=self._refuse,
+        )
+        self._acceptor = Acceptor(self._make_connection, self._connections, policy, self._log)
+        self._acceptor.accept(listening)
+        return address_of(listening)
 
     async def open(self) -> None:
         """Open the peer, for local clients only: `start` listens as well."""
@@ -162,7 +176,9 @@ class Runtime:
         while life is not None:
             await self._live(life)
             life = None if self._stop.is_set() else await self._reopen()
-        await self._listener.close()
+        if self._acceptor is not None and self._listening is not None:
+            await self._acceptor.close()
+            self._listening.close()
         await self._wait_for_connections()
         self._writer.shutdown()
         self._saver.shutdown()
@@ -447,8 +463,11 @@ class Runtime:
     def _make_connection(self) -> FrameConnection:
         return FrameConnection(self, self._settings, self._settings.hello_bytes_max)
 
-    def _count_refused(self) -> None:
+    def _refuse(self, accepted: socket.socket) -> None:
+        """There are too many connections. With TLS this one cannot be told, without a handshake."""
         self.metrics.connections_closed.labels("too many").inc()
+        if self._tls is None:
+            accepted.send(encode([packet_of(Detach("", TOO_MANY))])[0])
 
     def opened(self, connection: FrameConnection) -> None:
         self._connections[connection] = None
@@ -460,7 +479,6 @@ class Runtime:
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         self._connections.pop(connection, None)
-        self._listener.release()
         if self._by_name.get(connection.name) is connection:
             del self._by_name[connection.name]
         self.metrics.connections.set(len(self._connections))

@@ -13,13 +13,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from treecast.sim.broker.scenario import BrokerScenario, DamagedBrokerScenario, FailingSubscribersScenario
+from treecast.sim.broker.scenario import (
+    BrokerScenario,
+    DamagedBrokerScenario,
+    DoorsScenario,
+    FailingSubscribersScenario,
+)
 from treecast.sim.faults import text_of
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of, run_seeds
 from treecast.sim.shorten import shorten
 
 SCENARIOS: dict[str, type[Scenario]] = {
-    kind.name: kind for kind in (BrokerScenario, DamagedBrokerScenario, FailingSubscribersScenario)
+    kind.name: kind for kind in (BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario)
 }
 PROGRESS_SECONDS = 5.0
 

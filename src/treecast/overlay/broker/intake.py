@@ -8,13 +8,13 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.recent_ids import RecentIds
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
 from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode_many
 from treecast.overlay.broker.schemas import Schemas
@@ -50,15 +50,15 @@ class Intake:
         self._settings = settings
         self.last_body = 0
         self.refused = self.duplicates = 0
-        self._recent: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """By source and publisher's id: the number of the document, and when it was published. Oldest first."""
+        self._recent = RecentIds(settings.duplicates_max)
+        """By source and publisher's id."""
 
     def load(self) -> None:
         after = 0
         while rows := self._shadow.scan(RECENT, after, 10_000):
             after = rows[-1][0]
             for (number, _), row in zip(rows, decode_many([data for _, data in rows], RecentRow), strict=True):
-                self._recent[row.name] = (number, row.published_ms)
+                self._recent.add(row.name, number, row.published_ms)
 
     def publish(
         self, command: Publish, validator: Validator | None, turn: Turn
@@ -120,8 +120,8 @@ class Intake:
                     refusals.append(Refusal(place, "TC414", f"TC414 the id must have 1-{NAME_BYTES_MAX} bytes"))
                     continue
                 name = f"{command.source}\0{document.id}"
-                if name in self._recent:
-                    numbers[place] = self._recent[name][0]
+                if (known := self._recent.number_of(name)) is not None:
+                    numbers[place] = known
                     self.duplicates += 1
                     continue
                 if name in seen:
@@ -182,7 +182,7 @@ class Intake:
         self._archive.rows.remember(number, row)
         if document.id:
             name = f"{source}\0{document.id}"
-            self._recent[name] = (number, turn.now_ms)
+            self._recent.add(name, number, turn.now_ms)
             turn.put(RECENT, number, RecentRow(name, turn.now_ms))
         if self._settings.announces:
             turn.events.append(Published(number, turn.now_ms, ids, [contents[choice] for choice in choices]))
@@ -198,15 +198,7 @@ class Intake:
 
     def _forget_old(self, turn: Turn) -> None:
         """Publishers' ids that are old, or too many."""
-        last = 0
-        while self._recent:
-            number, published_ms = next(iter(self._recent.values()))
-            is_old = turn.now_ms - published_ms > self._settings.duplicates_ms
-            if not is_old and len(self._recent) <= self._settings.duplicates_max:
-                break
-            self._recent.popitem(last=False)
-            last = number
-        if last:
+        if last := self._recent.forget(turn.now_ms, self._settings.duplicates_ms):
             turn.changes.append(DeleteBefore(RECENT, last + 1))
 
 

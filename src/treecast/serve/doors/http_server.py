@@ -15,7 +15,7 @@ import contextlib
 import logging
 import resource
 import socket
-from collections.abc import Callable, Generator, Sized
+from collections.abc import Callable, Generator
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
@@ -25,15 +25,13 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from treecast.errors import TreecastError
+from treecast.serve.acceptor import BACKLOG, Acceptor, AcceptPolicy, address_of, bind
 from treecast.serve.certificate import Certificate
 from treecast.serve.doors.calls import Bodies, Reply, Scope
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
-from treecast.serve.doors.tls_acceptor import TlsAcceptor
 from treecast.serve.doors.web_socket import Opening, SocketProtocol, handshake
-from treecast.serve.transport_error import TransportError
 
-BACKLOG = 1_024
 OTHER_FILES = 1_000
 """Beside connections: those of the store, of imports, of the other doors."""
 
@@ -320,15 +318,16 @@ class GuardedProtocol(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """Signals are for whoever runs the process. With a certificate, connections are accepted by us."""
 
-    make_acceptor: Callable[[Callable[[], asyncio.Protocol], Sized], TlsAcceptor] | None = None
-    _acceptor: TlsAcceptor | None = None
+    policy: AcceptPolicy | None = None
+    log: structlog.typing.FilteringBoundLogger
+    _acceptor: Acceptor | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.make_acceptor is None:
+        if self.policy is None:
             await super().startup(sockets)
             return
         await super().startup([])
-        self._acceptor = self.make_acceptor(self._make_protocol, self.server_state.connections)
+        self._acceptor = Acceptor(self._make_protocol, self.server_state.connections, self.policy, self.log)
         for listening in sockets or ():
             self._acceptor.accept(listening)
 
@@ -399,33 +398,21 @@ class HttpServer:
             backlog=BACKLOG,
         )
         self._server = _Server(config)
+        self._server.log = log
         if certificate is not None:
-            self._server.make_acceptor = lambda make, connections: TlsAcceptor(
-                make, connections, certificate, settings, log
+            self._server.policy = AcceptPolicy(
+                connections_max=settings.connections_max,
+                handshake_ms=settings.handshake_ms,
+                shutdown_ms=settings.stop_ms,
+                context=lambda: certificate.context,
+                logs_failures=False,
             )
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Returns the address; port 0 takes a free one. Raises TransportError TC408."""
         allow_files(self._settings.connections_max + OTHER_FILES)
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            listening = socket.socket(family, kind, protocol)
-            try:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listening.bind(address)
-                listening.listen(BACKLOG)
-            except OSError:
-                listening.close()
-                raise
-        except OSError as error:
-            raise TransportError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}",
-                code="TC408",
-                hint="choose another address or port, or stop what uses it",
-            ) from None
-        self._socket = listening
-        name = listening.getsockname()
-        return str(name[0]), int(name[1])
+        self._socket = bind(host, port)
+        return address_of(self._socket)
 
     async def run(self) -> None:
         assert self._socket is not None

@@ -6,7 +6,7 @@ crash it publishes documents again that have an id and no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -17,19 +17,22 @@ from treecast.overlay.messages import (
     Answer,
     Command,
     Document,
+    Hasten,
     Pause,
     Publish,
     Redeliver,
     RegisterSource,
+    RemoveRecord,
     RemoveSource,
     Replay,
+    SetRecord,
     Subscribe,
     SubscriptionOptions,
     Unsubscribe,
 )
 from treecast.overlay.peer import Effect
 from treecast.overlay.receiver import Delivered, Delivery, Opened
-from treecast.sim.broker.history import History, Operation, Receipt
+from treecast.sim.broker.history import History, Operation, Postponement, Receipt
 from treecast.sim.broker.workload import (
     QUERIES,
     REFUSED_DOCUMENTS,
@@ -48,6 +51,7 @@ OPERATIONS_MAX = 60
 AGAIN_MAX = 8
 """Publications without an answer that are repeated after a crash."""
 REATTACH_MS = 200
+HASTEN_MS = 1_000
 EXPIRES_MS = 1_000
 
 Letters = Callable[[], list[tuple[int, str, int]]]
@@ -85,6 +89,7 @@ class Application:
         self._forgotten: list[Delivery] = []
         self._named: list[Document] = []
         self._paused: set[str] = set()
+        self._postponed: set[str] = set()
         self._last_number = 0  # the highest number of a document that it has heard of
         self._removes_sources = False
         self._operations = 0
@@ -236,6 +241,18 @@ class Application:
             self._history.redelivered_letters |= {number for number, _, _ in some}
             self.request(Redeliver([number for number, _, _ in some]))
 
+    def _do_record(self) -> None:
+        """Set a record of its own, to a value that it never had before, or remove it."""
+        if self.plan.records:
+            kind, key = self._random.choice(self.plan.records)
+            is_set = self._random.random() < 0.7
+            value = f"value {self._next_number()}".encode()
+            self.request(SetRecord(kind, key, value) if is_set else RemoveRecord(kind, key))
+
+    def _do_hasten(self) -> None:
+        if self.plan.received:
+            self.request(Hasten(self._random.choice(self.plan.received)))
+
     def _do_refused(self) -> None:
         id = self._random.choice(self.plan.owned) if self.plan.owned else "nobody"
         commands: list[Command] = [
@@ -273,6 +290,7 @@ class Application:
     def detach(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
+            self._history.session_ends.append((self._world.now_us, self.plan.name))
             self.host.call(lambda client, now_ms: client.detach(receiver, now_ms))
 
     def needs_attach(self) -> bool:
@@ -296,6 +314,14 @@ class Application:
             self.request(Pause(id, False))
         if self._removes_sources:
             self.request(RegisterSource(self.plan.sources[0]))
+        if self._postponed:
+            self._hasten()
+
+    def _hasten(self) -> None:
+        """Wait no more for what was postponed. Again and again: what says so may arrive before what postpones."""
+        for id in sorted(self._postponed):
+            self.request(Hasten(id))
+        self._world.after(HASTEN_MS * 1000, self._hasten)
 
     # -- events
 
@@ -326,7 +352,7 @@ class Application:
         return bool(changes) and isinstance(changes[-1], Subscribe)
 
     def _receive(self, deliveries: list[Delivery]) -> None:
-        failed, done = [], []
+        failed, done, postponed = [], [], []
         for delivery in deliveries:
             self._last_number = max(self._last_number, delivery.document)
             self._history.receive(
@@ -340,6 +366,9 @@ class Application:
                     delivery.payload,
                 )
             )
+            if self.plan.postpone_rate and not self.is_calm and self._random.random() < self.plan.postpone_rate:
+                postponed.append(delivery)
+                continue
             chance = self._random.random()
             if not self.is_calm and chance < self.plan.fail_rate:
                 failed.append(delivery)
@@ -349,13 +378,20 @@ class Application:
                 self._forgotten.append(delivery)
         delay_us = 0 if self.is_calm else self._random.randint(0, self.plan.acknowledge_ms * 1000)
         if delay_us:
-            self._world.after(delay_us, self._settle, self.host.incarnation, done, failed)
+            self._world.after(delay_us, self._settle, self.host.incarnation, done, failed, postponed)
         else:
-            self._settle(self.host.incarnation, done, failed)
+            self._settle(self.host.incarnation, done, failed, postponed)
 
-    def _settle(self, incarnation: int, done: list[Delivery], failed: list[Delivery]) -> None:
+    def _settle(
+        self, incarnation: int, done: list[Delivery], failed: list[Delivery], postponed: Sequence[Delivery] = ()
+    ) -> None:
         if incarnation != self.host.incarnation:
             return
+        if self.is_calm:
+            done = [*done, *postponed]
+        else:
+            for delivery in postponed:
+                self.host.call(partial(self._postpone, delivery, self._random.choice(self.plan.waits_ms)))
         self._history.acknowledged |= {(delivery.subscription, delivery.document) for delivery in done}
         settled = [(failed, Client.fail), (done, Client.acknowledge)]
         if self.plan.singly:
@@ -364,6 +400,14 @@ class Application:
         for deliveries, settle in settled:
             if deliveries:
                 self.host.call(partial(_settle, settle, deliveries, self.plan.singly))
+
+    def _postpone(self, delivery: Delivery, wait_ms: int, client: Client, now_ms: int) -> list[Effect]:
+        effects = client.postpone(delivery, wait_ms, "later")
+        if effects and wait_ms:
+            id, name = delivery.subscription, self.plan.name
+            self._postponed.add(id)
+            self._history.postponed.append(Postponement(self._world.now_us, name, id, delivery.document, wait_ms))
+        return effects
 
 
 def _settle(

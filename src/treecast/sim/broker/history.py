@@ -54,6 +54,16 @@ class Receipt(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+class Postponement(msgspec.Struct, frozen=True):
+    """A client has failed to deal with a delivery, and wants it again after a while."""
+
+    time_us: int
+    client: str
+    subscription: str
+    document: int
+    wait_ms: int
+
+
 class History:
     """All operations and receipts, in order of time."""
 
@@ -70,6 +80,9 @@ class History:
         """Dead letters that a client asked for, as pairs of subscription and document,"""
         self.redelivered_letters: set[int] = set()
         """and their numbers. A document that is replayed may become a second letter."""
+        self.postponed: list[Postponement] = []
+        self.session_ends: list[tuple[int, str]] = []
+        """When which client has ended a session."""
 
     def send(self, client: str, command: Command, time_us: int) -> Operation:
         operation = Operation(len(self.operations), client, command, time_us)

@@ -8,7 +8,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from random import Random
 from typing import Any
 
@@ -16,15 +16,25 @@ import msgspec
 
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
-from treecast.overlay.broker.rows import DOCUMENTS, LETTER_KEYS, LETTERS, DocumentRow, LetterRow, decode, letter_key
+from treecast.overlay.broker.rows import (
+    DOCUMENTS,
+    LETTER_KEYS,
+    LETTERS,
+    RECORDS,
+    DocumentRow,
+    LetterRow,
+    decode,
+    letter_key,
+)
 from treecast.overlay.client import ClientSettings
-from treecast.overlay.messages import IndexSaved
+from treecast.overlay.messages import IndexSaved, SetRecord
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import ReceiverSettings
 from treecast.sim.broker.application import BROKER, Application
-from treecast.sim.broker.checks import Checks, Letter
+from treecast.sim.broker.checks import TEXTS_MAX, Checks, Letter
+from treecast.sim.broker.door_checks import early_receipts, wrong_records, wrong_refusals
 from treecast.sim.broker.history import History
-from treecast.sim.broker.workload import Workload, draw_more, draw_workload
+from treecast.sim.broker.workload import Workload, draw_doors, draw_more, draw_workload
 from treecast.sim.faults import Fault, FaultRates, draw_faults
 from treecast.sim.frames import PacketCodec
 from treecast.sim.host import Host
@@ -37,6 +47,8 @@ HEALING_MS_MAX = 120_000
 STEP_MS = 250
 QUIET_MS = 1_500
 """Time after that in which nothing may be delivered any more."""
+LONG_MS = 1_000
+"""A receiver that works on what it got, and postpones it, does so within this time."""
 
 
 def draw_settings(random: Random) -> BrokerSettings:
@@ -140,6 +152,15 @@ class FailingSubscribersScenario(BrokerScenario):
         )
 
 
+class DoorsScenario(BrokerScenario):
+    """The same with what the broker's doors do: they keep records, postpone deliveries, and want them after all."""
+
+    name = "doors"
+
+    def workload(self, seed: int) -> Workload:
+        return draw_doors(Random(f"{seed}/doors"), super().workload(seed))
+
+
 class BrokerRun:
     """A run of the scenario, from its beginning to the checks."""
 
@@ -156,7 +177,7 @@ class BrokerRun:
         self.faults = faults
         self.history = History()
         random = world.random_of("settings")
-        self.settings = draw_settings(random)
+        self.settings = msgspec.structs.replace(draw_settings(random), **workload.limits)
         world.network.delay_us = random.choice([50, 500, 20_000])
         world.network.jitter_us = random.choice([1, 500, 20_000])
         self._make_broker = make_broker
@@ -173,6 +194,7 @@ class BrokerRun:
         world.hosts[BROKER] = self.broker
         self.broker.save_index = self._save_index
         self.broker.on_damage = self._find_damage
+        self.broker.on_start = lambda broker: self._check_records()
         self.broker.start()
         numbers = count(1)
         client_settings = draw_client_settings(random)
@@ -256,7 +278,7 @@ class BrokerRun:
         if world.failure is None:
             receipts = len(self.history.receipts)
             world.run(world.now_us // 1000 + QUIET_MS)
-            wrong = self._checks().all() + self._lost_letters()
+            wrong = [*self._checks().all(), *self._lost_letters(), *self._wrong_at_doors()]
             if not wrong and not self._is_quiet(required):
                 wrong = [f"the broker still has something to deliver: {self._stats()}"]
             if not wrong and len(self.history.receipts) > receipts:
@@ -301,6 +323,26 @@ class BrokerRun:
             damaged=frozenset(self._damaged_documents),
         )
 
+    def _records(self) -> dict[tuple[str, str], bytes]:
+        """What is on the broker's disk."""
+        rows = self.broker.storage.scan(RECORDS, "", 10_000)
+        return {(kind, key): value for name, value in rows for kind, _, key in [name.partition("/")]}
+
+    def _check_records(self) -> None:
+        """The broker has started: what it acknowledged before is still there."""
+        for text in wrong_records(self.history, self._records(), self.settings.records_per_kind_max):
+            self.world.fail(f"after a start, {text}")
+
+    def _wrong_at_doors(self) -> list[str]:
+        history, settings = self.history, self.settings
+        checks = [
+            wrong_records(history, self._records(), settings.records_per_kind_max),
+            wrong_refusals(history, settings.records_per_kind_max),
+        ]
+        if not self.faults and self.workload.options.acknowledge_ms >= LONG_MS:
+            checks.append(early_receipts(history, settings.postponed_ms_max))
+        return [text for check in checks for text in islice(check, TEXTS_MAX)]
+
     def _check_limits(self) -> None:
         """Memory stays within what the settings say."""
         stats = self._stats()
@@ -334,5 +376,7 @@ class BrokerRun:
             "receipts": len(history.receipts),
             "received": len(history.received),
             "letters": len(self._letters()),
+            "postponed": len(history.postponed),
+            "records": sum(isinstance(operation.command, SetRecord) for operation in history.operations),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }

@@ -48,6 +48,12 @@ class ClientPlan(msgspec.Struct, frozen=True):
     """Deliveries that it fails, and that it never acknowledges."""
     singly: bool = False
     """It acknowledges each delivery by itself, in any order."""
+    postpone_rate: float = 0.0
+    """Deliveries that it fails, and wants again after a time that it chooses itself."""
+    waits_ms: list[int] = []
+    """One of these; 0 is never."""
+    records: list[tuple[str, str]] = []
+    """Kinds and keys of the records that it sets and removes. No other client does."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -64,6 +70,8 @@ class Workload(msgspec.Struct, frozen=True):
     batch_max: int
     named_rate: float
     """Documents that have an id of their publisher's."""
+    limits: dict[str, int] = {}
+    """Of the broker's settings: what this run needs to differ."""
 
 
 def draw_workload(random: Random) -> Workload:
@@ -115,6 +123,30 @@ def draw_more(random: Random, workload: Workload) -> Workload:
         for client in workload.clients
     ]
     return msgspec.structs.replace(workload, clients=clients, weights={**workload.weights, **more})
+
+
+HOUR_MS = 3_600_000
+
+
+def draw_doors(random: Random, workload: Workload) -> Workload:
+    """What the doors of a broker ask for besides: records, and another attempt when they want it."""
+    weights = {action: weight for action, weight in {"record": 4, "hasten": 2}.items() if random.random() < 0.7}
+    postpones = random.random() < 0.8
+    kinds = ["hooks", "topics"][: random.randint(1, 2)]
+    clients = [
+        msgspec.structs.replace(
+            client,
+            postpone_rate=random.choice([0.1, 0.5]) if postpones else 0.0,
+            waits_ms=random.choice([[20, 200], [500, HOUR_MS], [0, 100], [0, 50, 1_000, HOUR_MS]]),
+            records=[(random.choice(kinds), f"{client.name}/{number}") for number in range(random.randint(1, 4))],
+        )
+        for client in workload.clients
+    ]
+    limits = {
+        "records_per_kind_max": random.choice([1, 3, 1_000]),
+        "postponed_ms_max": random.choice([300, 24 * HOUR_MS]),
+    }
+    return msgspec.structs.replace(workload, clients=clients, weights={**workload.weights, **weights}, limits=limits)
 
 
 def draw_document(random: Random, number: int) -> bytes:
