@@ -12,7 +12,8 @@ from contextlib import suppress
 import structlog
 
 from treecast.overlay.frames import encode
-from treecast.overlay.messages import Detach, packet_of
+from treecast.overlay.messages import Detach
+from treecast.overlay.packets import packet_of
 from treecast.serve.connection import FrameConnection
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.transport_error import TransportError
