@@ -92,6 +92,8 @@ class Pair:
         self._grants: set[str] = set()
         self._retry = Retry(random, settings.stand_ms, settings.stand_ms_max)
         self.takeovers = 0
+        self.base_epoch = 0
+        """Of the last view that was known when it took charge: views of lower terms above it never counted."""
         if not self.partner and not self.row.term:
             self._begin()
 
@@ -237,6 +239,7 @@ class Pair:
         if not has_most(view, self._grants):
             return
         self.takeovers += 1
+        self.base_epoch = view.view.epoch
         term, self._term = self._term, 0
         self._known_term = max(self._known_term, term)
         self._grants.clear()
