@@ -202,6 +202,16 @@ class ShipPart(_Control, frozen=True, tag="ship-part"):
     """There are no more parts."""
 
 
+class Renew(_Control, frozen=True, tag="renew"):
+    """From the registry in charge: brokers have promised to follow no term as low as `old`. Let it be `term`
+    instead."""
+
+    term: Number
+    old: Number
+    number: Number
+    """Groups of its store. The other one agrees if it has all of them, and is not in charge itself."""
+
+
 class Shipped(_Control, frozen=True, tag="shipped"):
     """From the other registry: what it has, durably. `log_term` is the term in which it got that."""
 
@@ -246,6 +256,7 @@ ControlMessage = (
     | Migrated
     | Ship
     | ShipPart
+    | Renew
     | Shipped
     | Stand
     | Grant

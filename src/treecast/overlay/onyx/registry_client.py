@@ -35,6 +35,9 @@ class RegistryClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     client: ClientSettings = ClientSettings()
     other_ms: int = 2_000
     """If there was no answer for so long, the other registry is asked."""
+    turn_ms: int = 100
+    """If a registry says that the other one is in charge, that one is asked, but not sooner than so long after the last
+    change: while nobody is in charge, both say so."""
     cached_max: int = 10_000
     """Places that are remembered. Those that were used longest ago make room."""
     questions_max: int = 1_000
@@ -63,6 +66,7 @@ class RegistryClient:
         self._registry = registries[0]
         self._client = Client(name, registries[0], random, self.settings.client)
         self._since_ms: int | None = None  # when something was last heard, or the registry was changed
+        self._turned_ms: int | None = None
         self._questions: dict[int, tuple[Thing, str]] = {}
         self._question = random.getrandbits(32)
         self._places: OrderedDict[tuple[Thing, str], Found] = OrderedDict()
@@ -101,11 +105,14 @@ class RegistryClient:
                     return []
                 return self._remember(Found(*asked, message.broker, message.address, message.epoch))
             case Moved(thing="registry"):
-                if sender == self._registry and message.to in self.registries:
-                    return self._turn_to(message.to, now_ms)
-                return []
-            case Moved():
-                return self._remember(Found(message.thing, message.name, message.to, message.address, message.epoch))
+                is_soon = self._turned_ms is not None and (
+                    self._turned_ms <= now_ms < self._turned_ms + self.settings.turn_ms
+                )
+                if sender != self._registry or message.to not in self.registries or is_soon:
+                    return []
+                return self._turn_to(message.to, now_ms)
+            case Moved(thing="source" | "subscription" | "subscriber" as thing):
+                return self._remember(Found(thing, message.name, message.to, message.address, message.epoch))
         if sender == self._registry:
             self._since_ms = now_ms
         return self._client.receive(sender, message, now_ms)
@@ -133,5 +140,5 @@ class RegistryClient:
 
     def _turn_to(self, registry: str, now_ms: int) -> list[Effect]:
         self._registry = registry
-        self._since_ms = now_ms
+        self._since_ms = self._turned_ms = now_ms
         return self._client.turn_to(registry, now_ms)

@@ -41,6 +41,7 @@ from treecast.sim.world import World
 HEALING_MS_MAX = 60_000
 """Time after the last fault within which everybody must agree."""
 STEP_MS = 100
+ACTIONS = ("source", "source", "remove", "place", "place", "place", "unplace", "subscriber", "where")
 ACTIONS_MAX = 25
 """Of one client in a run."""
 
@@ -228,6 +229,7 @@ class ControlClient:
         self._run = run
         self._random = run.world.random_of("client", name)
         self._tickets: dict[int, Command] = {}
+        self._answered: dict[str, int] = {}  # by source: the last ticket; answers may overtake each other
         self._actions = 0
         self.host = run.world.add_host(name, self._make, self._on_event)
         self.host.on_start = self._on_start
@@ -242,6 +244,7 @@ class ControlClient:
             if isinstance(command, RegisterSource | RemoveSource):
                 self._run.checks.sources[command.source] = None
         self._tickets.clear()
+        self._answered.clear()
 
     def waiting(self) -> int:
         peer: Any = self.host.peer
@@ -255,9 +258,7 @@ class ControlClient:
             return
         self._actions += 1
         random = self._random
-        kind = random.choice(
-            ["source", "source", "remove", "place", "place", "place", "unplace", "subscriber", "where"]
-        )
+        kind = random.choice(ACTIONS)
         location = (random.uniform(0, 10), random.uniform(0, 10))
         name = f"{self.name}-{random.randrange(6)}"
         if kind == "source":
@@ -292,8 +293,10 @@ class ControlClient:
         self.answers += 1
         command = self._tickets.pop(event.ticket)
         checks = self._run.checks
-        if isinstance(command, RegisterSource | RemoveSource) and not event.refusals:
-            checks.sources[command.source] = isinstance(command, RegisterSource)
+        if isinstance(command, RegisterSource | RemoveSource) and event.ticket > self._answered.get(command.source, 0):
+            self._answered[command.source] = event.ticket
+            if not event.refusals:
+                checks.sources[command.source] = isinstance(command, RegisterSource)
         for place in event.places:
             thing = type(command).__name__
             name = msgspec.to_builtins(command)[1]

@@ -77,7 +77,7 @@ class ControlChecks:
         """Note who is in charge."""
         for registry in registries.values():
             pair = registry.pair
-            if pair.is_primary and pair.row.is_established and pair.takeovers:
+            if pair.is_primary and pair.row.is_established and pair.base_epoch:
                 if self._bases.setdefault(pair.row.term, pair.base_epoch) != pair.base_epoch:
                     return f"term {pair.row.term} was won twice"
                 for epoch, (_, broker) in self._views.items():
@@ -127,9 +127,8 @@ class ControlChecks:
                 wrong.append(f"the catalog of {name} differs from that of the registry")
         for source, is_there in self.sources.items():
             if is_there is not None and is_there != (source in catalog):
-                wrong.append(
-                    f"the source {source} was {'registered' if is_there else 'removed'}, and the catalog differs"
-                )
+                was = "registered" if is_there else "removed"
+                wrong.append(f"the source {source} was {was}, and the catalog differs")
         copies = [{name: rows for name, rows in of.items() if rows and name != LOCAL} for of in tables.values()]
         if any(copy != copies[0] for copy in copies):
             wrong.append("the stores of the registries differ")

@@ -1,4 +1,4 @@
-"""What a run of the control plane is like: brokers, registries, clients, their settings, and who leaves. Drawn by seed."""
+"""What a run of the control plane is like, drawn by seed: brokers, registries, clients, settings, and who leaves."""
 
 from __future__ import annotations
 

@@ -11,6 +11,9 @@ of the first are even, those of the second odd. Epochs of views begin with the t
   view for their promise to follow no lower term. A broker promises if it has not promised a higher term, and has no
   view that the candidate lacks. With the promises of most of them the candidate is in charge. If the other one is
   silent, the one in charge does the same, to go on *alone*: a new term, in which it waits for nobody.
+- **Renewal.** Brokers that have promised a term to a candidate that did not win follow nobody with a lower term. If
+  both registries are there, the one in charge goes on in a higher term with the consent of the other, without asking
+  brokers.
 - **Being established.** After that it makes a view with the same brokers, and does nothing else until most of them have
   adopted it. From then on the other registry, which lacks that view, cannot win: among any majority there is a broker
   that refuses. It has to be copied to, and paired, first.
@@ -35,7 +38,7 @@ from random import Random
 import msgspec
 
 from treecast.overlay.broker.rows import decode, encode
-from treecast.overlay.onyx.control_messages import ROWS_MAX, Grant, Ship, ShipPart, Shipped, Stand, Written
+from treecast.overlay.onyx.control_messages import ROWS_MAX, Grant, Renew, Ship, ShipPart, Shipped, Stand, Written
 from treecast.overlay.onyx.registry.rows import LOCAL, TABLES, PairRow, ViewRow
 from treecast.overlay.onyx.registry.settings import RegistrySettings
 from treecast.overlay.onyx.view import first_epoch, term_of
@@ -106,7 +109,7 @@ class Pair:
     @property
     def is_active(self) -> bool:
         """In charge, and allowed to decide something."""
-        return self.row.is_primary and self.row.is_established and not self._term
+        return self.row.is_primary and self.row.is_established
 
     @property
     def epoch_floor(self) -> int:
@@ -189,6 +192,9 @@ class Pair:
             self._stand(view, now_ms)
         elif self._term and not self._wants_to_stand(view, now_ms):
             self._give_up()
+        if self._can_renew(now_ms) and self._retry.is_due(now_ms):
+            self._retry.start(now_ms)
+            self.sends.append(Send(self.partner, self._renewal()))
 
     def _show_life(self) -> None:
         row = self.row
@@ -205,8 +211,17 @@ class Pair:
         is_silent = _is_over(self._heard_ms, lease_ms, now_ms)
         if not row.is_primary:
             return row.is_complete and row.may_stand and is_silent and bool(view.view.brokers)
-        is_fenced = self._fenced_ms is not None and _is_over(self._fenced_ms, lease_ms, now_ms)
-        return is_fenced or (row.is_paired and is_silent)
+        if row.is_paired:
+            return is_silent
+        return self._fenced_ms is not None and _is_over(self._fenced_ms, lease_ms, now_ms)
+
+    def _can_renew(self, now_ms: int) -> bool:
+        """Brokers refuse its views, but the other registry is there, and has everything."""
+        is_silent = _is_over(self._heard_ms, self._settings.lease_ms, now_ms)
+        return self._fenced_ms is not None and self.row.is_paired and self.is_settled() and not is_silent
+
+    def _renewal(self) -> Renew:
+        return Renew(self._next_term(self.row.term), self.row.term, self.row.number)
 
     def _stand(self, view: ViewRow, now_ms: int) -> None:
         if not self._term or self._known_term > self._term:
@@ -239,7 +254,6 @@ class Pair:
         if not has_most(view, self._grants):
             return
         self.takeovers += 1
-        self.base_epoch = view.view.epoch
         term, self._term = self._term, 0
         self._known_term = max(self._known_term, term)
         self._grants.clear()
@@ -281,6 +295,17 @@ class Pair:
         self._set(term=term, is_primary=False, is_paired=False, is_complete=False, may_stand=False)
 
     # --- what the other registry says ---------------------------------------------------------------------------------
+
+    def take_renew(self, message: Renew, now_ms: int) -> None:
+        """Not in charge: agree to a higher term of the one that is, if nothing has happened since."""
+        row = self.row
+        is_same = row.log_term == message.old and row.number == message.number and row.is_complete
+        if row.term == message.old and not row.is_primary and is_same:
+            self._heard_ms = now_ms
+            self._give_up()
+            self._known_term = max(self._known_term, message.term)
+            self._set(term=message.term, log_term=message.term)
+        self._report()
 
     def take_ship(self, message: Ship | ShipPart, now_ms: int) -> None:
         """Not in charge, or not any more: write what the other one has written."""
@@ -347,10 +372,17 @@ class Pair:
             if not row.term and self._parity == 0 and is_new:
                 self._begin()
             return
-        if message.term != row.term:
+        if message.term > row.term and message.term == message.log_term and message.term % 2 == self._parity:
+            # The other one has agreed to a term of this registry: nobody else can be in charge in it.
+            self._fenced_ms = None
+            self._retry.reset()
+            self._known_term = max(self._known_term, message.term)
+            self._set(term=message.term, log_term=message.term)
+        if message.term != self.row.term:
             return
+        row = self.row
         self._heard_ms = now_ms
-        if self._term and self._fenced_ms is None:
+        if self._term and row.is_paired:
             self._give_up()
         if not message.is_complete or message.log_term != row.term:
             self._go_on_copying(message)

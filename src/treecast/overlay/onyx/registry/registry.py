@@ -48,6 +48,7 @@ from treecast.overlay.onyx.control_messages import (
     Migrated,
     Moved,
     NewView,
+    Renew,
     Ship,
     ShipPart,
     Shipped,
@@ -123,6 +124,8 @@ class Registry:
                 self._hear(sender, message, turn)
             case Ship() | ShipPart() if sender == self.pair.partner:
                 self.pair.take_ship(message, now_ms)
+            case Renew() if sender == self.pair.partner:
+                self.pair.take_renew(message, now_ms)
             case Shipped() if sender == self.pair.partner:
                 self.pair.take_shipped(message, now_ms)
             case Grant():
@@ -184,9 +187,11 @@ class Registry:
         """What the other registry has written is all that counts; and brokers get time to be heard."""
         self._load()
         self.roster.expect_all(self.view.brokers, turn.now_ms)
-        if not self.pair.row.is_established:
+        self.pair.base_epoch = self.view.epoch
+        if self.view.brokers:
             # The same brokers: see pair.py.
-            self._put_view(dict(self.view.brokers), self.view_row.previous, turn)
+            previous = sorted(self.view.brokers) if self.pair.row.is_paired else self.view_row.previous
+            self._put_view(dict(self.view.brokers), previous, turn)
 
     # --- brokers and views --------------------------------------------------------------------------------------------
 
