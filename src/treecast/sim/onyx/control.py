@@ -38,7 +38,7 @@ from treecast.sim.scenario import Outcome, outcome_of
 from treecast.sim.storage import SimulatedStorage
 from treecast.sim.world import World
 
-HEALING_MS_MAX = 60_000
+HEALING_MS_MAX = 30_000
 """Time after the last fault within which everybody must agree."""
 STEP_MS = 100
 ACTIONS = ("source", "source", "remove", "place", "place", "place", "unplace", "subscriber", "where")
