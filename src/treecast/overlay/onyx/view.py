@@ -114,6 +114,14 @@ def problem_of(view: View) -> str | None:
     for root, tree in view.trees.items():
         if root not in view.brokers or root in tree or tree.keys() != view.brokers.keys() - {root}:
             return f"the tree of {root} does not span the brokers of the view"
-        if any(view.path(root, broker)[-1] != root for broker in view.brokers):
-            return f"the tree of {root} has a broker that does not reach it"
+        reached = {root}
+        for broker in tree:
+            # Up to something that is known to reach the root; each broker is passed once.
+            steps = []
+            while broker not in reached and len(steps) <= len(tree):
+                steps.append(broker)
+                broker = tree.get(broker, "")
+            if broker not in reached:
+                return f"the tree of {root} has a broker that does not reach it"
+            reached.update(steps)
     return None

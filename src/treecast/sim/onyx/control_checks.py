@@ -50,15 +50,15 @@ class ControlChecks:
         self.adoptions += 1
         view = msgspec.structs.replace(view, sources={})
         encoded = _ENCODER.encode(view)
+        is_new = view.epoch not in self._views
         known, by = self._views.setdefault(view.epoch, (encoded, broker))
         if known != encoded:
             return f"two views of epoch {view.epoch}: {by} and {broker} adopted them"
         if view.epoch <= self._epochs.get(broker, -1):
             return f"{broker} had epoch {self._epochs[broker]}, and now adopts {view.epoch}"
         self._epochs[broker] = view.epoch
-        if problem := problem_of(view):
-            return problem
-        return self._crowded(view) or self._split(view.epoch, broker)
+        problem = (problem_of(view) or self._crowded(view)) if is_new else None
+        return problem or self._split(view.epoch, broker)
 
     def _crowded(self, view: View) -> str | None:
         for root in view.trees:

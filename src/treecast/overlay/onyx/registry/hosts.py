@@ -20,7 +20,7 @@ from treecast.overlay.broker.settings import MINUTE_MS
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import PlaceSubscription, RegisterSubscriber
 from treecast.overlay.onyx.control_messages import ENTRIES_MAX, Migrate, Migrated
-from treecast.overlay.onyx.registry.placing import choose_host, host_of_partition
+from treecast.overlay.onyx.registry.placing import choose_host, hosts_of_partitions
 from treecast.overlay.onyx.registry.rows import PLACED, SUBSCRIBERS, PlacedRow, SubscriberRow
 from treecast.overlay.onyx.registry.settings import RegistrySettings
 from treecast.overlay.onyx.view import BrokerInfo
@@ -121,7 +121,7 @@ class Hosts:
         if known is not None:
             host = known.host
         elif partition is not None:
-            host = host_of_partition(brokers, partition)
+            host = hosts_of_partitions(brokers, self._settings.partitions)[partition]
         else:
             near = command.location if self._settings.policy == "near" else None
             host = choose_host(brokers, near, self.loads(brokers), self._settings.near_slack)
@@ -208,7 +208,7 @@ class Hosts:
         if pep.unbalanced:
             # The patterns are chosen anew for the queries of today.
             pep.rebalance([(id, row.query) for id, row in self._rows()])
-        homes = [host_of_partition(brokers, partition) for partition in range(self._settings.partitions)]
+        homes = hosts_of_partitions(brokers, self._settings.partitions)
         for host in sorted(brokers):
             for id in list(self._held.get(host, ())):
                 (partition,) = pep.holders(id)

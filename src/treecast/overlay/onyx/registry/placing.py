@@ -5,8 +5,8 @@ children to which the root sends it, the nearest. If it is enough nowhere, the o
 
 **The host of a subscription**: of the brokers that are about as near as the nearest, the one with the lowest load
 (`near`); the one with the lowest load of all (`load`); or the broker of the partition that the query belongs to
-(`content`), which is PEP. A partition's broker is drawn by rendezvous hashing: when a broker comes or goes, only
-partitions move that it gets or had.
+(`content`), which is PEP. A partition's broker is drawn by rendezvous hashing, with a bound for each: when a broker
+comes or goes, few partitions move but those that it gets or had.
 
     >>> brokers = {"a": BrokerInfo(location=(0, 0), bandwidth=100), "b": BrokerInfo(location=(5, 0), bandwidth=1000)}
     >>> choose_root(brokers, (1, 0), 10, {}, copies=1), choose_root(brokers, (1, 0), 500, {}, copies=1)
@@ -15,7 +15,7 @@ partitions move that it gets or had.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Collection, Mapping
 
 from treecast.overlay.onyx.view import BrokerInfo, Location, distance
@@ -54,9 +54,23 @@ def choose_host(
     return min(candidates, key=lambda name: (loads.get(name, 0), name))
 
 
-def host_of_partition(brokers: Collection[str], partition: int) -> str:
-    """The broker of a partition of queries."""
-    return max(brokers, key=lambda name: (zlib.crc32(f"{partition}/{name}".encode()), name))
+def hosts_of_partitions(brokers: Collection[str], partitions: int) -> list[str]:
+    """The broker of each partition of queries. None has more than its share, rounded up.
+
+    >>> hosts_of_partitions(["a", "b"], 4)
+    ['b', 'b', 'a', 'a']
+    """
+    share = -(-partitions // len(brokers))
+    room = dict.fromkeys(sorted(brokers), share)
+    hosts = []
+    for partition in range(partitions):
+        host = max(
+            (name for name in room if room[name]),
+            key=lambda name: hashlib.blake2b(f"{partition}/{name}".encode(), digest_size=8).digest(),
+        )
+        room[host] -= 1
+        hosts.append(host)
+    return hosts
 
 
 def choose_backups(brokers: Mapping[str, BrokerInfo], previous: Mapping[str, str]) -> dict[str, str]:
