@@ -24,13 +24,12 @@ from treecast.overlay.messages import (
     Flow,
     Hello,
     Item,
-    Packet,
     Publish,
     Refusal,
     Request,
     Subscribe,
-    packet_of,
 )
+from treecast.overlay.packets import Packet, packet_of
 
 pytestmark = pytest.mark.house
 

@@ -25,8 +25,8 @@ from treecast.overlay.messages import (
     Request,
     SetRecord,
     Welcome,
-    packet_of,
 )
+from treecast.overlay.packets import packet_of
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles
 from treecast.serve.transport_error import TransportError

@@ -16,7 +16,8 @@ from support.quick_process import PIPE, QuickProcess
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.client import ClientSettings
 from treecast.overlay.frames import FrameDecoder, encode
-from treecast.overlay.messages import Hello, Welcome, packet_of
+from treecast.overlay.messages import Hello, Welcome
+from treecast.overlay.packets import packet_of
 from treecast.overlay.peer import Peer
 from treecast.overlay.storage import Change, StorageError
 from treecast.serve.broker_process import warm_up

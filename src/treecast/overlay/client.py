@@ -12,7 +12,7 @@ way, or to the broker. `treecast.serve.client` runs this on a socket; `treecast.
     >>> publish.message.number, publish.message.command.source
     (8, 'news')
     >>> client.receive("broker", Answer(8, [1], lease=3), 0)
-    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[]))]
+    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[], places=[]))]
 
 Numbers of requests belong to the client's name and outlive it, so it begins with a handshake: `Hello`, and a `Welcome`
 that says which number was answered last, and which *lease* to put into requests. Requests and answers with another
@@ -47,6 +47,7 @@ from treecast.overlay.messages import (
     Inspected,
     Kind,
     Pause,
+    Place,
     Publish,
     Redeliver,
     Refusal,
@@ -94,6 +95,7 @@ class Answered(msgspec.Struct, frozen=True):
     documents: list[int]
     refusals: list[Refusal]
     copies: list[int] = []
+    places: list[Place] = []
 
 
 class ClientError(PeerError):
@@ -309,6 +311,13 @@ class Client:
             effects += receiver.tick(now_ms)
         return effects
 
+    def turn_to(self, broker: str, now_ms: int) -> list[Effect]:
+        """Talk to another peer from now on, which knows all that the first one has answered: a registry's backup."""
+        if broker == self._broker:
+            return []
+        self._broker = broker
+        return self._begin_handshake(now_ms)
+
     def connected(self, now_ms: int) -> list[Effect]:
         """A connection is new. Not needed for correctness: it only saves waiting."""
         effects = self._begin_handshake(now_ms)
@@ -390,8 +399,14 @@ class Client:
         self._request_retry.reset()
         if self._pending:
             self._request_retry.start(now_ms)
-        answered = Deliver(Answered(item.ticket, list(message.documents), list(message.refusals), list(message.copies)))
-        return [answered, *(self._send_more(now_ms) if self._queue else [])]
+        answered = Answered(
+            item.ticket,
+            list(message.documents),
+            list(message.refusals),
+            list(message.copies),
+            list(message.places),
+        )
+        return [Deliver(answered), *(self._send_more(now_ms) if self._queue else [])]
 
     # --- receivers ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ A frame holds a batch of packets. It begins with 16 bytes, all numbers big-endia
 The body is a MessagePack array of packets. The header has a checksum of its own, so a damaged length is found at once,
 and not after waiting for bytes that never come. Both are CRC-32, against accidents; TLS is against attackers.
 
-    >>> from treecast.overlay.messages import Hello, packet_of
+    >>> from treecast.overlay.messages import Hello
+    >>> from treecast.overlay.packets import packet_of
     >>> (frame,) = encode([packet_of(Hello("alice"))])
     >>> decoder = FrameDecoder()
     >>> decoder.feed(frame[:20])
@@ -34,7 +35,8 @@ from zlib import crc32
 import msgspec
 
 from treecast.errors import PeerError
-from treecast.overlay.messages import PROTOCOL_VERSION, Packet
+from treecast.overlay.messages import PROTOCOL_VERSION
+from treecast.overlay.packets import Packet
 
 FRAME_BYTES_MAX = 80 << 20
 """The largest body that a decoder accepts: a document of 64 MiB, and what travels with it."""

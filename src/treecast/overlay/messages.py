@@ -10,15 +10,13 @@ long as the client sends `Flow` now and then. Messages with deliveries are numbe
 them in order and asks for those that are missing. A delivery is done when the client acknowledges it. What was not
 acknowledged when a session ends is delivered again to the next one.
 
-Every packet has a header that names its flow, root broker and format (ONYX, section 6, Figure 10):
-
-    >>> packet_of(Flow("s1", received=3, credit=100), root="b1").flow
-    'control'
+Brokers of a network speak to each other, and to their registry, with messages of their own: see `packets.py`, which
+has all that travels.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -57,11 +55,17 @@ class Document(_Message, frozen=True):
 
 
 class RegisterSource(_Message, frozen=True, tag="source"):
-    """Add a source of documents to the catalog, or change it. `schema` is a DTD, or empty."""
+    """Add a source of documents to the catalog, or change it. `schema` is a DTD, or empty.
+
+    A registry chooses its root broker by the rest: where it is, and how much it is expected to send.
+    """
 
     source: Name
     schema: Text = ""
     description: Text = ""
+    location: tuple[float, float] = (0.0, 0.0)
+    messages_per_second: Number = 0
+    message_bytes: Number = 0
 
 
 class RemoveSource(_Message, frozen=True, tag="no-source"):
@@ -163,6 +167,28 @@ class RemoveRecord(_Message, frozen=True, tag="no-record"):
     key: Name
 
 
+class RegisterSubscriber(_Message, frozen=True, tag="subscriber"):
+    """To a registry: which broker is near? Again after the subscriber has moved."""
+
+    subscriber: Name
+    location: tuple[float, float] = (0.0, 0.0)
+
+
+class PlaceSubscription(_Message, frozen=True, tag="place"):
+    """To a registry: which broker is to be the host of this subscription? The host is then sent `Subscribe`."""
+
+    id: Name
+    query: Text = ""
+    namespaces: dict[Name, Text] = {}
+    location: tuple[float, float] = (0.0, 0.0)
+
+
+class RemovePlace(_Message, frozen=True, tag="no-place"):
+    """To a registry: the subscription is no more."""
+
+    id: Name
+
+
 Command = (
     RegisterSource
     | RemoveSource
@@ -177,6 +203,9 @@ Command = (
     | Advance
     | SetRecord
     | RemoveRecord
+    | RegisterSubscriber
+    | PlaceSubscription
+    | RemovePlace
 )
 
 
@@ -199,6 +228,15 @@ class Refusal(_Message, frozen=True):
     message: Text
 
 
+class Place(_Message, frozen=True):
+    """What a registry has chosen: an id, and the broker to go to, by the view of this epoch."""
+
+    number: Number
+    broker: Name
+    address: Name
+    epoch: Number
+
+
 class Answer(_Message, frozen=True, tag="answer"):
     """A request was done, or refused: then nothing has changed.
 
@@ -213,6 +251,8 @@ class Answer(_Message, frozen=True, tag="answer"):
     """That of the request."""
     copies: Annotated[list[Number], _FEW] = []
     """For `Publish`: the places of documents that were published before, and were dropped."""
+    places: Annotated[list[Place], _FEW] = []
+    """From a registry."""
 
 
 class Hello(_Message, frozen=True, tag="hello"):
@@ -344,7 +384,8 @@ class Detach(_Message, frozen=True, tag="detach"):
 
 # --- looking at a broker ----------------------------------------------------------------------------------------------
 
-Kind = Literal["letters", "queues", "sources", "subscriptions", "stats"]
+Kind = Literal["letters", "queues", "sources", "subscriptions", "stats", "brokers", "trees"]
+"""The last two are those of a registry."""
 
 
 class Inspect(_Message, frozen=True, tag="inspect"):
@@ -402,41 +443,3 @@ Message = (
     | Continue
     | IndexSaved
 )
-
-# --- packets ----------------------------------------------------------------------------------------------------------
-
-FlowName = Literal["catalog", "message", "query", "control"]
-_COMMAND_FLOWS: dict[type, FlowName] = {
-    RegisterSource: "catalog",
-    RemoveSource: "catalog",
-    Publish: "message",
-    Subscribe: "query",
-    SubscribeMany: "query",
-    Unsubscribe: "query",
-    Pause: "query",
-    Replay: "query",
-    Redeliver: "query",
-    Hasten: "query",
-    Advance: "query",
-    SetRecord: "control",
-    RemoveRecord: "control",
-}
-
-
-class Packet(_Message, frozen=True):
-    """A message and its header. `root` is the root broker of its documents; `format` how they are written."""
-
-    flow: FlowName
-    root: Name
-    format: Name
-    message: Message
-
-
-def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
-    """The packet of a message, with the flow it belongs to."""
-    flow: FlowName = "control"
-    if isinstance(message, Request):
-        flow = _COMMAND_FLOWS[type(message.command)]
-    elif isinstance(message, Deliveries):
-        flow = "message"
-    return Packet(flow, root, format, message)

@@ -34,7 +34,6 @@ from treecast.overlay.messages import (
     Document,
     Inspected,
     Kind,
-    Packet,
     Pause,
     Publish,
     Redeliver,
@@ -47,8 +46,8 @@ from treecast.overlay.messages import (
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
-    packet_of,
 )
+from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
 from treecast.overlay.receiver import Delivered, Delivery, Opened
 from treecast.overlay.retry import Retry

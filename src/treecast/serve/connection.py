@@ -14,7 +14,8 @@ from typing import Any, Protocol, cast
 
 from treecast.errors import TreecastError
 from treecast.overlay.frames import FrameDecoder, FrameError, encode, encode_each
-from treecast.overlay.messages import Detach, Packet, packet_of
+from treecast.overlay.messages import Detach
+from treecast.overlay.packets import Packet, packet_of
 from treecast.serve.settings import RuntimeSettings
 
 REASON_CHARS_MAX = 1_000

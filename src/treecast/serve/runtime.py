@@ -28,7 +28,8 @@ import structlog
 from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.frames import encode
-from treecast.overlay.messages import Deliveries, Detach, Hello, IndexSaved, Packet, packet_of
+from treecast.overlay.messages import Deliveries, Detach, Hello, IndexSaved
+from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage

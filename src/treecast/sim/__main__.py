@@ -20,11 +20,13 @@ from treecast.sim.broker.scenario import (
     FailingSubscribersScenario,
 )
 from treecast.sim.faults import text_of
+from treecast.sim.onyx.control import ControlScenario
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of, run_seeds
 from treecast.sim.shorten import shorten
 
 SCENARIOS: dict[str, type[Scenario]] = {
-    kind.name: kind for kind in (BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario)
+    kind.name: kind
+    for kind in (BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario, ControlScenario)
 }
 PROGRESS_SECONDS = 5.0
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from treecast.overlay.frames import FrameDecoder, encode
-from treecast.overlay.messages import packet_of
+from treecast.overlay.packets import packet_of
 
 
 class PacketCodec:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-import msgspec
-
 from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
@@ -26,7 +24,7 @@ from treecast.overlay.broker.intake import Intake
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
-from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, Counters, decode
+from treecast.overlay.broker.rows import CLIENTS, META, Counters, decode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import SECOND_MS, BrokerSettings
@@ -34,7 +32,6 @@ from treecast.overlay.broker.subscriptions import Subscriptions
 from treecast.overlay.broker.tail import Tail
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import (
-    WINDOW_MAX,
     Acknowledge,
     Advance,
     Answer,
@@ -51,9 +48,12 @@ from treecast.overlay.messages import (
     Inspect,
     Inspected,
     Pause,
+    PlaceSubscription,
     Publish,
     Redeliver,
     RegisterSource,
+    RegisterSubscriber,
+    RemovePlace,
     RemoveRecord,
     RemoveSource,
     Replay,
@@ -62,7 +62,6 @@ from treecast.overlay.messages import (
     Subscribe,
     SubscribeMany,
     Unsubscribe,
-    Welcome,
 )
 from treecast.overlay.peer import Deliver, Effect, SaveIndex, Send, Store
 from treecast.overlay.shadow import Shadow
@@ -158,7 +157,7 @@ class Broker:
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
             case Hello():
-                self._welcome(sender, message.nonce, turn)
+                self._clients.welcome(self.name, self.store_id, sender, message.nonce, turn)
             case Attach():
                 self._attach(sender, message, turn)
             case Detach():
@@ -226,33 +225,11 @@ class Broker:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _welcome(self, sender: str, nonce: int, turn: Turn) -> None:
-        """Begin a lease, unless this is the `Hello` of the one that the client has."""
-        try:
-            row = self._clients.row(sender, turn)
-        except RequestError:
-            return  # there is no room for another client: it will try again
-        if not row.lease or row.nonce != nonce:
-            row = ClientRow(row.answered, row.answers, row.lease + 1, nonce, turn.now_ms)
-            self._clients.store(sender, row, turn)
-        turn.send(sender, Welcome(self.name, self.store_id, row.answered, nonce=nonce, lease=row.lease))
-
     def _request(self, sender: str, request: Request, turn: Turn) -> None:
         """Each once, in order; a repeated one is answered as it was."""
-        try:
-            client = self._clients.row(sender, turn)
-        except RequestError as error:
-            turn.send(sender, Answer(request.number, [], [refusal(error, -1)], request.lease))
+        client = self._clients.take(sender, request, turn)
+        if client is None:
             return
-        if request.lease != client.lease:
-            return  # of an earlier life of the client
-        if request.number <= client.answered:
-            for answer in client.answers:
-                if answer.number == request.number:
-                    turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
-            return
-        if request.number != client.answered + 1:
-            return  # one before it was lost: its client will send them again
         done = len(turn.changes)
         try:
             answer = self._do(request, turn)
@@ -261,10 +238,7 @@ class Broker:
             answer = Answer(request.number, [], [refusal(error, -1)])
             if isinstance(request.command, Publish):
                 self._intake.announce_refused(request.command, answer.refusals, turn)
-        answers = [*client.answers, answer][-WINDOW_MAX:]
-        row = ClientRow(request.number, answers, client.lease, client.nonce, turn.now_ms)
-        self._clients.store(sender, row, turn)
-        turn.send(sender, msgspec.structs.replace(answer, lease=client.lease))
+        self._clients.answer(sender, client, answer, turn)
         self.requests += 1
 
     def _do(self, request: Request, turn: Turn) -> Answer:
@@ -301,6 +275,9 @@ class Broker:
                 self._records.remove(command, turn)
             case Replay():
                 return Answer(request.number, [self._replay(command, turn)])
+            case RegisterSubscriber() | PlaceSubscription() | RemovePlace():
+                name = type(command).__name__
+                raise RequestError(f"a broker does not do {name}", code="TC480", hint="send it to a registry")
         return Answer(request.number)
 
     def _replay(self, command: Replay, turn: Turn) -> int:

@@ -6,11 +6,14 @@ it starts with request 1 again, as it learns from `Welcome`.
 
 from __future__ import annotations
 
-from treecast.overlay.broker.refused import RequestError, check_name
+import msgspec
+
+from treecast.overlay.broker.refused import RequestError, check_name, refusal
 from treecast.overlay.broker.row_cache import RowCache
 from treecast.overlay.broker.rows import CLIENTS, ClientRow, decode
 from treecast.overlay.broker.settings import MINUTE_MS, BrokerSettings
 from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import WINDOW_MAX, Answer, Request, Welcome
 from treecast.overlay.shadow import Shadow
 
 CACHED_MAX = 4_096
@@ -42,6 +45,42 @@ class Clients:
         self.count += self._rows.get(name) is None
         self._rows.remember(name, row)
         turn.put(CLIENTS, name, row)
+
+    # --- each request once, in order ---------------------------------------------------------------------------------
+
+    def welcome(self, peer: str, store: str, name: str, nonce: int, turn: Turn) -> None:
+        """Begin a lease, unless this is the `Hello` of the one that the client has."""
+        try:
+            row = self.row(name, turn)
+        except RequestError:
+            return  # there is no room for another client: it will try again
+        if not row.lease or row.nonce != nonce:
+            row = ClientRow(row.answered, row.answers, row.lease + 1, nonce, turn.now_ms)
+            self.store(name, row, turn)
+        turn.send(name, Welcome(peer, store, row.answered, nonce=nonce, lease=row.lease))
+
+    def take(self, name: str, request: Request, turn: Turn) -> ClientRow | None:
+        """The row of a client whose request is to be done now. A repeated one is answered as it was: None."""
+        try:
+            client = self.row(name, turn)
+        except RequestError as error:
+            turn.send(name, Answer(request.number, [], [refusal(error, -1)], request.lease))
+            return None
+        if request.lease != client.lease:
+            return None  # of an earlier life of the client
+        if request.number <= client.answered:
+            for answer in client.answers:
+                if answer.number == request.number:
+                    turn.send(name, msgspec.structs.replace(answer, lease=client.lease))
+            return None
+        # If one before it was lost, its client will send them again.
+        return client if request.number == client.answered + 1 else None
+
+    def answer(self, name: str, client: ClientRow, answer: Answer, turn: Turn) -> None:
+        """The request that `take` let pass has been done, or refused."""
+        answers = [*client.answers, answer][-WINDOW_MAX:]
+        self.store(name, ClientRow(answer.number, answers, client.lease, client.nonce, turn.now_ms), turn)
+        turn.send(name, msgspec.structs.replace(answer, lease=client.lease))
 
     def _sweep(self, turn: Turn) -> None:
         """Forget clients that have been silent for long; looked for once a minute at most."""

@@ -32,6 +32,8 @@ def inspect(
             return [{"key": name, "description": subscriptions.sources[name].description} for name in names[:count]]
         case "stats":
             return [{"key": name, "value": value} for name, value in sorted(stats.items()) if name > message.after]
+        case _:
+            return []  # what only a registry has
 
 
 def _letters(shadow: Shadow, after: int, count: int) -> Iterator[Row]:

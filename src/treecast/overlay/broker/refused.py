@@ -10,6 +10,8 @@ TC416   no such dead letter
 TC417   too many sessions, or too many subscriptions in one
 TC418   a record that is too large
 TC419   a document that nobody wants
+TC480   a request for a registry, sent to a broker; or one for a broker, sent to a registry
+TC481   no broker takes part in the network, so a registry has none to give
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+"""Packets: a message and its header. All messages of all peers are known here, so that frames can be decoded.
+
+The header names the flow of a packet, its root broker and its format (ONYX, section 5, Figure 10):
+
+    >>> from treecast.overlay.messages import Flow
+    >>> packet_of(Flow("s1", received=3, credit=100), root="b1").flow
+    'control'
+
+A peer that has messages of its own defines them in a module beside it, as a union of tagged structs, and adds the union
+to `Message` here. Tags are unique among all of them. What a peer does not know, it ignores.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from treecast.overlay.messages import (
+    Advance,
+    Deliveries,
+    Hasten,
+    Name,
+    Pause,
+    PlaceSubscription,
+    Publish,
+    Redeliver,
+    RegisterSource,
+    RegisterSubscriber,
+    RemovePlace,
+    RemoveRecord,
+    RemoveSource,
+    Replay,
+    Request,
+    SetRecord,
+    Subscribe,
+    SubscribeMany,
+    Unsubscribe,
+)
+from treecast.overlay.messages import Message as ClientMessage
+from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
+
+Message = ClientMessage | ControlMessage
+
+FlowName = Literal["catalog", "message", "query", "control"]
+_COMMAND_FLOWS: dict[type, FlowName] = {
+    RegisterSource: "catalog",
+    RemoveSource: "catalog",
+    Publish: "message",
+    Subscribe: "query",
+    SubscribeMany: "query",
+    Unsubscribe: "query",
+    Pause: "query",
+    Replay: "query",
+    Redeliver: "query",
+    Hasten: "query",
+    Advance: "query",
+    SetRecord: "control",
+    RemoveRecord: "control",
+    RegisterSubscriber: "control",
+    PlaceSubscription: "query",
+    RemovePlace: "query",
+}
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True):
+    """A message and its header. `root` is the root broker of its documents; `format` how they are written."""
+
+    flow: FlowName
+    root: Name
+    format: Name
+    message: Message
+
+
+def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
+    """The packet of a message, with the flow it belongs to."""
+    flow: FlowName = "control"
+    if isinstance(message, Request):
+        flow = _COMMAND_FLOWS[type(message.command)]
+    elif isinstance(message, Deliveries):
+        flow = "message"
+    elif isinstance(message, CATALOG_MESSAGES):
+        flow = "catalog"
+    return Packet(flow, root, format, message)

@@ -1,0 +1,1 @@
+"""The broker network in the simulated world."""

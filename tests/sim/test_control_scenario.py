@@ -1,0 +1,66 @@
+"""The control plane in the simulated world: fresh seeds, and bugs planted to be found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support.planted_control_bugs import PLANTED
+
+from treecast.sim.onyx.control import ControlScenario
+from treecast.sim.scenario import Outcome, report_of, run_seeds
+
+pytestmark = pytest.mark.house
+
+SEEDS = 60
+FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
+"""Set it to look at other seeds than last time."""
+PLANTED_FIRST = {"view lost": 9, "two in charge": 2, "answer before the copy": 5}
+"""Where to begin to look for a bug, so that it does not take long."""
+PLANTED_SEEDS_MAX = 40
+
+
+def test_fresh_seeds() -> None:
+    outcomes: list[Outcome] = []
+    failed = list(run_seeds(ControlScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    # A scenario in which nothing happens finds nothing.
+    means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
+    assert means["views"] > 3 and means["adoptions"] > 20 and means["answers"] > 10
+    assert means["takeovers"] > 0.1 and means["moved"] > 0.1 and means["spread"] > 0.2 and means["found"] > 0.5
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    scenario = PLANTED[name]
+    first = PLANTED_FIRST.get(name, 0)
+    seeds = range(first, first + PLANTED_SEEDS_MAX)
+    found = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
+    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    # It is the planted bug, and nothing else, that makes this seed fail.
+    assert ControlScenario().run(found.seed).failure is None
+
+
+DIGESTS = """
+from treecast.sim.onyx.control import ControlScenario
+for seed in range(3):
+    outcome = ControlScenario().run(seed)
+    print(outcome.digest, outcome.events, outcome.failure)
+"""
+
+
+def test_runs_repeat_whatever_the_hash_seed() -> None:
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "4242")
+    }
+    assert len(answers) == 1
+    assert len(set(answers.pop().split("\n"))) == 4, "different seeds are different runs"

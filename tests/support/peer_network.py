@@ -1,0 +1,82 @@
+"""Peers that talk at once and in order, with clocks that agree: for tests of what they say, not of faults."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from treecast.overlay.peer import Deliver, Effect, Peer, Send, Store
+from treecast.sim import SimulatedStorage
+
+TICK_MS = 50
+Factory = Callable[[SimulatedStorage, Random], Peer]
+
+
+class PeerNetwork:
+    """Messages between peers are handled one after the other. `cut` has pairs (sender, receiver) that do not hear."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.peers: dict[str, Any] = {}
+        self.storages: dict[str, SimulatedStorage] = {}
+        self.events: dict[str, list[Any]] = {}
+        self.sent: list[tuple[str, str, Any]] = []
+        """Everything, in order."""
+        self.cut: set[tuple[str, str]] = set()
+        self._factories: dict[str, Factory] = {}
+        self._queue: deque[tuple[str, str, Any]] = deque()
+        self._starts = 0
+
+    def add(self, name: str, factory: Factory) -> Any:
+        self._factories[name] = factory
+        self.storages[name] = SimulatedStorage()
+        self.events[name] = []
+        return self.start(name)
+
+    def start(self, name: str) -> Any:
+        self._starts += 1
+        self.peers[name] = self._factories[name](self.storages[name], Random(self._starts))
+        return self.peers[name]
+
+    def stop(self, name: str) -> None:
+        del self.peers[name]
+
+    def lose_disk(self, name: str) -> None:
+        self.storages[name].lose()
+
+    def do(self, name: str, effects: list[Effect]) -> None:
+        """Let a peer's effects happen, and all that follows from them."""
+        self._happen(name, effects)
+        while self._queue:
+            sender, to, message = self._queue.popleft()
+            if sender != to:
+                self.sent.append((sender, to, message))
+            if to in self.peers and (sender, to) not in self.cut:
+                self._happen(to, self.peers[to].receive(sender, message, self.now_ms))
+
+    def _happen(self, name: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Store):
+                self.storages[name].write(effect.changes)
+            elif isinstance(effect, Send):
+                self._queue.append((name, effect.to, effect.message))
+            elif isinstance(effect, Deliver):
+                self.events[name].append(effect.event)
+
+    def tell(self, sender: str, to: str, message: Any) -> list[Any]:
+        """Say something to a peer; returns what it answers to the sender, who need not exist."""
+        before = len(self.sent)
+        self.do(to, self.peers[to].receive(sender, message, self.now_ms))
+        return [answer for by, receiver, answer in self.sent[before:] if by == to and receiver == sender]
+
+    def run(self, duration_ms: int) -> None:
+        for _ in range(duration_ms // TICK_MS):
+            self.now_ms += TICK_MS
+            for name in list(self.peers):
+                if name in self.peers:
+                    self.do(name, self.peers[name].tick(self.now_ms))
+
+    def separate(self, one: str, other: str) -> None:
+        self.cut |= {(one, other), (other, one)}
