@@ -37,6 +37,7 @@ from treecast.query import tree as syntax
 from treecast.query.tree import And, Call, Compare, Condition, Exists, Not, Or, Step
 from treecast.query.writer import UnwritableError, Writer
 
+_BELOW = ("descendant", "descendant-or-self")
 _ITSELF = syntax.Path(False, ())
 
 
@@ -232,7 +233,7 @@ class _Mapper:
     def _path(self, path: syntax.Path) -> list[_Alternative]:
         if not path.steps:
             return _ALWAYS
-        if not path.absolute and len(path.steps) == 1 and path.steps[0].kind != "element" and not path.steps[0].gap:
+        if not path.absolute and len(path.steps) == 1 and _is_leaf(path.steps[0]):
             test = _leaf_test(path.steps[0])
             return _ALWAYS if test is None else [(frozenset((test,)), ())]
         return [(frozenset(), (path,))]
@@ -246,13 +247,19 @@ def _count(choices: list[list[frozenset[Path]]]) -> int:
 
 
 def _is_known(step: Step) -> bool:
-    axes = ("child", "descendant", "descendant-or-self", "self", "attribute")
-    return step.axis in axes and step.kind in ("element", "attribute", "text")
+    if step.kind == "element":
+        return step.axis in ("child", "self", *_BELOW)
+    return step.kind in ("attribute", "text") and step.axis in ("child", "attribute", *_BELOW)
+
+
+def _is_below(step: Step) -> bool:
+    """Whether what it selects may lie deeper than one level."""
+    return step.gap or step.axis in _BELOW
 
 
 def _starts(at: _Trail, step: Step) -> Iterator[_Trail]:
     """The trails that lead to what an element step selects, without its predicates."""
-    below = step.gap or step.axis in ("descendant", "descendant-or-self")
+    below = _is_below(step)
     if step.axis == "self" or step.axis == "descendant-or-self":
         if at and (place := _narrowed(at[-1], step)) is not None:
             yield (*at[:-1], place)
@@ -272,8 +279,8 @@ def _narrowed(place: _Place, step: Step) -> _Place | None:
 
 def _leaf(at: _Trail, step: Step) -> Iterator[_Trail]:
     """The trail with an attribute or text: a test of its element, or a last step after `//`."""
-    if step.gap:
-        bare = replace(step, gap=False, predicates=())
+    if _is_below(step):
+        bare = replace(step, gap=False, axis="attribute" if step.kind == "attribute" else "child", predicates=())
         name = _written(bare)
         tests = frozenset(test for test in map(_own_test, step.predicates) if test is not None)
         yield (*at, _Place(True, None, None, tests, name)) if name else at
@@ -326,9 +333,12 @@ def _is_own_path(path: syntax.Path) -> bool:
     """`.`, an attribute or text(): without predicates."""
     if path.absolute or path.variable is not None or len(path.steps) > 1:
         return False
-    return all(
-        not step.gap and _is_known(step) and step.kind != "element" and not step.predicates for step in path.steps
-    )
+    return all(_is_leaf(step) and not step.predicates for step in path.steps)
+
+
+def _is_leaf(step: Step) -> bool:
+    """Whether it selects attributes or texts of the element itself."""
+    return step.kind != "element" and _is_known(step) and not _is_below(step)
 
 
 def _ending(path: syntax.Path, condition: Condition) -> syntax.Path:

@@ -112,8 +112,6 @@ def _names(structure: Conjunction) -> list[str]:
 
 def _matches(index: Index, documents: Sequence[bytes]) -> list[list[str]]:
     """The ids that each document matches."""
-    if len(documents) == 1:
-        return [index.match(documents[0])]
     rows: list[list[str]] = []
     while len(rows) < len(documents):
         rows += index.match_part(documents[len(rows) :], report=True).matches.to_pylist()
