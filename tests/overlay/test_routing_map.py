@@ -19,6 +19,7 @@ from treecast import Index, QueryError, Subscription
 from treecast.errors import PeerError
 from treecast.overlay.onyx.routing import RoutingQuery, RoutingSettings, map_subscription
 from treecast.overlay.onyx.routing.routing_query import TRUE, write_query
+from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 
 pytestmark = pytest.mark.house
 
@@ -140,6 +141,9 @@ def test_exact_patterns_are_exact() -> None:
         ("/a[b | c]/d", "/a/b and /a/d or /a/c and /a/d"),
         ("/a | /b[c]", "/a or /b/c"),
         ("/a | /*", "true"),
+        ("/a/b | //b | /a[b]/c", "//b"),
+        ("/a//descendant::text()[2]", "/a//text()"),
+        ("/a/*[local-name()='b']", '/a/*[local-name()="b"]'),
         ("//a[/b/c]", "//a and /b/c"),
         ("/a[/b]", "nothing"),  # a document has one root
         ("/a[@x=1]/b[/a[@y]/c]", "/a[@x=1][@y]/b and /a[@x=1][@y]/c"),
@@ -220,3 +224,34 @@ def test_figure_5() -> None:
     assert mapped(ONYX["Q2"]) == f"{FISHING} and {AREA}"
     assert mapped(TIDES) == f"{SERIES} and {AREA}"
     assert mapped(STOCKS) == f"{STOCK} and {AREA}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shapes_give_the_same(seed: int) -> None:
+    """Also where values repeat, contradict or imply each other; a shape is learnt with other literals than it meets."""
+    random = Random(f"shapes {seed}")
+    subscriptions, _ = draw_population(random, queries=150, documents=1)
+    values = ("1", "2", "17", "3.5", "17.50", "007", '"17"', "'17'", '"x"', "'x'", '"xy"', "''", '""', "'\"'", '"<=2"')
+    forms = (
+        "/a[@x={0}][@y={1}]/b", "//a[@x={0} or @y={1}]", "/a[b={0}][c={1}]", "/a[b={0}]/b[@x={1}]", "/a[{0}=@x]",
+        "//a[contains(@x, 'v{2}')][@x={0}]", "//a[starts-with(b, {3})][c]", "/a[@x>{0}][@x<{1}]", "//*[.={0}]/b[.={1}]",
+        "/a[b[@x={0} or @y={1}]][c[@x={1} or @y={0}]]", "//a[2]/b[position()<{2}]", "//a[not(@x={0})][@x={1}]",
+        "//a[@x={0}] | //b[@x={1}]", "/a[@x={0} or b={1}]/c", "$msg/a[//b={0}]", "/h2[a-2={0}]/b3[@x={1}]",
+    )  # fmt: skip
+    for number in range(400):
+        chosen = [random.choice(values) for _ in range(2)]
+        text = random.choice(forms).format(*chosen, random.choice((1, 2, 17)), random.choice(values[6:]))
+        subscriptions.append(Subscription(f"f{number}", text))
+    for settings in SETTINGS.values():
+        mapper = SubscriptionMapper(settings)
+        for subscription in accepted(subscriptions):
+            assert mapper.map(subscription) == map_subscription(subscription, settings), subscription
+    assert 20 < mapper.shapes < 400
+
+
+def test_shapes_are_forgotten_when_there_are_too_many() -> None:
+    mapper = SubscriptionMapper(RoutingSettings(shapes_max=3))
+    for number in range(10):
+        mapper.map(Subscription("s", f"/a/b{number}"))
+        assert mapper.shapes <= 3
+    assert str(RoutingQuery.of(mapper.map_many([Subscription("s", "/a"), Subscription("t", "/b")]))) == "/a or /b"

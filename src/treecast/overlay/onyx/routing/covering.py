@@ -244,6 +244,26 @@ def _contradicts(tests: Path) -> bool:
     return any(is_impossible(tuple(rows)) for rows in values.values())
 
 
+def may_interact(tests: Iterable[tuple[str, str]]) -> bool:
+    """Whether two different tests, each given with the name of its step, may speak of one value.
+
+    Then whether one implies or contradicts the other depends on their literals. So may whether one can hold at all.
+    """
+    seen: dict[str, list[str]] = {}  # target -> names of steps
+    for name, token in tests:
+        test = read_test(token)
+        if test is not None and not test.relation:
+            continue
+        if test is not None and test.relation[0] in "<>" and isinstance(test.value, str):
+            return True  # a text that is compared as a number may be none
+        target = "" if test is None else test.target  # "": of several values, or of none
+        others = [row for key, rows in seen.items() for row in rows if not key or not target or key == target]
+        if others and (not is_plain(name) or any(other == name or not is_plain(other) for other in others)):
+            return True
+        seen.setdefault(target, []).append(name)
+    return False
+
+
 def structure(conjunction: Conjunction) -> Conjunction:
     """The conjunction without its tests and tree patterns: it covers it."""
     bare = [tuple([token for token in path if token[0] == "/"]) for path in conjunction]

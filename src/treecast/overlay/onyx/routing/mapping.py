@@ -14,7 +14,7 @@ We differ from the paper in one thing: `not` and `or` about a step's own values 
     >>> print(map_subscription(Subscription("s", "/a[@x=1 or b]/c")))
     /a/b and /a/c or /a[@x=1]/c
 
-Theory of operation. `_Mapper` walks the steps with a *trail*: the steps so far, each with its tests. A predicate
+Theory of operation. `Mapper` walks the steps with a *trail*: the steps so far, each with its tests. A predicate
 becomes alternatives: tests that join the step, and paths that start at it. The walk forks for every alternative, and
 what ends it, the trail and the trails of nested paths, is a conjunction. A syntax tree of a kind that is not known
 here is true; an axis that is not known ends the path before it.
@@ -28,7 +28,7 @@ from itertools import islice, product
 from typing import NamedTuple, TypeAlias
 
 from treecast.model import Subscription
-from treecast.overlay.onyx.routing.covering import covers, embeds, is_always_true, strengthen
+from treecast.overlay.onyx.routing.covering import covers, embeds, is_always_true, may_interact, strengthen
 from treecast.overlay.onyx.routing.generalising import choose
 from treecast.overlay.onyx.routing.routing_query import LOCAL, PATTERN, TRUE, URI, Conjunction, Path, RoutingQuery
 from treecast.overlay.onyx.routing.settings import RoutingSettings
@@ -69,21 +69,16 @@ def map_subscription(subscription: Subscription, settings: RoutingSettings | Non
 
 def map_query(query: Query, settings: RoutingSettings | None = None) -> RoutingQuery:
     """The routing query of a matching path."""
-    settings = settings or RoutingSettings()
-    return map_paths(query.tree, settings)
+    return Mapper(settings or RoutingSettings()).map(query.tree)
 
 
-def map_paths(paths: Iterable[syntax.Path], settings: RoutingSettings) -> RoutingQuery:
-    """The same for a union of paths as a syntax tree."""
-    mapper = _Mapper(settings)
-    conjunctions: list[Conjunction] = []
-    for path in paths:
-        conjunctions += mapper.conjunctions(path)
-    conjunctions = [TRUE] if TRUE in conjunctions else list(dict.fromkeys(conjunctions))
-    if len(conjunctions) > settings.conjunctions_max:
-        broader = choose(conjunctions, settings.conjunctions_max)
-        conjunctions = [each for each in conjunctions if not any(covers(wide, each) for wide in broader)] + broader
-    return RoutingQuery.of(conjunctions)
+def _uncovered(conjunctions: list[Conjunction]) -> list[Conjunction]:
+    """Those that no other covers; the first of those that cover each other."""
+    kept: list[Conjunction] = []
+    for each in conjunctions:
+        if not any(covers(other, each) for other in kept):
+            kept = [other for other in kept if not covers(each, other)] + [each]
+    return kept
 
 
 def shared(conjunctions: Iterable[Conjunction]) -> Conjunction:
@@ -129,17 +124,39 @@ class _TokenWriter(Writer):
 _WRITER = _TokenWriter()
 
 
-class _Mapper:
+class Mapper:
+    """Maps one query; `is_independent` says afterwards that other literals would have been mapped alike."""
+
     def __init__(self, settings: RoutingSettings) -> None:
         self.settings = settings
+        self.is_limited = False
+        self._places: dict[tuple[str, str], None] = {}  # the name of a step and a test of it
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether no two tests may speak of the same value, and no limit was met."""
+        return not self.is_limited and not may_interact(self._places)
+
+    def map(self, paths: Iterable[syntax.Path]) -> RoutingQuery:
+        """The routing query of a union of paths."""
+        most = self.settings.conjunctions_max
+        conjunctions = list(dict.fromkeys(found for path in paths for found in self.conjunctions(path)))
+        if TRUE in conjunctions:
+            return RoutingQuery.of([TRUE])
+        if len(conjunctions) > most:
+            self.is_limited = True
+            broader = choose(conjunctions, most)
+            conjunctions = [each for each in conjunctions if not any(covers(wide, each) for wide in broader)] + broader
+        return RoutingQuery.of(_uncovered(sorted(conjunctions)))
 
     def conjunctions(self, path: syntax.Path) -> list[Conjunction]:
         """One for each way to match the path."""
         most = self.settings.paths_max
         found: list[Conjunction] = []
         for trail, others in self._walk((), path.steps):
-            paths = sorted({_tokens(trail), *others} if trail else others, key=_by_length)
+            paths = sorted({self._tokens(trail), *others} if trail else others, key=_by_length)
             conjunction = tidy(paths[: 4 * most])
+            self.is_limited = self.is_limited or len(paths) > most
             if conjunction is not None:
                 found.append(tuple(sorted(sorted(conjunction, key=_by_length)[:most])))
         found = list(dict.fromkeys(found))
@@ -166,6 +183,7 @@ class _Mapper:
         """The ways, one step further; None if they are too many."""
         most = self.settings.conjunctions_max
         found = list(islice((way for at, others in ways for way in self._step(at, others, step)), most + 1))
+        self.is_limited = self.is_limited or len(found) > most
         return list(dict.fromkeys(found)) if len(found) <= most else None
 
     def _step(self, at: _Trail, others: frozenset[Path], step: Step) -> Iterator[_Way]:
@@ -185,15 +203,25 @@ class _Mapper:
         """What nested paths add: one set for each way to match them all."""
         choices = [
             [
-                others | {_tokens(trail)} if trail else others
+                others | {self._tokens(trail)} if trail else others
                 for trail, others in self._walk(() if path.absolute else here, path.steps)
             ]
             for path in paths
         ]
         while _count(choices) > self.settings.conjunctions_max:
+            self.is_limited = True
             choices.remove(max(choices, key=len))
         for choice in product(*choices):
             yield frozenset().union(*choice)
+
+    def _tokens(self, trail: _Trail) -> Path:
+        tokens: list[str] = []
+        for place in trail:
+            name = place.leaf or _written(Step("child", False, "element", place.uri, place.local)) or "*"
+            tests = sorted(place.tests)
+            self._places |= dict.fromkeys((name, test) for test in tests)
+            tokens += ["//" + name if place.gap else "/" + name, *tests]
+        return tuple(tokens)
 
     def _predicates(self, predicates: tuple[Condition, ...]) -> list[_Alternative]:
         found = _ALWAYS
@@ -203,6 +231,7 @@ class _Mapper:
 
     def _both(self, left: list[_Alternative], right: list[_Alternative]) -> list[_Alternative]:
         if len(left) * len(right) > self.settings.conjunctions_max:
+            self.is_limited = True
             return min(left, right, key=len)
         return [(tests | more, (*paths, *others)) for tests, paths in left for more, others in right]
 
@@ -228,6 +257,7 @@ class _Mapper:
     def _any(self, choices: list[list[_Alternative]]) -> list[_Alternative]:
         found = [alternative for choice in choices for alternative in choice]
         is_true = any(not tests and not paths for tests, paths in found)
+        self.is_limited = self.is_limited or len(found) > self.settings.conjunctions_max
         return _ALWAYS if is_true or len(found) > self.settings.conjunctions_max else found
 
     def _path(self, path: syntax.Path) -> list[_Alternative]:
@@ -369,13 +399,3 @@ def _pattern(path: syntax.Path) -> Path | None:
         return (PATTERN + _WRITER.path(path),)
     except UnwritableError:
         return None
-
-
-def _tokens(trail: _Trail) -> Path:
-    tokens: list[str] = []
-    for place in trail:
-        slash = "//" if place.gap else "/"
-        step = Step("child", False, "element", place.uri, place.local)
-        tokens.append(slash + (place.leaf or _written(step) or "*"))
-        tokens += sorted(place.tests)
-    return tuple(tokens)
