@@ -264,12 +264,14 @@ def may_interact(tests: Iterable[tuple[str, str]]) -> bool:
     return False
 
 
+@lru_cache(maxsize=1 << 16)
 def structure(conjunction: Conjunction) -> Conjunction:
     """The conjunction without its tests and tree patterns: it covers it."""
     bare = [tuple([token for token in path if token[0] == "/"]) for path in conjunction]
     return tuple(sorted(dict.fromkeys(path for path in bare if path)))
 
 
+@lru_cache(maxsize=1 << 16)
 def tests_of(conjunction: Conjunction) -> frozenset[str]:
     """What a conjunction has beyond its structure: tests of any step, tree patterns."""
     return frozenset([token for path in conjunction for token in path if token[0] != "/"])

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, product
 from typing import NamedTuple, TypeAlias
 
@@ -171,6 +172,11 @@ class Mapper:
         for step in steps:
             if not _is_known(step):
                 break
+            if not step.predicates and step.axis == "child" and step.kind == "element":
+                # PERF: bench.onyx_routing, mapping of shapes that are new: most steps are like this.
+                place = _Place(step.gap, step.uri, step.local)
+                ways = [(at if at and at[-1].leaf else (*at, place), others) for at, others in ways]
+                continue
             further = self._few(ways, step)
             if further is None:
                 further = self._few(ways, replace(step, predicates=()))
@@ -217,7 +223,7 @@ class Mapper:
     def _tokens(self, trail: _Trail) -> Path:
         tokens: list[str] = []
         for place in trail:
-            name = place.leaf or _written(Step("child", False, "element", place.uri, place.local)) or "*"
+            name = place.leaf or _element_name(place.uri, place.local)
             tests = sorted(place.tests)
             self._places |= dict.fromkeys((name, test) for test in tests)
             tokens += ["//" + name if place.gap else "/" + name, *tests]
@@ -391,6 +397,11 @@ def _written(step: Step) -> str:
         return _WRITER.path(syntax.Path(False, (step,)))
     except UnwritableError:
         return ""
+
+
+@lru_cache(maxsize=1 << 14)
+def _element_name(uri: str | None, local: str | None) -> str:
+    return _written(Step("child", False, "element", uri, local)) or "*"
 
 
 def _pattern(path: syntax.Path) -> Path | None:

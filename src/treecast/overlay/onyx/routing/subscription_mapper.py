@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from treecast.model import Subscription
+from treecast.overlay.onyx.routing.covering import is_always_true
 from treecast.overlay.onyx.routing.mapping import Mapper, map_subscription
 from treecast.overlay.onyx.routing.routing_query import Conjunction, RoutingQuery
 from treecast.overlay.onyx.routing.settings import RoutingSettings
@@ -34,6 +35,9 @@ from treecast.query import Query, parse
 _VALUE = re.compile(
     r"""("[^"]*"|'[^']*'|(?<![\w.:-])(?:[1-9][0-9]{1,8}|[2-9])(?:\.[0-9]{0,5}[1-9])?(?![\w.:-]))""",
 )
+_NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
+_PLAIN = re.compile(rf'(?://?(?:\*|{_NAME})(?:\[@{_NAME}="[^"]*"\])?)+')
+_PLAIN_TOKEN = re.compile(r'//?[^/\[]+|\[[^"]*"[^"]*"\]')
 _FIRST, _LAST = "\ue000", "\ue001"  # around the number of a literal; a text that has them is mapped by itself
 _NUMBERS_FROM = 900_000_000_000_000  # marks of numbers: longer than any that is taken out
 _MARK = re.compile(rf'"{_FIRST}([0-9]+){_LAST}"|9000000000([0-9]{{5}})(?![0-9])')
@@ -70,6 +74,8 @@ class SubscriptionMapper:
         text = subscription.query
         if text[:1] not in ("/", "$") or _FIRST in text or "name(" in text or "uri(" in text:
             return map_subscription(subscription, self.settings)
+        if not subscription.namespaces and not self.settings.exact and (plain := _plain_path(text)):
+            return plain
         parts = _VALUE.split(text)
         numbers: dict[str, int] = {}
         order = [numbers.setdefault(_bare(value), len(numbers)) for value in parts[1::2]]
@@ -124,6 +130,15 @@ class SubscriptionMapper:
             )
             for conjunction in shape.conjunctions
         ]
+
+
+def _plain_path(text: str) -> RoutingQuery | None:
+    """The routing query of a path that is its own: steps with at most one test each, of an attribute and a text."""
+    # PERF: bench.onyx_routing, mapping: no parser for what most subscriptions look like.
+    if _PLAIN.fullmatch(text) is None:
+        return None
+    path = tuple(_PLAIN_TOKEN.findall(text))
+    return RoutingQuery((() if is_always_true(path) else (path,),))
 
 
 def _bare(value: str) -> str:

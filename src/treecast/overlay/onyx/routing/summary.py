@@ -26,7 +26,7 @@ looked up: what covers a conjunction has no test, or one of its tests, or the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from treecast.overlay.onyx.routing.covering import covers, is_same_or_presence, presence, structure, tests_of
 from treecast.overlay.onyx.routing.generalising import choose
@@ -45,7 +45,7 @@ class _Bucket:
 
     def __init__(self) -> None:
         self.entries: dict[Conjunction, None] = {}
-        self.anchored: dict[str, dict[Conjunction, None]] = {}  # the first of its tests -> conjunctions
+        self.anchored: dict[str, dict[Conjunction, None]] = {}  # the first of its tests, or "" -> conjunctions
         self.holding: dict[str, dict[Conjunction, None]] = {}  # each test that it implies -> conjunctions
 
     def add(self, conjunction: Conjunction) -> None:
@@ -61,12 +61,6 @@ class _Bucket:
         _discard(self.anchored, tests[0] if tests else "", conjunction)
         for test in _implied(tests):
             _discard(self.holding, test, conjunction)
-
-    def covering(self, tests: Iterable[str]) -> Iterator[Conjunction]:
-        """Those that may cover a conjunction with these tests."""
-        yield from self.anchored.get("", ())
-        for test in tests:
-            yield from self.anchored.get(test, ())
 
     def covered(self, conjunction: Conjunction) -> list[Conjunction]:
         """Those that the conjunction may cover."""
@@ -212,21 +206,30 @@ class Summary:
         kinds = list(dict.fromkeys(structure(each) for each in conjunctions))
         above = dict(zip(kinds, self._structures.above(kinds), strict=True))
         rest: list[Conjunction] = []
+        hidden: list[Conjunction] = []
         for conjunction in conjunctions:
             witness = self._find_witness(conjunction, above[structure(conjunction)])
             if witness is None:
                 rest.append(conjunction)
-            else:
-                self._hide(conjunction, witness)
+                continue
+            # The witness may be hidden in its turn by what covers both: witnesses never form a circle.
+            hidden.append(conjunction)
+            self._witness[conjunction] = witness
+            self._hides.setdefault(witness, {})[conjunction] = None
+        self._unshow([each for each in hidden if each in self._visible])
+        for conjunction in hidden:
+            if conjunction in self._rules and conjunction not in self._counts:
+                self._forget_rule(conjunction)
         return rest
 
     def _find_witness(self, conjunction: Conjunction, candidates: list[Conjunction]) -> Conjunction | None:
-        tests = _implied(sorted(tests_of(conjunction)))
+        tests = ["", *_implied(sorted(tests_of(conjunction)))]  # "": without any
         for kind in candidates:
-            bucket = self._buckets.get(kind)
-            for other in bucket.covering(tests) if bucket else ():
-                if other != conjunction and _hides(other, conjunction):
-                    return other
+            anchored = self._buckets[kind].anchored
+            for test in tests:
+                for other in anchored.get(test, ()):
+                    if other != conjunction and _hides(other, conjunction):
+                        return other
         return None
 
     def _show(self, conjunctions: list[Conjunction]) -> None:
@@ -249,14 +252,6 @@ class Summary:
                 del self._buckets[kind]
                 empty.append(kind)
         self._structures.remove(empty)
-
-    def _hide(self, conjunction: Conjunction, witness: Conjunction) -> None:
-        if conjunction in self._visible:
-            self._unshow([conjunction])
-        self._witness[conjunction] = witness
-        self._hides.setdefault(witness, {})[conjunction] = None
-        if conjunction in self._rules and conjunction not in self._counts:
-            self._forget_rule(conjunction)
 
     def _forget_hidden(self, conjunction: Conjunction) -> None:
         """Take out a hidden conjunction: what it is the witness of goes to its own witness."""
