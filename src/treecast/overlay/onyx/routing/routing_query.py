@@ -1,0 +1,208 @@
+"""Routing queries: what a broker wants of a root's documents, as a disjunction of conjunctions of absolute paths.
+
+ONYX, section 4.2.1. A *conjunction* is a tuple of absolute linear paths that a document has to match, each somewhere;
+the empty one is true of every document. A *routing query* is a set of conjunctions, of which a document has to match
+one; the empty one wants nothing. A *delta* is what was added to a routing query and what was removed from it.
+
+A path is a tuple of tokens, so that it can be taken apart without a parser: `/name` or `//name` for a step, after it
+`[test]` for each test of the step's own values. A name in a namespace has its URI before it, between two characters
+that no query holds; so tokens mean the same everywhere, and prefixes are made only where a query text is written.
+In exact mode a conjunction has one more path, a single token: `?` and the whole tree pattern.
+
+    >>> query = RoutingQuery.of([(("/nitf", "/head", '[@lang="en"]'), ("/nitf", "//p"))])
+    >>> print(query)
+    /nitf/head[@lang="en"] and /nitf//p
+    >>> RoutingQuery.decode(query.encode()) == query
+    True
+    >>> write_query(query.conjunctions[0])
+    ('/nitf[head[@lang="en"]][.//p]', {})
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from treecast.errors import PeerError
+
+Path: TypeAlias = tuple[str, ...]
+Conjunction: TypeAlias = tuple[Path, ...]
+
+TRUE: Conjunction = ()
+URI, LOCAL = "\x01", "\x02"  # around the URI of a name
+XML = "http://www.w3.org/XML/1998/namespace"
+PATTERN = "?"  # before a tree pattern, in exact mode
+
+_NAMESPACE = re.compile(f"{URI}([^{LOCAL}]*){LOCAL}")
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True):
+    """How routing queries travel: each token once, and paths as numbers of tokens."""
+
+    tokens: list[str]
+    conjunctions: list[list[list[int]]]
+
+
+_DECODER = msgspec.msgpack.Decoder(_Wire)
+
+
+class RoutingQuery(msgspec.Struct, frozen=True):
+    """A disjunction: conjunctions in order, each once. Make it by `of`; equal ones have equal conjunctions."""
+
+    conjunctions: tuple[Conjunction, ...] = ()
+
+    @classmethod
+    def of(cls, conjunctions: Iterable[Conjunction]) -> RoutingQuery:
+        """The query that wants what one of these wants."""
+        return cls(tuple(sorted(dict.fromkeys(conjunctions))))
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it wants every document."""
+        return TRUE in self.conjunctions
+
+    def __len__(self) -> int:
+        return len(self.conjunctions)
+
+    def __bool__(self) -> bool:
+        return bool(self.conjunctions)
+
+    def __str__(self) -> str:
+        return " or ".join(describe(conjunction) for conjunction in self.conjunctions) or "nothing"
+
+    def encode(self) -> bytes:
+        """The compact form in which it travels."""
+        numbers: dict[str, int] = {}
+        rows = [
+            [[numbers.setdefault(token, len(numbers)) for token in path] for path in conjunction]
+            for conjunction in self.conjunctions
+        ]
+        return _ENCODER.encode(_Wire(list(numbers), rows))
+
+    @classmethod
+    def decode(cls, data: bytes) -> RoutingQuery:
+        """What `encode` wrote; raises a PeerError for anything else."""
+        try:
+            wire = _DECODER.decode(data)
+            tokens = wire.tokens
+            if any(number < 0 for conjunction in wire.conjunctions for path in conjunction for number in path):
+                raise IndexError
+            conjunctions = [
+                tuple([tuple([tokens[number] for number in path]) for path in conjunction])
+                for conjunction in wire.conjunctions
+            ]
+        except (msgspec.MsgspecError, IndexError):
+            raise PeerError("a routing query cannot be decoded", code="TC404") from None
+        if not all(is_well_formed(conjunction) for conjunction in conjunctions):
+            raise PeerError("a routing query holds something that is not a path", code="TC404")
+        return cls.of(conjunctions)
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """How a routing query changed: apply both parts at once."""
+
+    added: RoutingQuery = RoutingQuery()
+    removed: RoutingQuery = RoutingQuery()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+    def apply(self, query: RoutingQuery) -> RoutingQuery:
+        """The query after the change."""
+        gone = set(self.removed.conjunctions)
+        kept = [conjunction for conjunction in query.conjunctions if conjunction not in gone]
+        return RoutingQuery.of([*kept, *self.added.conjunctions])
+
+
+def is_well_formed(conjunction: Conjunction) -> bool:
+    """Whether its paths are not empty and begin with a step; what the tokens say is for the parser of queries."""
+    for path in conjunction:
+        if not path or any(not token for token in path):
+            return False
+        if path[0][0] == PATTERN:
+            if len(path) > 1 or len(path[0]) < 2:
+                return False
+        elif path[0][0] != "/" or any(token[0] not in "/[" for token in path):
+            return False
+    return True
+
+
+def describe(conjunction: Conjunction) -> str:
+    """A conjunction for people."""
+    text = " and ".join("".join(path).removeprefix(PATTERN) for path in conjunction) or "true"
+    return _NAMESPACE.sub(r"{\1}", text)
+
+
+def pattern_of(conjunction: Conjunction) -> str | None:
+    """The tree pattern of a conjunction in exact mode."""
+    for path in conjunction:
+        if path[0][0] == PATTERN:
+            return path[0][1:]
+    return None
+
+
+def write_query(conjunction: Conjunction) -> tuple[str, dict[str, str]]:
+    """A query that matches the same documents, and the namespaces of its prefixes.
+
+    A document has one root element, so the paths become branches of one tree pattern at it: the shared machines match
+    those, while they check absolute paths in predicates one by one.
+    """
+    text = pattern_of(conjunction) or _one_pattern(conjunction)
+    if URI not in text:
+        return text, {}
+    prefixes: dict[str, str] = {XML: "xml"}  # which is bound by itself
+    text = _NAMESPACE.sub(lambda found: prefixes.setdefault(found[1], f"n{len(prefixes)}") + ":", text)
+    return text, {prefix: uri for uri, prefix in prefixes.items() if uri != XML}
+
+
+def _one_pattern(conjunction: Conjunction) -> str:
+    if not conjunction:
+        return "/*"
+    if len(conjunction) == 1:
+        return "".join(conjunction[0])
+    root = root_of(conjunction)
+    tests: dict[str, None] = {}
+    branches: list[str] = []
+    for path in conjunction:
+        if path[0].startswith("//"):
+            branches.append(f"[{_anywhere(path, root)}]")
+            continue
+        own = _tests_of_first(path)
+        tests |= dict.fromkeys(path[1:own])
+        if own < len(path):
+            branches.append(f"[{_relative(path[own:])}]")
+    return root + "".join(tests) + "".join(branches)
+
+
+def root_of(conjunction: Conjunction) -> str:
+    """The step to the root element that all paths together ask for; `/*` where they ask for none."""
+    return next((path[0] for path in conjunction if not path[0].startswith("//") and path[0] != "/*"), "/*")
+
+
+def _tests_of_first(path: Path) -> int:
+    """Where the second step begins."""
+    return next((place for place in range(1, len(path)) if path[place][0] == "/"), len(path))
+
+
+def _relative(tokens: Path) -> str:
+    text = "".join(tokens)
+    return f".{text}" if text.startswith("//") else text[1:]
+
+
+def _anywhere(path: Path, root: str) -> str:
+    """A path that starts anywhere, from the root element: which may be where it starts."""
+    first = path[0][2:]
+    if first[0] == "@" or first == "text()":
+        return "." + "".join(path)
+    if root != "/*" and is_plain(root[1:]) and is_plain(first) and first != root[1:]:
+        return "." + "".join(path)
+    return "descendant-or-self::" + "".join(path)[2:]
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name test names one element: neither `*` nor a name of any namespace."""
+    return not name.endswith("*") and not name.endswith("]")

@@ -1,0 +1,30 @@
+"""Every size that routing keeps within bounds, in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RoutingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of routing queries and tables. Meeting one costs precision, never a document."""
+
+    conjunctions_max: int = 64
+    """Of one subscription: beyond it, an `or` is relaxed to true."""
+    paths_max: int = 16
+    """Of one conjunction: beyond it, the paths that say least are left out."""
+    exact: bool = False
+    """Whether a routing query keeps the whole tree pattern beside its absolute paths: more precise, slower."""
+    shapes_max: int = 10_000
+    """Shapes of subscriptions whose mapping is remembered: what they have in common but for their literals."""
+    entries_max: int = 10_000
+    """Conjunctions that one routing query to a parent may hold: beyond it, they are generalised."""
+    revived_max: int = 20_000
+    """Conjunctions that one removal may bring back at once; where there are more, `refine` does it later."""
+    signatures_max: int = 10_000
+    """Sets of matched conjunctions whose targets are remembered."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name != "exact" and not 1 <= value <= 1 << 32:
+                raise ValueError(f"{name} must be 1-{1 << 32}, got {value!r}")

@@ -1,0 +1,200 @@
+"""RoutingTable: who wants which documents of one root, and what that comes to for the parent (ONYX, section 4.2.1).
+
+A table has targets: the links to child brokers, and `local` for the broker's own subscriptions. Each has a routing
+query, which changes by deltas. `route` says for documents which targets want them; `aggregate` is the routing query of
+all targets together, for the parent in the tree, and `update` answers with what changed in it.
+
+    >>> from treecast.model import Subscription
+    >>> from treecast.overlay.onyx.routing.mapping import map_subscription
+    >>> table = RoutingTable()
+    >>> sport = map_subscription(Subscription("1", "/news[sport]"))
+    >>> delta = table.update("broker5", sport)
+    >>> print(delta.added)
+    /news/sport
+    >>> table.route([b"<news><sport/></news>", b"<news/>"])
+    [('broker5',), ()]
+    >>> table.update("broker6", sport)  # nothing new for the parent
+    Delta(added=RoutingQuery(conjunctions=()), removed=RoutingQuery(conjunctions=()))
+
+All conjunctions of all targets are one index, each once (`Collect` in the paper). A target that wants everything needs
+no matching. A document that cannot be read here goes to every target that wants anything: it is not for a broker on
+the way to say that nobody below can read it.
+
+Not here: positions, announcements, versions; the broker that owns the table has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from treecast.document import Bytes, EntityTexts, Limits
+from treecast.errors import PeerError, QueryError
+from treecast.index import Index
+from treecast.model import Subscription
+from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction, Delta, RoutingQuery, write_query
+from treecast.overlay.onyx.routing.settings import RoutingSettings
+from treecast.overlay.onyx.routing.summary import Summary
+
+LOCAL = "local"
+
+
+class RoutingTable:
+    """The routing queries of the targets of one root; targets are answered in the order of their names."""
+
+    def __init__(
+        self,
+        settings: RoutingSettings | None = None,
+        *,
+        limits: Limits | None = None,
+        entities: EntityTexts = None,
+        seed: int | None = None,
+    ) -> None:
+        self.settings = settings or RoutingSettings()
+        self.unread = 0
+        """Documents that could not be read, and went to every target."""
+        self._index = Index(limits=limits, entities=entities, seed=seed)
+        self._summary = Summary(self.settings, seed=seed)
+        self._targets: dict[str, dict[Conjunction, int]] = {}
+        self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
+        self._numbers: dict[Conjunction, str] = {}  # of the index
+        self._conjunctions: dict[str, Conjunction] = {}
+        self._next = 0
+        self._signatures: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        """How many different conjunctions the targets have."""
+        return len(self._wanting)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets that want anything."""
+        return tuple(sorted(self._targets))
+
+    def collect(self, target: str) -> RoutingQuery:
+        """The routing query of a target, as collected from its deltas."""
+        return RoutingQuery.of(self._targets.get(target, ()))
+
+    def aggregate(self) -> RoutingQuery:
+        """What all targets want together, within the budget: for the parent."""
+        return self._summary.query()
+
+    def rebuilt(self) -> RoutingQuery:
+        """The same, computed anew from what the targets have: for checks."""
+        return self._summary.rebuilt()
+
+    def update(self, target: str, added: RoutingQuery | None = None, removed: RoutingQuery | None = None) -> Delta:
+        """Change a target's routing query; the answer is how `aggregate` changed.
+
+        A conjunction that is added twice has to be removed twice. Raises PeerError (TC404), and changes nothing, for
+        one that is removed but was not there, or that is not a query.
+        """
+        return self.update_many(target, added.conjunctions if added else (), removed.conjunctions if removed else ())
+
+    def update_many(self, target: str, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> Delta:
+        """As `update`, for conjunctions of many routing queries at once, some of them perhaps several times."""
+        more, less = list(added), list(removed)
+        before = self._targets.get(target, {})
+        counts = _counted(before, more, less)
+        try:
+            self._index_new([each for each, count in counts.items() if count])
+        except QueryError as error:
+            raise PeerError(
+                f"a routing query holds something that is not a query: {error.code}", code="TC404"
+            ) from None
+        came = [each for each in counts if counts[each] and each not in before]
+        went = [each for each in counts if not counts[each] and each in before]
+        row = self._targets.setdefault(target, {})
+        row.update((each, count) for each, count in counts.items() if count)
+        for each in came:
+            self._wanting.setdefault(each, {})[target] = None
+        fresh = [each for each in came if len(self._wanting[each]) == 1]
+        gone: list[Conjunction] = []
+        for each in went:
+            del row[each]
+            del self._wanting[each][target]
+            if not self._wanting[each]:
+                del self._wanting[each]
+                gone.append(each)
+        if not row:
+            del self._targets[target]
+        self._index_drop(gone)
+        if came or went:
+            self._signatures.clear()
+        return self._summary.update(fresh, gone)
+
+    def replace(self, target: str, query: RoutingQuery) -> Delta:
+        """Give a target another routing query: an announcement in full."""
+        before = self._targets.get(target, {})
+        removed = [each for each, count in before.items() for _ in range(count)]
+        return self.update_many(target, query.conjunctions, removed)
+
+    def drop(self, target: str) -> Delta:
+        """Remove a target and all that it wants."""
+        return self.replace(target, RoutingQuery())
+
+    def refine(self) -> Delta:
+        """What removals have left for later: see Summary."""
+        return self._summary.refine()
+
+    def route(self, documents: Sequence[Bytes]) -> list[tuple[str, ...]]:
+        """For each document the targets that want it."""
+        everything = tuple(sorted(self._wanting.get(TRUE, ())))
+        if len(everything) == len(self._targets):
+            return [everything] * len(documents)
+        found: list[tuple[str, ...]] = []
+        while len(found) < len(documents):
+            found += self._route(documents[len(found) :], everything)
+        return found
+
+    def _route(self, documents: Sequence[Bytes], everything: tuple[str, ...]) -> list[tuple[str, ...]]:
+        part = self._index.match_part(documents, report=True)
+        rows: list[list[str]] = part.matches.to_pylist()
+        for place, number, _ in part.undecided:  # too much work to tell: they may want it
+            rows[place].append(number)
+        found = [self._wanted_by(tuple(row), everything) for row in rows]
+        for place, _ in part.rejected:
+            found[place] = self.targets
+            self.unread += 1
+        return found
+
+    def _wanted_by(self, signature: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, ...]:
+        known = self._signatures.get(signature)
+        if known is None:
+            targets = dict.fromkeys(everything)
+            for number in signature:
+                targets |= self._wanting[self._conjunctions[number]]
+            if len(self._signatures) >= self.settings.signatures_max:
+                self._signatures.clear()
+            known = self._signatures[signature] = tuple(sorted(targets))
+        return known
+
+    def _index_new(self, conjunctions: Iterable[Conjunction]) -> None:
+        fresh = [each for each in dict.fromkeys(conjunctions) if each not in self._numbers and each != TRUE]
+        rows: list[Subscription] = []
+        for conjunction in fresh:
+            rows.append(Subscription(str(self._next + len(rows)), *write_query(conjunction)))
+        self._index.add_many(rows)
+        self._next += len(rows)
+        for row, conjunction in zip(rows, fresh, strict=True):
+            self._numbers[conjunction] = row.id
+            self._conjunctions[row.id] = conjunction
+
+    def _index_drop(self, conjunctions: Iterable[Conjunction]) -> None:
+        numbers = [self._numbers.pop(each) for each in conjunctions if each != TRUE]
+        self._index.remove_many(numbers)
+        for number in numbers:
+            del self._conjunctions[number]
+
+
+def _counted(
+    before: dict[Conjunction, int], added: list[Conjunction], removed: list[Conjunction]
+) -> dict[Conjunction, int]:
+    """The new counts of what changes."""
+    counts: dict[Conjunction, int] = {}
+    for each in added:
+        counts[each] = counts.get(each, before.get(each, 0)) + 1
+    for each in removed:
+        counts[each] = counts.get(each, before.get(each, 0)) - 1
+        if counts[each] < 0:
+            raise PeerError("a routing query is removed that was not there", code="TC404")
+    return counts

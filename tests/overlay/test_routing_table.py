@@ -1,0 +1,277 @@
+"""Routing tables: nobody misses a document, deltas give what a rebuilt table has, generalisation keeps its budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from support.placements import draw_population, drawn_paths
+from test_papers import ONYX
+from test_papers_transformations import TIDES, article
+
+from treecast import Index, Subscription
+from treecast.errors import PeerError
+from treecast.overlay.onyx.routing import LOCAL, Delta, RoutingQuery, RoutingSettings, RoutingTable, Summary
+from treecast.overlay.onyx.routing import map_subscription as map_one
+from treecast.overlay.onyx.routing.covering import covers, is_same_or_presence
+from treecast.overlay.onyx.routing.mapping import shared
+from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction
+
+pytestmark = pytest.mark.house
+
+
+def routed(query: str) -> RoutingQuery:
+    return map_one(Subscription("s", query))
+
+
+def population(random: Random, count: int) -> tuple[list[Subscription], list[bytes]]:
+    """Queries of the whole language, and many that cover each other."""
+    subscriptions, documents = draw_population(random, queries=count // 3, documents=25)
+    for number in range(count - len(subscriptions)):
+        path = drawn_paths(random, ("a", "b"))
+        if random.random() < 0.5:
+            path += f'[@x="{random.choice("123")}"]' if random.random() < 0.5 else f"[{random.choice('abc')}]"
+        subscriptions.append(Subscription(f"p{number}", path))
+    return subscriptions, documents
+
+
+class Network:
+    """A table under random changes, and what its targets have, kept beside it."""
+
+    def __init__(self, random: Random, settings: RoutingSettings) -> None:
+        self.random = random
+        self.table = RoutingTable(settings, seed=random.randrange(1 << 30))
+        self.subscriptions, self.documents = population(random, 90)
+        self.held: dict[str, list[Subscription]] = {name: [] for name in ("b1", "b2", "b3", LOCAL)}
+        self.parent = RoutingQuery()
+
+    def take(self, delta: Delta) -> None:
+        gone, have = set(delta.removed.conjunctions), set(self.parent.conjunctions)
+        assert gone <= have
+        assert not set(delta.added.conjunctions) & have
+        self.parent = delta.apply(self.parent)
+        assert self.parent == self.table.aggregate()
+
+    def change(self) -> None:
+        target = self.random.choice(list(self.held))
+        held = self.held[target]
+        draw = self.random.random()
+        if draw < 0.06:
+            held.clear()
+            self.take(self.table.drop(target))
+        elif draw < 0.12:
+            kept = self.random.sample(held, len(held) // 2)
+            self.held[target] = kept
+            self.take(self.table.replace(target, RoutingQuery.of(c for s in kept for c in map_one(s).conjunctions)))
+            # A replacement counts each conjunction once.
+            self.held[target] = list({map_one(each): each for each in kept}.values())
+            self.take(self.table.replace(target, RoutingQuery()))
+            for each in self.held[target]:
+                self.take(self.table.update(target, map_one(each)))
+        else:
+            came = self.random.sample(self.subscriptions, self.random.choice((0, 1, 1, 2, 10)))
+            went = [held.pop(self.random.randrange(len(held))) for _ in range(self.random.randint(0, 6)) if held]
+            held += came
+            more = [c for each in came for c in map_one(each).conjunctions]
+            less = [c for each in went for c in map_one(each).conjunctions]
+            self.take(self.table.update_many(target, more, less))
+
+    def check_routes(self) -> None:
+        wanting: dict[bytes, set[str]] = {document: set() for document in self.documents}
+        for target, held in self.held.items():
+            index = Index()
+            index.add_many([Subscription(str(n), s.query, s.namespaces, s.ordered) for n, s in enumerate(held)])
+            for document in self.documents:
+                if index.match(document):
+                    wanting[document].add(target)
+        parent = RoutingTable()
+        parent.update("child", self.parent)
+        above = parent.route(self.documents)
+        for document, targets, up in zip(self.documents, self.table.route(self.documents), above, strict=True):
+            assert list(targets) == sorted(targets)
+            assert wanting[document] <= set(targets)
+            assert not targets or up == ("child",)  # what a target gets comes through the parent
+
+
+@pytest.mark.parametrize("entries_max", [1000, 12, 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_deltas_give_what_a_rebuilt_table_has(seed: int, entries_max: int) -> None:
+    random = Random(f"routing table {seed} {entries_max}")
+    network = Network(random, RoutingSettings(entries_max=entries_max, revived_max=random.choice((3, 1000))))
+    for turn in range(60):
+        network.change()
+        assert network.table.aggregate() == network.table.rebuilt()
+        assert len(network.parent) <= entries_max
+        if turn % 20 == 19:
+            network.take(network.table.refine())
+            assert network.table.aggregate() == network.table.rebuilt()
+            network.check_routes()
+    for target in network.held:
+        network.take(network.table.drop(target))
+    network.take(network.table.refine())
+    assert network.parent == RoutingQuery()
+    assert len(network.table) == 0
+
+
+def maximal(conjunctions: set[Conjunction]) -> set[Conjunction]:
+    """Those that no other covers, by a look at every pair."""
+    return {
+        each
+        for each in conjunctions
+        if not any(
+            covers(other, each, is_same_or_presence) and (other < each or not covers(each, other, is_same_or_presence))
+            for other in conjunctions
+            if other != each
+        )
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_summary_shows_what_nothing_covers(seed: int) -> None:
+    random = Random(f"summary {seed}")
+    subscriptions, _ = population(random, 150)
+    conjunctions = [c for each in subscriptions for c in map_one(each).conjunctions]
+    summary, counts = Summary(), Counter[Conjunction]()
+    for _ in range(25):
+        came = random.sample(conjunctions, random.choice((1, 5, 40)))
+        held = list(counts.elements())
+        went = random.sample(held, min(len(held), random.choice((1, 5, 40))))
+        summary.update(came, went)
+        counts = counts + Counter(came) - Counter(went)
+        assert set(summary.query().conjunctions) == maximal(set(counts))
+
+
+def test_what_was_covered_comes_back() -> None:
+    summary = Summary()
+    summary.update([*routed("/a/b").conjunctions, *routed("/a[@x=1]/c").conjunctions])
+    delta = summary.update(routed("//a").conjunctions)
+    assert (str(delta.added), str(delta.removed)) == ("//a", "/a/b or /a[@x=1]/c")
+    delta = summary.update((), routed("//a").conjunctions)
+    assert (str(delta.added), str(delta.removed)) == ("/a/b or /a[@x=1]/c", "//a")
+
+
+def test_a_removal_that_brings_back_much_waits() -> None:
+    summary = Summary(RoutingSettings(revived_max=10))
+    summary.update(c for n in range(50) for c in routed(f"/a/b{n}").conjunctions)
+    wide = routed("/a").conjunctions
+    summary.update(wide)
+    assert not summary.update((), wide)
+    assert summary.is_late
+    delta = summary.refine()
+    assert (len(delta.added), str(delta.removed)) == (50, "/a")
+    assert not summary.is_late
+    assert not summary.refine()
+
+
+def test_rules_go_when_there_is_room() -> None:
+    """And not before half of the budget is free: a table at its limit does not change with every subscription."""
+    summary = Summary(RoutingSettings(entries_max=20))
+    rows = [routed(f'/a/b[@x="{n}"]').conjunctions for n in range(100)]
+    for row in rows:
+        summary.update(row)
+    assert str(summary.query()) == "/a/b"
+    changes = [summary.update((), row) for row in rows[:95]]
+    assert sum(bool(change) for change in changes) <= 2 + 15  # the rule goes once, and then what it covered
+    assert len(summary) == 5
+    assert summary.rules == ()
+
+
+def test_generalisation_prefers_what_loses_little() -> None:
+    values = [c for n in range(30) for c in routed(f'/a/b/c[@x="{n}"]').conjunctions]
+    others = [c for name in "defgh" for c in routed(f"/a/{name}").conjunctions]
+    summary = Summary(RoutingSettings(entries_max=10))
+    summary.update([*values, *others])
+    assert str(summary.query()) == "/a/b/c or /a/d or /a/e or /a/f or /a/g or /a/h"
+
+
+def test_nothing_in_common_is_true() -> None:
+    summary = Summary(RoutingSettings(entries_max=1))
+    summary.update([*routed("/a/b").conjunctions, *routed("//c").conjunctions])
+    assert summary.query() == RoutingQuery.of([TRUE])
+    assert shared([*routed("/a/b").conjunctions, *routed("//c").conjunctions]) == TRUE
+
+
+def test_removed_but_never_added() -> None:
+    table = RoutingTable()
+    table.update("b", routed("/a"))
+    for query in (routed("/b"), RoutingQuery.of([TRUE])):
+        with pytest.raises(PeerError) as caught:
+            table.update("b", routed("/c"), query)
+        assert caught.value.code == "TC404"
+    with pytest.raises(PeerError):
+        table.update("other", None, routed("/a"))
+    with pytest.raises(ValueError, match="more often"):
+        Summary().update((), routed("/a").conjunctions)
+    assert str(table.aggregate()) == str(table.collect("b")) == "/a"
+
+
+def test_what_is_no_query_changes_nothing() -> None:
+    table = RoutingTable()
+    bad = RoutingQuery.of([(("/a", "[@x=]"),), (("/b",),)])
+    with pytest.raises(PeerError) as caught:
+        table.update("b", bad)
+    assert caught.value.code == "TC404"
+    assert (len(table), table.targets, table.route([b"<b/>"])) == (0, (), [()])
+
+
+def test_who_wants_everything_is_not_matched() -> None:
+    table = RoutingTable()
+    table.update("all", RoutingQuery.of([TRUE]))
+    assert table.route([b"<a/>", b"no document"]) == [("all",), ("all",)]
+    assert table.unread == 0
+    table.update("some", routed("/b"))
+    assert table.route([b"<a/>", b"<b/>"]) == [("all",), ("all", "some")]
+    assert table.aggregate().is_true
+
+
+def test_a_document_that_cannot_be_read_goes_on() -> None:
+    table = RoutingTable()
+    table.update("x", routed("/x"))
+    table.update("y", routed("/y"))
+    assert table.route([b"<x/>", b"<x", b"<y/>"]) == [("x",), ("x", "y"), ("y",)]
+    assert table.unread == 1
+
+
+def test_a_shared_conjunction_is_one() -> None:
+    table = RoutingTable()
+    query = routed("/a[b][c]")
+    for target in ("u", "v", "w"):
+        table.update(target, query)
+    assert len(table) == 1
+    assert table.route([b"<a><b/><c/></a>"]) == [("u", "v", "w")]
+    table.drop("v")
+    assert table.route([b"<a><b/><c/></a>"]) == [("u", "w")]
+
+
+# ONYX.
+
+AREA = '/nitf/head/pubdata[@edition.area="SF"]'
+
+
+def test_figure_4() -> None:
+    """Broker 1 routes by the area: to Broker 2, to Broker 4, or to none."""
+    table = RoutingTable()
+    for broker, area in (("Broker 2", "NY"), ("Broker 4", "SF")):
+        table.update(broker, routed(f'/nitf/head/pubdata[@edition.area= "{area}"]'))
+    documents = [article(area, "Stock").encode() for area in ("NY", "SF", "LA")]
+    assert table.route(documents) == [("Broker 2",), ("Broker 4",), ()]
+
+
+def test_figure_6() -> None:
+    """Box (a): Q1 and Q2 at Broker 5. (b): its routing query. (c): the table of Broker 4. (d): what represents it."""
+    q1, q2, q3 = routed(ONYX["Q1"]), routed(ONYX["Q2"]), routed(TIDES)
+    broker5 = RoutingTable()
+    broker5.update(LOCAL, q1)
+    broker5.update(LOCAL, q2)
+    assert broker5.aggregate() == RoutingQuery.of([*q1.conjunctions, *q2.conjunctions])  # (b)
+
+    broker4 = RoutingTable(RoutingSettings(entries_max=1))
+    broker4.update("Broker 5", broker5.aggregate())
+    broker4.update("Broker 6", q3)
+    assert broker4.collect("Broker 5") == broker5.aggregate()  # (c)
+    assert broker4.collect("Broker 6") == q3
+    assert len(broker4) == 3
+    assert str(broker4.aggregate()) == AREA  # (d)
+    # The method of the paper by itself: only the paths common to all disjuncts.
+    assert RoutingQuery.of([shared([*q1.conjunctions, *q2.conjunctions, *q3.conjunctions])]) == broker4.aggregate()
