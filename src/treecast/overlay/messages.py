@@ -339,6 +339,10 @@ class Item(_Message, frozen=True):
     published_ms: Number
     attempt: Number
     payload: Annotated[int, msgspec.Meta(ge=-1, le=ITEMS_MAX)]
+    origin: Name = ""
+    """In a network: the store of the root broker that the document was published at, if not at this one,"""
+    origin_number: Number = 0
+    """and its number there. They make the id of the delivery, whichever broker it comes from."""
 
 
 class Deliveries(_Message, frozen=True, tag="deliveries"):

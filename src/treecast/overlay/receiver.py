@@ -61,11 +61,15 @@ class Delivery(msgspec.Struct, frozen=True):
     session: str
     message: int
     place: int
+    origin: str = ""
+    """In a network: the store of the root broker that the document was published at, if not at this one,"""
+    origin_number: int = 0
+    """and its number there."""
 
     @property
     def id(self) -> str:
-        """The same for each attempt, in any session: to recognise what was delivered before."""
-        return delivery_id(self.store, self.document, self.subscription)
+        """The same for each attempt, in any session, from any broker: to recognise what was delivered before."""
+        return delivery_id(self.origin or self.store, self.origin_number or self.document, self.subscription)
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -256,6 +260,8 @@ class Receiver:
                 self.session,
                 message.number,
                 place,
+                item.origin,
+                item.origin_number,
             )
             for place, item in enumerate(message.items)
             if item.payload >= 0

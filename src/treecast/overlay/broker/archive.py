@@ -28,11 +28,13 @@ _PLACES_MAX = 8
 class Payload:
     """What is sent for one key of a queue. Equal `place`s have equal bytes."""
 
-    __slots__ = ("body", "document", "place", "published_ms")
+    __slots__ = ("body", "document", "origin", "origin_number", "place", "published_ms")
 
-    def __init__(self, document: int, published_ms: int, place: tuple[str, int], body: bytes) -> None:
+    def __init__(self, document: int, row: DocumentRow | LetterRow, place: tuple[str, int], body: bytes) -> None:
         self.document = document
-        self.published_ms = published_ms
+        self.published_ms = row.published_ms
+        self.origin = row.origin
+        self.origin_number = row.origin_number
         self.place = place
         self.body = body
 
@@ -78,9 +80,9 @@ class Archive:
             raise BodyGoneError(key)
         if key in queue.rematched:
             body = self._render(queue, row)
-            return None if body is None else Payload(key, row.published_ms, (queue.id, key), body)
+            return None if body is None else Payload(key, row, (queue.id, key), body)
         number = self._payload_number(key, row, queue.id)
-        return Payload(key, row.published_ms, ("", number), self._shadow.body(number))
+        return Payload(key, row, ("", number), self._shadow.body(number))
 
     def _payload_number(self, key: int, row: DocumentRow, id: str) -> int:
         """The body of what a subscription gets of a document."""
@@ -117,4 +119,4 @@ class Archive:
         if data is None:
             raise BodyGoneError(number)
         letter = decode(data, LetterRow)
-        return Payload(letter.document, letter.published_ms, ("letter", number), letter.payload)
+        return Payload(letter.document, letter, ("letter", number), letter.payload)

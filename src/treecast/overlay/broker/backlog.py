@@ -438,16 +438,26 @@ class Backlog:
         except StorageError as error:
             published, body, reason = 0, b"", error.code
         if body is not None:
-            self.add_letter(queue.id, key, published, reason, attempts, body, turn)
+            row = self._archive.rows.get(key)
+            origin = (row.origin, row.origin_number) if row else ("", 0)
+            self.add_letter(queue.id, key, published, reason, attempts, body, turn, origin)
         self.settle(queue, key, turn)
         self.store_cursor(queue, turn)
 
     def add_letter(
-        self, id: str, document: int, published_ms: int, reason: str, attempts: int, payload: bytes, turn: Turn
+        self,
+        id: str,
+        document: int,
+        published_ms: int,
+        reason: str,
+        attempts: int,
+        payload: bytes,
+        turn: Turn,
+        origin: tuple[str, int] = ("", 0),
     ) -> None:
         self.last_letter += 1
         self.letters += 1
-        row = LetterRow(id, document, published_ms, reason, attempts, payload, turn.now_ms)
+        row = LetterRow(id, document, published_ms, reason, attempts, payload, turn.now_ms, *origin)
         turn.put(LETTERS, self.last_letter, row)
         turn.changes.append(Put(LETTER_KEYS, letter_key(id, self.last_letter), b""))
 

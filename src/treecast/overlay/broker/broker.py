@@ -9,7 +9,7 @@ Every call ends with one group of changes; answers and deliveries follow it, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
-from treecast.overlay.broker.intake import Intake
+from treecast.overlay.broker.intake import Incoming, Intake
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
@@ -98,7 +98,7 @@ class Broker:
         self.name = name
         self.settings = settings = settings or BrokerSettings()
         self.index = Index() if index is None else index
-        self._shadow = Shadow(storage)
+        self.shadow = self._shadow = Shadow(storage)
         self._archive = Archive(self._shadow, self.index, settings.cached_rows_max)
         self._random = random
         self._backlog = Backlog(self._shadow, self._archive, settings, random)
@@ -106,7 +106,7 @@ class Broker:
         self._subscriptions = Subscriptions(self._shadow, self.index, settings)
         schemas = self._subscriptions.schemas
         self._intake = Intake(self._shadow, self._archive, self._backlog, self.index, schemas, settings)
-        self._retention = Retention(self._shadow, self._archive, self._backlog, settings)
+        self.retention = Retention(self._shadow, self._archive, self._backlog, settings)
         self.tail = Tail(self._shadow, self._archive, self._backlog, self._subscriptions)
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), settings)
         self._records = Records(self._shadow, settings)
@@ -147,6 +147,11 @@ class Broker:
                 self._shadow.durable(message.group)
             return []
         turn = Turn(now_ms)
+        self.handle(sender, message, turn)
+        return self.finish(turn)
+
+    def handle(self, sender: str, message: Any, turn: Turn) -> None:
+        """The same as part of a turn that somebody else finishes, who has more to do in it."""
         match message:
             case Request():
                 self._request(sender, message, turn)
@@ -173,21 +178,26 @@ class Broker:
                 self._backlog.refill(turn)
             case IndexSaved() if sender == self.name:
                 self._subscriptions.saved(message.version, turn)
-        return self._finish(turn)
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = Turn(now_ms)
+        self.do_due(turn)
+        return self.finish(turn)
+
+    def do_due(self, turn: Turn) -> None:
+        """What `tick` does, as part of a turn that somebody else finishes."""
+        now_ms = turn.now_ms
         for session in self._dispatch.silent_sessions(now_ms):
             self._end_session(session, "nothing was heard from it", turn, counts=True)
         self._dispatch.tick(turn)
-        self._retention.tick(turn)
+        self.retention.tick(turn)
         if now_ms >= self._expire_ms:
             self._expire_ms = now_ms + EXPIRY_STEP_MS
             attached = {id for session in self._dispatch.sessions.values() for id in session.queues}
             self._subscriptions.expire(attached, self._backlog, turn)
-        return self._finish(turn)
 
-    def _finish(self, turn: Turn) -> list[Effect]:
+    def finish(self, turn: Turn) -> list[Effect]:
+        """The effects of a turn: its changes as one group, and what follows them."""
         if self._beginning.changes:
             turn.changes[:0] = self._beginning.changes
             self._beginning = Turn(0)
@@ -203,7 +213,7 @@ class Broker:
             turn.put(META, "counters", counters)
         if len(turn.changes) > done:
             group = self._shadow.apply(turn.changes[done:])
-        effects: list[Effect] = []
+        effects: list[Effect] = list(turn.urgent)
         if turn.changes:
             effects += (Store(tuple(turn.changes)), Send(self.name, Durable(group)))
         effects += turn.sends
@@ -225,16 +235,30 @@ class Broker:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _request(self, sender: str, request: Request, turn: Turn) -> None:
+    def expects(self, sender: str, request: Request, turn: Turn) -> bool:
+        """It is the next request of this client."""
+        try:
+            client = self._clients.row(sender, turn)
+        except RequestError:
+            return False
+        return request.lease == client.lease and request.number == client.answered + 1
+
+    def refuse(self, sender: str, request: Request, objection: TreecastError, turn: Turn) -> None:
+        """Answer a request that somebody else objects to."""
+        self._request(sender, request, turn, objection)
+
+    def _request(self, sender: str, request: Request, turn: Turn, objection: TreecastError | None = None) -> None:
         """Each once, in order; a repeated one is answered as it was."""
         client = self._clients.take(sender, request, turn)
         if client is None:
             return
-        done = len(turn.changes)
+        done, published = len(turn.changes), len(turn.published)
         try:
+            if objection is not None:
+                raise objection
             answer = self._do(request, turn)
         except TreecastError as error:
-            del turn.changes[done:]
+            del turn.changes[done:], turn.published[published:]
             answer = Answer(request.number, [], [refusal(error, -1)])
             if isinstance(request.command, Publish):
                 self._intake.announce_refused(request.command, answer.refusals, turn)
@@ -295,6 +319,20 @@ class Broker:
                     return number
             after = rows[-1][0]
         return self._backlog.last_document + 1
+
+    # --- documents of other brokers ----------------------------------------------------------------------------------
+
+    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
+        """Documents that another broker of the network has accepted, in order, each once. `origin` is its store."""
+        self._intake.take(origin, documents, turn)
+
+    def is_full(self) -> bool:
+        """Nothing is accepted until something has been delivered or dropped."""
+        return self._intake.is_full()
+
+    @property
+    def last_document(self) -> int:
+        return self._backlog.last_document
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 

@@ -205,8 +205,12 @@ class Dispatch:
             if payload.place not in places:
                 places[payload.place] = len(payloads)
                 payloads.append(payload.body)
-            attempt = queue.outstanding[key]
-            items.append(Item(queue.id, payload.document, payload.published_ms, attempt, places[payload.place]))
+            items.append(
+                Item(
+                    *(queue.id, payload.document, payload.published_ms, queue.outstanding[key]),
+                    *(places[payload.place], payload.origin, payload.origin_number),
+                )
+            )
             self.sent_items += 1
         turn.send(session.client, Deliveries(session.name, number, items, payloads, session.epoch))
 

@@ -8,7 +8,8 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
@@ -28,6 +29,21 @@ from treecast.workload.validator import Validator
 
 EXCERPT_BYTES_MAX = 1_000
 """Of a refused document, for whoever wants to know what it was."""
+
+
+class Incoming(Protocol):
+    """A document that was accepted by another broker of the network, where it has this number."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def published_ms(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
 
 
 class Intake:
@@ -73,7 +89,7 @@ class Intake:
                 code="TC411",
                 hint=f"at most {self._settings.documents_per_publish_max}",
             )
-        if self._shadow.body_bytes() > self._settings.store_bytes_max:
+        if self.is_full():
             raise RequestError("the store is full", code="TC415", hint="subscribers have to catch up first")
         numbers = [0] * len(command.documents)
         refusals: list[Refusal] = []
@@ -152,8 +168,30 @@ class Intake:
             if error is not None:
                 refusals.append(refusal(error, place))
             else:
-                numbers[place] = self._store(command.source, command.documents[place], matches, at, turn)
+                document = command.documents[place]
+                number = self._store(command.source, document, matches, at, turn)
+                numbers[place] = number
+                self._remember(command.source, document.id, number, turn)
+                turn.published.append((number, command.source, document.id, document.body))
         return matches.documents
+
+    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
+        """Documents that were accepted by another broker, which `origin` names: what somebody here gets is stored.
+
+        The caller sees to it that none comes twice.
+        """
+        start = 0
+        while start < len(documents):
+            part = self._index.render_part([document.body for document in documents[start:]], report=True)
+            rejected = dict(part.rejected)
+            matches = Matches(part.deliveries)
+            for at in range(matches.documents):
+                document = documents[start + at]
+                if at in rejected:
+                    self.refused += 1  # its root read it, so its limits are wider than ours
+                elif not matches.is_empty(at):
+                    self._store(document.source, document, matches, at, turn, (origin, document.number))
+            start += matches.documents
 
     def _objection(self, validator: Validator | None, body: bytes, matches: Matches, at: int) -> TreecastError | None:
         """Why a well-formed document is refused all the same."""
@@ -166,7 +204,19 @@ class Intake:
             return RequestError("nobody wants this document", code="TC419", hint="no subscription matches it")
         return None
 
-    def _store(self, source: str, document: Document, matches: Matches, at: int, turn: Turn) -> int:
+    def is_full(self) -> bool:
+        return self._shadow.body_bytes() > self._settings.store_bytes_max
+
+    def _store(
+        self,
+        source: str,
+        document: Document | Incoming,
+        matches: Matches,
+        at: int,
+        turn: Turn,
+        origin: tuple[str, int] = ("", 0),
+    ) -> int:
+        published_ms = turn.now_ms if isinstance(document, Document) else document.published_ms
         number = self._backlog.last_document + 1
         self._backlog.last_document = number
         own = self._append(document.body, turn)
@@ -177,19 +227,22 @@ class Intake:
             payload = contents[choice] = matches.payload(choice)
             bodies[choice] = own if payload == document.body else self._append(payload, turn)
         payloads = [bodies[choice] for choice in choices]
-        row = DocumentRow(source, document.id, turn.now_ms, own, len(document.body), ids, payloads)
+        row = DocumentRow(source, document.id, published_ms, own, len(document.body), ids, payloads, *origin)
         turn.put(DOCUMENTS, number, row)
         self._archive.rows.remember(number, row)
-        if document.id:
-            name = f"{source}\0{document.id}"
-            self._recent.add(name, number, turn.now_ms)
-            turn.put(RECENT, number, RecentRow(name, turn.now_ms))
         if self._settings.announces:
-            turn.events.append(Published(number, turn.now_ms, ids, [contents[choice] for choice in choices]))
+            turn.events.append(Published(number, published_ms, ids, [contents[choice] for choice in choices]))
         for id, code in refused:
-            self._backlog.add_letter(id, number, turn.now_ms, code, 0, b"", turn)
+            self._backlog.add_letter(id, number, published_ms, code, 0, b"", turn, origin)
         self._backlog.enqueue(number, ids, turn)
         return number
+
+    def _remember(self, source: str, id: str, number: int, turn: Turn) -> None:
+        """A publisher's own id, to recognise a second copy."""
+        if id:
+            name = f"{source}\0{id}"
+            self._recent.add(name, number, turn.now_ms)
+            turn.put(RECENT, number, RecentRow(name, turn.now_ms))
 
     def _append(self, body: bytes, turn: Turn) -> int:
         self.last_body += 1

@@ -6,7 +6,7 @@ for longer than `undelivered_ms_max` becomes a dead letter, which holds its payl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
@@ -26,6 +26,8 @@ class Retention:
         self._backlog = backlog
         self._settings = settings
         self._next_ms = 0
+        self.needed_by_others: Callable[[], int] | None = None
+        """In a network: the first document that another broker may still ask for."""
 
     def tick(self, turn: Turn) -> None:
         if turn.now_ms < self._next_ms:
@@ -34,6 +36,8 @@ class Retention:
         rows = self._rows()
         excess = self._shadow.body_bytes() - self._settings.keep_bytes
         needed_from = self._backlog.needed_from()
+        if self.needed_by_others is not None:
+            needed_from = min(needed_from, self.needed_by_others())
         overdue = drop = 0
         for number, row in rows:
             age = turn.now_ms - row.published_ms

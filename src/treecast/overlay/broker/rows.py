@@ -99,6 +99,10 @@ class DocumentRow(Row, frozen=True):
     subscriptions: list[str]
     payloads: list[int]
     """By subscription: the number of a body."""
+    origin: str = ""
+    """In a network: the store of the root broker that it was published at, if not at this one,"""
+    origin_number: int = 0
+    """and its number there."""
 
 
 class RecentRow(Row, frozen=True):
@@ -134,6 +138,8 @@ class LetterRow(Row, frozen=True):
     attempts: int
     payload: bytes
     died_ms: int
+    origin: str = ""
+    origin_number: int = 0
 
 
 class RecordCounts(Row, frozen=True):

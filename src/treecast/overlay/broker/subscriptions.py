@@ -154,7 +154,7 @@ class Subscriptions:
             add_row(self.index, command.id, row)
         else:
             self._replace(command.id, row)
-        self._store(command.id, row, turn)
+        self._store(command.id, before, row, turn)
         backlog.change(command.id, row)
 
     def subscribe_many(self, commands: list[Subscribe], backlog: Backlog, turn: Turn) -> None:
@@ -169,13 +169,14 @@ class Subscriptions:
         ]
         self._add_all((command.id, row) for command, row in zip(commands, rows, strict=True))
         for command, row in zip(commands, rows, strict=True):
-            self._store(command.id, msgspec.structs.replace(row, change=self.last_change + 1), turn)
+            self._store(command.id, None, msgspec.structs.replace(row, change=self.last_change + 1), turn)
 
     def _replace(self, id: str, row: SubscriptionRow) -> None:
         self.index.replace(id, row.query, namespaces=row.namespaces, ordered=row.ordered, deliver=row.deliver)  # type: ignore[arg-type]
 
-    def _store(self, id: str, row: SubscriptionRow, turn: Turn) -> None:
+    def _store(self, id: str, before: SubscriptionRow | None, row: SubscriptionRow, turn: Turn) -> None:
         self.last_change += 1
+        turn.changed_subscriptions.append((before, row))
         turn.put(SUBSCRIPTIONS, id, row)
         turn.put(CHANGES, self.last_change, ChangeRow(id, row.query, row.namespaces, row.ordered, row.deliver))
         if row.options.expires_ms:
@@ -184,7 +185,7 @@ class Subscriptions:
             turn.delete(EXPIRING, id)
 
     def unsubscribe(self, id: str, backlog: Backlog, turn: Turn) -> None:
-        self.expect(id)
+        turn.changed_subscriptions.append((self.expect(id), None))
         self.index.remove(id)
         self.last_change += 1
         turn.delete(SUBSCRIPTIONS, id)

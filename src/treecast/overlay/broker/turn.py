@@ -1,10 +1,13 @@
-"""What one call of a broker asks for: changes to store, and what to send once they are durable."""
+"""What one call of a broker asks for: changes to store, and what to send once they are durable.
+
+It also says what happened, to whoever extends the broker and finishes the turn: a broker of a network does.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from treecast.overlay.broker.rows import Row, encode
+from treecast.overlay.broker.rows import Row, SubscriptionRow, encode
 from treecast.overlay.peer import Effect, Send
 from treecast.overlay.storage import Change, Delete, Put
 
@@ -12,7 +15,7 @@ from treecast.overlay.storage import Change, Delete, Put
 class Turn:
     """Collects the effects of one call. Its changes are stored together, and what it sends leaves after that."""
 
-    __slots__ = ("changes", "events", "now_ms", "sends")
+    __slots__ = ("changed_subscriptions", "changes", "events", "now_ms", "published", "sends", "urgent")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -20,6 +23,12 @@ class Turn:
         self.sends: list[Effect] = []
         self.events: list[Any] = []
         """For whoever runs the broker, once the changes are durable."""
+        self.urgent: list[Effect] = []
+        """What depends on none of the changes, and leaves before them."""
+        self.published: list[tuple[int, str, str, bytes]] = []
+        """What was accepted from publishers: number, source, id, body."""
+        self.changed_subscriptions: list[tuple[SubscriptionRow | None, SubscriptionRow | None]] = []
+        """As they were, and as they are; None: not at all."""
 
     def put(self, table: str, key: int | str, row: Row) -> None:
         self.changes.append(Put(table, key, encode(row)))
@@ -29,3 +38,6 @@ class Turn:
 
     def send(self, to: str, message: Any) -> None:
         self.sends.append(Send(to, message))
+
+    def send_at_once(self, to: str, message: Any) -> None:
+        self.urgent.append(Send(to, message))
