@@ -39,8 +39,9 @@ from treecast.overlay.messages import (
 )
 from treecast.overlay.messages import Message as ClientMessage
 from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
+from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
 
-Message = ClientMessage | ControlMessage
+Message = ClientMessage | ControlMessage | NetworkMessage
 
 FlowName = Literal["catalog", "message", "query", "control"]
 _COMMAND_FLOWS: dict[type, FlowName] = {
@@ -81,4 +82,8 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
         flow = "message"
     elif isinstance(message, CATALOG_MESSAGES):
         flow = "catalog"
+    elif isinstance(message, DOCUMENT_MESSAGES):
+        flow, root = "message", message.root
+    elif isinstance(message, QUERY_MESSAGES):
+        flow, root = "query", message.root
     return Packet(flow, root, format, message)

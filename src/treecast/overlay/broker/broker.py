@@ -196,13 +196,18 @@ class Broker:
             attached = {id for session in self._dispatch.sessions.values() for id in session.queues}
             self._subscriptions.expire(attached, self._backlog, turn)
 
-    def finish(self, turn: Turn) -> list[Effect]:
-        """The effects of a turn: its changes as one group, and what follows them."""
-        if self._beginning.changes:
+    def apply(self, turn: Turn) -> None:
+        """Let what follows in this turn read what was changed in it so far."""
+        if self._beginning.changes and not turn.applied:
             turn.changes[:0] = self._beginning.changes
             self._beginning = Turn(0)
-        done = len(turn.changes)
-        group = self._shadow.apply(turn.changes) if done else 0
+        if len(turn.changes) > turn.applied:
+            turn.group = self._shadow.apply(turn.changes[turn.applied :])
+            turn.applied = len(turn.changes)
+
+    def finish(self, turn: Turn) -> list[Effect]:
+        """The effects of a turn: its changes as one group, and what follows them."""
+        self.apply(turn)
         self._dispatch.flush(turn)  # reads what this turn has changed
         if self._backlog.wants_more and not self._is_continuing:
             self._is_continuing = True
@@ -211,11 +216,10 @@ class Broker:
         if counters != self._counters and (turn.changes or counters.floor < self._counters.floor):
             self._counters = counters
             turn.put(META, "counters", counters)
-        if len(turn.changes) > done:
-            group = self._shadow.apply(turn.changes[done:])
+        self.apply(turn)
         effects: list[Effect] = list(turn.urgent)
         if turn.changes:
-            effects += (Store(tuple(turn.changes)), Send(self.name, Durable(group)))
+            effects += (Store(tuple(turn.changes)), Send(self.name, Durable(turn.group)))
         effects += turn.sends
         effects += map(Deliver, turn.events)
         change = self._subscriptions.last_change
@@ -325,6 +329,10 @@ class Broker:
     def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
         """Documents that another broker of the network has accepted, in order, each once. `origin` is its store."""
         self._intake.take(origin, documents, turn)
+
+    def register_source(self, command: RegisterSource, turn: Turn) -> None:
+        """The registry of the network has chosen this broker as the root of a source."""
+        self._subscriptions.register_source(command, turn)
 
     def is_full(self) -> bool:
         """Nothing is accepted until something has been delivered or dropped."""

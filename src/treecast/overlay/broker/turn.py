@@ -15,11 +15,13 @@ from treecast.overlay.storage import Change, Delete, Put
 class Turn:
     """Collects the effects of one call. Its changes are stored together, and what it sends leaves after that."""
 
-    __slots__ = ("changed_subscriptions", "changes", "events", "now_ms", "published", "sends", "urgent")
+    __slots__ = ("applied", "changed_subscriptions", "changes", "events", "group", "now_ms", "published", "sends", "urgent")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.changes: list[Change] = []
+        self.applied = self.group = 0
+        """How many changes the broker can read already, and the last group of these: see `Shadow`."""
         self.sends: list[Effect] = []
         self.events: list[Any] = []
         """For whoever runs the broker, once the changes are durable."""

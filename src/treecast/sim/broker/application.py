@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -70,8 +71,16 @@ class Application:
         settings: ClientSettings,
         letters: Letters,
         next_number: Callable[[], int],
+        broker: str = BROKER,
+        identify: Callable[[Delivery], int] = attrgetter("document"),
+        first_number: int = 0,
     ) -> None:
+        """`identify` gives a document the same number wherever it is delivered; those that this client publishes have
+        numbers after `first_number`."""
         self.plan = plan
+        self._broker = broker
+        self._identify = identify
+        self._first_number = first_number
         self.is_calm = False
         """It does nothing new, and deals with all that it receives."""
         self._world = world
@@ -97,7 +106,7 @@ class Application:
         self.host.on_start = self._on_start
 
     def _make_client(self, storage: SimulatedStorage, random: Random) -> Client:
-        return Client(self.plan.name, BROKER, random, self._settings)
+        return Client(self.plan.name, self._broker, random, self._settings)
 
     def begin(self) -> None:
         for source in self.plan.sources:
@@ -328,7 +337,7 @@ class Application:
     def _on_event(self, event: Any) -> None:
         if isinstance(event, Answered):
             operation = self._tickets.pop(event.ticket)
-            answer = Answer(0, event.documents, event.refusals)
+            answer = Answer(0, [number and number + self._first_number for number in event.documents], event.refusals)
             self._history.answer(operation, answer, self._world.now_us)
             self._last_number = max(self._last_number, *event.documents, 0)
         elif isinstance(event, Delivered):
@@ -361,7 +370,7 @@ class Application:
                     self.plan.name,
                     self.host.incarnation,
                     delivery.subscription,
-                    delivery.document,
+                    self._identify(delivery),
                     delivery.attempt,
                     delivery.payload,
                 )
@@ -392,7 +401,7 @@ class Application:
         else:
             for delivery in postponed:
                 self.host.call(partial(self._postpone, delivery, self._random.choice(self.plan.waits_ms)))
-        self._history.acknowledged |= {(delivery.subscription, delivery.document) for delivery in done}
+        self._history.acknowledged |= {(delivery.subscription, self._identify(delivery)) for delivery in done}
         settled = [(failed, Client.fail), (done, Client.acknowledge)]
         if self.plan.singly:
             settled = [([delivery], settle) for deliveries, settle in settled for delivery in deliveries]

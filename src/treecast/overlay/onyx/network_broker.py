@@ -1,0 +1,426 @@
+"""A broker of a network: a `Broker` with its clients, and beside it the part that it has in every root's tree.
+
+One peer, one storage, one group of changes for each call. What comes by a tree is matched here, stored with the
+position that it stands for, and passed on from memory at once; what only travels through is never stored. The tree is
+for speed; a root repairs what the tree loses. `tree.py` says when a range is complete, `repair.py` what is asked for,
+`wants.py` when a subscription counts.
+
+    >>> from random import Random
+    >>> from treecast.overlay.onyx.control_messages import NewView
+    >>> from treecast.overlay.onyx.view import BrokerInfo, View
+    >>> from treecast.sim import SimulatedStorage
+    >>> broker = NetworkBroker("b1", SimulatedStorage(), Random(1))
+    >>> effects = broker.receive("registry", NewView(View(1, {"b1": BrokerInfo()}, {"b1": {}})), now_ms=0)
+    >>> broker.stats()["epoch"], broker.stats()["trees"]
+    (1, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from treecast.errors import TreecastError
+from treecast.index import Index
+from treecast.overlay.broker import Broker, BrokerSettings
+from treecast.overlay.broker.broker import Beside, at_once
+from treecast.overlay.broker.refused import RequestError
+from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, decode
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import Durable, Hello, Publish, RegisterSource, Request
+from treecast.overlay.onyx.control_messages import ControlMessage
+from treecast.overlay.onyx.history import TEXT, Histories
+from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, ViewAdopted
+from treecast.overlay.onyx.network_messages import (
+    Announce,
+    CatchUp,
+    Covered,
+    Forward,
+    History,
+    Latest,
+    NetworkMessage,
+    Parcel,
+    Positions as PositionsMessage,
+    Resync,
+    Taken,
+)
+from treecast.overlay.onyx.positions import POSITIONS, Positions
+from treecast.overlay.onyx.repair import Repair
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.onyx.tree import LOCAL, Routing, Tree
+from treecast.overlay.onyx.view import BrokerInfo, View
+from treecast.overlay.onyx.wants import Wants
+from treecast.overlay.peer import Effect
+from treecast.overlay.storage import Put, Storage
+
+LIFE = "life"
+"""`meta["life"]`: how often the broker has started, at least."""
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """An event: documents of a root that this broker had not got yet are not kept any more."""
+
+    root: str
+    after: int
+    upto: int
+
+
+class NetworkBroker:
+    """A `Peer`. Arguments are those of `Broker`, with the settings of its part in the network."""
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        random: Random,
+        settings: BrokerSettings | None = None,
+        network: NetworkSettings | None = None,
+        index: Index | None = None,
+        index_version: int = 0,
+        beside: Beside = at_once,
+        *,
+        registries: tuple[str, ...] = (),
+        membership: MembershipSettings | None = None,
+        routing: Routing,
+    ) -> None:
+        self.name = name
+        self.broker = broker = Broker(name, storage, random, settings, index, index_version, beside)
+        self._random = random
+        self._routing = routing
+        self._settings = network = network or NetworkSettings()
+        self.now_ms = 0
+        self.info = BrokerInfo()
+        """What others are told of this broker: where it is reached, and where it is."""
+        self.life = int.from_bytes(broker.shadow.get(META, LIFE) or b"", "big")
+        self._is_alive = False
+        self._turn = Turn(0)
+        self.membership = Membership(name, registries, broker.shadow, random, membership, self._info)
+        self.trees: dict[str, Tree] = {}
+        self.positions = Positions(broker.shadow.rows(POSITIONS, ""))
+        self._repairs: dict[str, Repair] = {}
+        self._root_lives: dict[str, int] = {}
+        self._histories = Histories(broker.tail, routing, network)
+        broker.retention.needed_by_others = lambda: self._histories.needed_from(self.now_ms)
+        self._wants = Wants(broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0)
+        self._wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
+        self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
+        self._positions_ms = 0
+        self.gone = 0
+        """Documents that were not kept long enough for this broker to get them, at most."""
+        self.forwarded = self.repaired = self.taken_documents = self.refused_sources = 0
+
+    # --- the peer ----------------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+        if isinstance(message, Durable):
+            return self.broker.receive(sender, message, now_ms)
+        turn = self._begin(now_ms)
+        if isinstance(message, NetworkMessage):
+            self._take(sender, message, turn)
+        elif isinstance(message, ControlMessage):
+            for event in self.membership.receive(sender, message, turn):
+                if isinstance(event, ViewAdopted):
+                    self._place_in(event.view)
+                elif isinstance(event, CatalogChanged):
+                    self._register(event, turn)
+        elif isinstance(message, Request):
+            self._request(sender, message, turn)
+        else:
+            if isinstance(message, Hello):
+                self._wants.forget(sender)
+            self.broker.handle(sender, message, turn)
+        return self._finish(turn)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        turn = self._begin(now_ms)
+        self.broker.do_due(turn)
+        self.membership.tick(turn)
+        self._wants.expired(turn)
+        self._wants.refuse_late(turn)
+        own = self.trees.get(self.name)
+        if own is not None and own.passed < self.broker.last_document:
+            own.pass_on(own.passed, self.broker.last_document, [])  # numbers of documents of other roots
+        for tree in self.trees.values():
+            tree.tick()
+        for root, repair in self._repairs.items():
+            repair.watch(self.positions.number(root), now_ms)
+        for root in list(self._taken):
+            self._tell_taken(root)
+        if not 0 <= now_ms - self._positions_ms < self._settings.positions_ms:
+            self._positions_ms = now_ms
+            self._tell_positions(turn)
+        return self._finish(turn)
+
+    def send(self, to: str, message: Any) -> None:
+        """For the trees. What is passed on depends on nothing that this broker stores, and does not wait for it."""
+        if isinstance(message, Forward) and message.root != self.name:
+            self._turn.send_at_once(to, message)
+        else:
+            self._turn.send(to, message)
+
+    def _begin(self, now_ms: int) -> Turn:
+        self._turn = turn = Turn(now_ms)
+        self.now_ms = now_ms
+        if not self._is_alive:
+            # A life has a higher number than all before it, also if the disk was lost.
+            self._is_alive = True
+            self.life = max(self.life + 1, now_ms)
+            turn.changes.append(Put(META, LIFE, self.life.to_bytes(8, "big")))
+            self._place_in(self.membership.view)
+        return turn
+
+    def _finish(self, turn: Turn) -> list[Effect]:
+        if len(self._wants):
+            self._wants.release(turn)
+        self._pass_published(turn)
+        for tree in self.trees.values():
+            tree.flush()
+        for root, repair in self._repairs.items():
+            position = self.positions.number(root)
+            question = repair.next_question(position, self._wants.version, self._wants.needed, turn.now_ms)
+            if question:
+                query = self._wants.encoded()
+                query = b"" if len(query) > self._settings.history_query_bytes_max else query
+                turn.send(root, CatchUp(root, self.epoch, question, position, query))
+        if turn.changes:
+            self.positions.store(turn)
+        return self.broker.finish(turn)
+
+    # --- the view ----------------------------------------------------------------------------------------------------
+
+    def _place_in(self, view: View) -> None:
+        for root in [root for root in self.trees if root not in view.trees]:
+            del self.trees[root]
+            self._repairs.pop(root, None)
+            self._taken.pop(root, None)
+        for root, parents in view.trees.items():
+            tree = self.trees.get(root)
+            if tree is None:
+                tree = self._new_tree(root)
+            children = [child for child, parent in parents.items() if parent == self.name]
+            tree.place_in(parents.get(self.name), children)
+        self._histories.set_members((name for name in view.brokers if name != self.name), self.now_ms)
+
+    def _new_tree(self, root: str) -> Tree:
+        tree = Tree(root, self, self._routing, self._settings, self._random, lambda: self.broker.last_document)
+        self.trees[root] = tree
+        if tree.is_root:
+            tree.store = self.broker.store_id
+            tree.passed = self.broker.last_document
+        else:
+            self._repairs[root] = Repair(self._settings, self._random)
+        tree.change_local(self._wants.table.aggregate(), self._routing.empty())
+        return tree
+
+    @property
+    def epoch(self) -> int:
+        """Of the view that counts."""
+        return self.membership.epoch
+
+    def _info(self) -> BrokerInfo:
+        """What the registry is told."""
+        return msgspec.structs.replace(self.info, load=len(self.broker.index))
+
+    # --- requests of clients -----------------------------------------------------------------------------------------
+
+    def _request(self, sender: str, request: Request, turn: Turn) -> None:
+        command = request.command
+        moved = self.membership.moved_source(command.source) if isinstance(command, Publish) else None
+        if moved is not None and self.broker.expects(sender, request, turn):
+            turn.send(sender, moved)
+            error = RequestError(
+                f"the documents of source {moved.name!r} are published at broker {moved.to!r}",
+                code="TC471",
+                hint="ask the registry where a source belongs",
+            )
+            self.broker.refuse(sender, request, error, turn)
+            return
+        self._wants.request(sender, request, turn)
+
+    def _register(self, event: CatalogChanged, turn: Turn) -> None:
+        """Sources that the registry has given to this broker, or taken from it."""
+        for entry in event.entries:
+            if entry.root == self.name:
+                command = RegisterSource(entry.source, entry.schema, entry.description)
+                try:
+                    self.broker.register_source(command, turn)
+                except TreecastError:
+                    self.refused_sources += 1  # too many, or its DTD is beyond the limits of this broker
+
+    def _pass_published(self, turn: Turn) -> None:
+        """What was published here goes down the tree, once it is durable."""
+        tree = self.trees.get(self.name)
+        if tree is None or not turn.published:
+            return
+        parcels = [
+            Parcel(number, source, id, turn.now_ms, TEXT, body) for number, source, id, body in turn.published
+        ]
+        tree.pass_on(tree.passed, parcels[-1].number, parcels)
+
+    # --- messages of brokers -----------------------------------------------------------------------------------------
+
+    def _take(self, sender: str, message: NetworkMessage, turn: Turn) -> None:
+        if message.epoch != self.epoch:
+            self.membership.hear_epoch(sender, message.epoch, turn)
+        if isinstance(message, CatchUp | PositionsMessage):
+            if message.root == self.name:
+                self._answer(sender, message, turn)
+            return
+        tree = self.trees.get(message.root)
+        if tree is None:
+            return
+        match message:
+            case Forward():
+                self._take_forward(tree, sender, message, turn)
+            case Taken():
+                tree.take_taken(sender, message.upto)
+            case Announce():
+                tree.take_announce(sender, message)
+            case Covered():
+                if self._is_of_root(tree.root, message.store) and tree.take_covered(sender, message):
+                    self._begin_position(tree, message.store, tree.since)
+                    self._repairs[tree.root].want(tree.since)
+                    self._repairs[tree.root].want(tree.latest_since)
+            case Resync():
+                tree.take_resync(sender)
+            case History() if sender == message.root:
+                self._take_history(message, turn)
+            case Latest() if sender == message.root:
+                if self._know_root(message.root, message.store, message.life):
+                    self._begin_position(tree, message.store, message.number)
+                    position = self.positions.number(message.root)
+                    self._repairs[message.root].hear_of(message.number, position, turn.now_ms)
+
+    def _is_of_root(self, root: str, store: str) -> bool:
+        """A message is about the data that the root has, as far as is known."""
+        return self.positions.store_of(root) in ("", store)
+
+    def _know_root(self, root: str, store: str, life: int) -> bool:
+        """A root speaks for itself. If its data is not that of before, it has lost that, and begins anew."""
+        if root == self.name or life < self._root_lives.get(root, 0):
+            return False
+        self._root_lives[root] = life
+        if not self._is_of_root(root, store):
+            self.positions.begin(root, store, 0)
+            self._repairs[root].forget()
+            self.trees[root].announce_all()
+        return True
+
+    def _begin_position(self, tree: Tree, store: str, number: int) -> None:
+        """The first that is heard of a root. A broker without subscriptions need not have what was before."""
+        if not self.positions.is_known(tree.root):
+            self.positions.begin(tree.root, store, 0 if len(self.broker.index) else number)
+
+    # --- documents ---------------------------------------------------------------------------------------------------
+
+    def _take_forward(self, tree: Tree, sender: str, message: Forward, turn: Turn) -> None:
+        if tree.is_root or not self._is_of_root(tree.root, message.store):
+            return
+        root, repair = tree.root, self._repairs[tree.root]
+        size = sum(len(parcel.body) for parcel in message.documents)
+        last, before = self._taken.get(root, (0, 0))
+        self._taken[root] = (max(last, message.upto), before + size)
+        begin = tree.accept(sender, message)
+        if begin is None:
+            repair.hear_of(message.upto, self.positions.number(root), turn.now_ms)
+            return
+        parcels = [parcel for parcel in message.documents if parcel.number > begin]
+        tree.pass_on(begin, message.upto, parcels)
+        self.forwarded += len(parcels)
+        if begin > self.positions.number(root):
+            repair.want(begin)
+            repair.keep(begin, message.upto, parcels)
+        else:
+            self._take_parcels(root, message.upto, parcels, turn)
+        if self._taken[root][1] >= self._settings.taken_bytes:
+            self._tell_taken(root)
+
+    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Turn) -> None:
+        """A range that continues the position of this broker: what its subscribers get is stored with it."""
+        if self.broker.is_full():
+            self._repairs[root].want(upto)
+            return
+        position = self.positions.number(root)
+        fresh = [parcel for parcel in parcels if parcel.number > position]
+        if fresh:
+            self.broker.take(self.positions.store_of(root), fresh, turn)
+            self.taken_documents += len(fresh)
+        self.positions.advance(root, upto)
+
+    def _take_history(self, message: History, turn: Turn) -> None:
+        root = message.root
+        if not self._know_root(root, message.store, message.life):
+            return
+        repair = self._repairs[root]
+        if not repair.is_answer(message.question, self._wants.needed):
+            return
+        position = self.positions.number(root)
+        if message.after > position:
+            return
+        if message.gone_until > position:
+            self.gone += message.gone_until - position
+            turn.events.append(Gone(root, position, message.gone_until))
+        self.repaired += len(message.documents)
+        self._take_parcels(root, message.upto, message.documents, turn)
+        while (early := repair.take_early(self.positions.number(root))) is not None:
+            self._take_parcels(root, *early, turn)
+        repair.hear_of(message.last, self.positions.number(root), turn.now_ms)
+
+    def _answer(self, sender: str, message: CatchUp | PositionsMessage, turn: Turn) -> None:
+        """Questions to this broker as a root."""
+        store = self.broker.store_id
+        if isinstance(message, CatchUp):
+            self._histories.hear(sender, message.after, turn.now_ms)
+            turn.send(sender, self._histories.answer(message, store, self.epoch, self.life))
+            return
+        number = message.number if message.store == store else 0
+        self._histories.hear(sender, number, turn.now_ms)
+        if number < self.broker.last_document:
+            turn.send(sender, Latest(self.name, store, self.epoch, self.life, self.broker.last_document))
+
+    def _tell_taken(self, root: str) -> None:
+        upto, _ = self._taken.pop(root)
+        tree = self.trees.get(root)
+        if tree is not None and tree.parent is not None:
+            self._turn.send(tree.parent, Taken(root, self.epoch, upto))
+
+    def _tell_positions(self, turn: Turn) -> None:
+        """Say how far we are, once that is durable."""
+        self.positions.store(turn)
+        for root in self.trees:
+            if root != self.name:
+                number = self.positions.number(root)
+                turn.send(root, PositionsMessage(root, self.positions.store_of(root), self.epoch, number))
+
+    # --- looking at it -----------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, int]:
+        links = [child.link for tree in self.trees.values() for child in tree.children.values()]
+        return {
+            **self.broker.stats(),
+            "epoch": self.epoch,
+            "trees": len(self.trees),
+            "covered": sum(tree.is_covered(tree.version) for tree in self.trees.values()),
+            "held": len(self._wants),
+            "links": len(links),
+            "link_bytes": sum(link.buffered_bytes() for link in links),
+            "link_cuts": sum(link.cuts for link in links),
+            "early_bytes": sum(repair.early_bytes for repair in self._repairs.values()),
+            "questions": sum(repair.questions for repair in self._repairs.values()),
+            "forwarded": self.forwarded,
+            "repaired": self.repaired,
+            "gone": self.gone,
+        }
+
+    def rebuild_aggregate(self, root: str, aggregate_of: Callable[[str], Any]) -> Any:
+        """What this broker should tell its parent, computed anew from its subscriptions and its children's aggregates.
+        For checks."""
+        table = self._routing.table()
+        own = self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in self.broker.shadow.rows(SUBSCRIPTIONS, ""))
+        table.update(LOCAL, own, self._routing.empty())
+        for child in self.trees[root].children:
+            table.update(child, aggregate_of(child), self._routing.empty())
+        return table.aggregate()

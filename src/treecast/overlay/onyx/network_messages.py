@@ -1,0 +1,162 @@
+"""The messages between the brokers of a network: documents down a tree, routing queries up it, repairs with a root.
+
+All of them may be lost, doubled, late, or overtaken by others. Each names the *root* broker whose tree it belongs to,
+and the *epoch* of the view that its sender has: a receiver with an older view asks for the new one.
+
+A *life* is one run of a broker, from a start to the next crash; later lives have higher numbers. What a broker knows of
+its children's queries dies with its life, so whatever depends on that names the life.
+
+    >>> Forward("b1", "5f1c", 3, 7, 2, after=10, upto=12).documents
+    []
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from treecast.overlay.messages import ITEMS_MAX, Name, Number
+
+QUERY_BYTES_MAX = 64 << 20
+"""Of routing queries in one message; the frame is limited as well."""
+
+_MANY = msgspec.Meta(max_length=ITEMS_MAX)
+QueryBytes = Annotated[bytes, msgspec.Meta(max_length=QUERY_BYTES_MAX)]
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True):
+    """Array-like: fields travel by position. New fields go to the end, with a default."""
+
+
+# --- documents, down the tree of their root ---------------------------------------------------------------------------
+
+
+class Parcel(_Message, frozen=True):
+    """A document on its way. `number` is its root's; `format` says how `body` is written."""
+
+    number: Number
+    source: Name
+    id: Name
+    published_ms: Number
+    format: Name
+    body: bytes
+    early: str = ""
+    """What was done to it before a link; empty: nothing. No receiver does that again."""
+
+
+class Forward(_Message, frozen=True, tag="forward"):
+    """The documents (after, upto] of a root, less those that concern nothing behind this link.
+
+    `store` identifies the root's data. `life` is the sender's; `version` is that of the receiver's routing query which
+    the sender had, and which was covered, when it chose these documents.
+    """
+
+    root: Name
+    store: Name
+    epoch: Number
+    life: Number
+    version: Number
+    after: Number
+    upto: Number
+    documents: Annotated[list[Parcel], _MANY] = []
+
+
+class Taken(_Message, frozen=True, tag="taken"):
+    """To the parent: everything that came up to this number was dealt with, so there is room for more."""
+
+    root: Name
+    epoch: Number
+    upto: Number
+
+
+# --- routing queries, up the tree -------------------------------------------------------------------------------------
+
+
+class Announce(_Message, frozen=True, tag="announce"):
+    """What a broker and all behind it want of a root has changed. `base` is the version that the changes begin from;
+    0: they are all. Equal `base` and `version`: nothing has changed, and no answer came so far."""
+
+    root: Name
+    epoch: Number
+    life: Number
+    version: Number
+    base: Number
+    changes: Annotated[list[tuple[QueryBytes, QueryBytes]], _MANY] = []
+    """What is added and what is removed, one after the other."""
+
+
+class Covered(_Message, frozen=True, tag="covered"):
+    """The tables all the way up to the root have this version. Documents after `since` that come by the tree are
+    complete; for those up to it, ask the root. `life` is the sender's, `announcer` that of the `Announce`."""
+
+    root: Name
+    store: Name
+    epoch: Number
+    life: Number
+    announcer: Number
+    version: Number
+    since: Number
+
+
+class Resync(_Message, frozen=True, tag="resync"):
+    """To a child: announce everything. The sender has lost, or never had, what came before."""
+
+    root: Name
+    epoch: Number
+    life: Number
+
+
+# --- repairs, with the root -------------------------------------------------------------------------------------------
+
+
+class CatchUp(_Message, frozen=True, tag="catch-up"):
+    """To a root: what do you have after this number? Only what `query` matches, or, if it is empty, everything."""
+
+    root: Name
+    epoch: Number
+    question: Number
+    after: Number
+    query: QueryBytes = b""
+
+
+class History(_Message, frozen=True, tag="history"):
+    """From a root: its documents (after, upto] that were asked for. Those up to `gone_until` are not kept any more.
+    `last` is the last that it has; ask again if there are more."""
+
+    root: Name
+    store: Name
+    epoch: Number
+    life: Number
+    question: Number
+    after: Number
+    upto: Number
+    last: Number
+    gone_until: Number
+    documents: Annotated[list[Parcel], _MANY] = []
+
+
+class Positions(_Message, frozen=True, tag="positions"):
+    """To a root: its documents up to `number` are durable here, as far as they concern anybody here."""
+
+    root: Name
+    store: Name
+    epoch: Number
+    number: Number
+
+
+class Latest(_Message, frozen=True, tag="latest"):
+    """From a root, to a broker that is behind: the last document that it has."""
+
+    root: Name
+    store: Name
+    epoch: Number
+    life: Number
+    number: Number
+
+
+NetworkMessage = Forward | Taken | Announce | Covered | Resync | CatchUp | History | Positions | Latest
+DOCUMENT_MESSAGES = (Forward, History)
+"""Those of the message flow,"""
+QUERY_MESSAGES = (Announce, Covered, Resync)
+"""and of the query flow; the others are control packets."""

@@ -1,0 +1,52 @@
+"""Limits and times of a broker's part in a network. Every buffer, wait and retry has a bound here."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults suit brokers that reach each other within tens of milliseconds."""
+
+    link_window_bytes: int = 4 << 20
+    """What was sent on a link and not taken yet; more waits in the link's buffer,"""
+    link_buffer_bytes_max: int = 32 << 20
+    """which holds so much. A link that cannot keep up loses its buffer: the child asks the root for what it lost."""
+    link_stall_ms: int = 2_000
+    """If nothing is taken for so long, what is on its way counts as lost."""
+    forward_documents_max: int = 256
+    forward_bytes_max: int = 1 << 20
+    """Of one message, unless a single document is larger."""
+    idle_ms: int = 1_000
+    """A link on which nothing was sent for so long is told that there was nothing for it."""
+    taken_bytes: int = 256 << 10
+    """A parent is told after so many bytes that there is room for more, and with the next tick in any case."""
+
+    early_bytes_max: int = 8 << 20
+    """Of documents of one root that arrived before others which are missing. More are asked for again."""
+    repair_ms: int = 500
+    """A question to a root without an answer is asked again after so long, then after twice as long, and so on."""
+    repair_ms_max: int = 10_000
+    patience_ms: int = 300
+    """What a root has and the tree does not bring within this time is asked for."""
+    history_rows_max: int = 1_000
+    """Documents that a root looks at for one answer,"""
+    history_bytes_max: int = 1 << 20
+    """and bytes in it, unless the first document is larger."""
+    history_query_bytes_max: int = 1 << 20
+    """A longer routing query is not sent along: then everything comes."""
+    history_filters_max: int = 16
+    """Of questions that were asked last: their queries, compiled."""
+
+    positions_ms: int = 1_000
+    """Positions are told to the roots so often; those that changed without any document are stored then."""
+    absent_ms_max: int = 86_400_000
+    """Documents are kept for a broker that has left, for so long. Retention decides on top of that."""
+
+    announce_ms: int = 500
+    """What is not covered after so long is asked for again, then after twice as long, and so on."""
+    announce_ms_max: int = 10_000
+    cover_ms_max: int = 20_000
+    """A subscription that is not covered within this time is refused."""
+    held_requests_max: int = 10_000
+    """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""

@@ -1,0 +1,350 @@
+"""The query plane of one root, as one broker sees it: its parent, its children, and who is covered.
+
+Theory of operation (ONYX, section 4.1; we differ: the paper does not say when a subscription begins to count).
+Every broker tells its parent what it and all behind it want: an *aggregate*, in versions, by deltas. A parent puts that
+into its routing table; if its own aggregate changes, it tells its own parent. When the root has a version, `Covered`
+comes back down. From then on documents after `since` (the root's last one at that time) that come by the tree are
+complete for the announcer. Three rules keep that true, whatever happens to messages, brokers and trees:
+
+1. A broker takes a range from its parent as complete only if it is covered by that parent, in that parent's present
+   life, and by the version that it is covered by; and only the part of it after `since`.
+2. It passes on to a child only what it takes as complete itself, and only when that child is covered through it.
+3. A parent that is new, or lives again, knows nothing: it is told everything, in a new version, and until that is
+   covered the broker lives on what it asks the root for.
+
+So nothing has to be agreed upon: a table that is lost, or a link that moves, makes brokers fall back to the root for a
+while. If the aggregate of a broker contains what a child announces already, and is covered, the child is covered at
+once, since the last document that the broker has passed on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Protocol
+
+from treecast.overlay.onyx.link import Link
+from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Resync
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.retry import Retry
+
+LOCAL = ""
+"""The target of a routing table that stands for the broker's own subscriptions. No broker has an empty name."""
+
+
+class RoutingQuery(Protocol):
+    """What somebody wants, relaxed so that links can be chosen by it."""
+
+    def encode(self) -> bytes: ...
+
+
+class Delta(Protocol):
+    """How an aggregate has changed."""
+
+    @property
+    def added(self) -> Any: ...
+    @property
+    def removed(self) -> Any: ...
+    def __bool__(self) -> bool: ...
+
+
+class RoutingTable(Protocol):
+    """Targets and what each of them wants; see `treecast.overlay.onyx.routing`."""
+
+    def update(self, target: str, added: Any, removed: Any) -> Delta: ...
+    def drop(self, target: str) -> Delta: ...
+    def aggregate(self) -> Any: ...
+    def route(self, bodies: list[bytes]) -> list[tuple[str, ...]]: ...
+
+
+class Routing(Protocol):
+    """Makes tables and queries. A simulation may plant a bug here."""
+
+    def table(self) -> RoutingTable: ...
+    def map(self, subscription: Any) -> Any: ...
+    def empty(self) -> Any: ...
+    def decode(self, data: bytes) -> Any: ...
+
+
+class Place(Protocol):
+    """What a tree has to know of the broker that it belongs to."""
+
+    name: str
+    epoch: int
+    life: int
+    now_ms: int
+
+    def send(self, to: str, message: Any) -> None: ...
+
+
+class Child:
+    """A broker below, and what it has announced."""
+
+    __slots__ = ("covered", "life", "link", "since", "version", "waiting")
+
+    def __init__(self, life: int, version: int, link: Link) -> None:
+        self.life = life
+        self.version = version
+        self.link = link
+        self.covered = 0
+        self.since = 0
+        self.waiting: deque[tuple[int, int]] = deque()
+        """(version, the version of this broker that contains it), until that is covered."""
+
+
+class Tree:
+    """One broker's part in the tree of one root."""
+
+    def __init__(
+        self,
+        root: str,
+        place: Place,
+        routing: Routing,
+        settings: NetworkSettings,
+        random: Random,
+        last_document: Callable[[], int],
+    ) -> None:
+        self.root = root
+        self._place = place
+        self._routing = routing
+        self._settings = settings
+        self._last_document = last_document  # of the root, if this is the root
+        self.table = routing.table()
+        self.is_root = root == place.name
+        self.parent: str | None = None
+        self.store = ""
+        """What identifies the root's data; empty: not known yet."""
+        self.version = 0
+        """Of the own aggregate."""
+        self._changes: list[tuple[bytes, bytes]] = []  # of this turn: added, removed
+        self._first = 0  # the version that the present parent was told in full
+        self.covered = 0
+        """The version that is covered by the present parent; 0: none."""
+        self._parent_life = 0
+        self.since = 0
+        """What is taken from the tree as complete begins after this document."""
+        self.latest_since = 0
+        """The same, of the version that was covered last."""
+        self.passed = 0
+        """The last document that was taken from the tree, and passed on."""
+        self._names: dict[str, None] = {}  # of those who are children in the present view
+        self.children: dict[str, Child] = {}
+        """Those of them who have announced something."""
+        self._retry = Retry(random, settings.announce_ms, settings.announce_ms_max)
+        self._resync = Retry(random, settings.announce_ms, settings.announce_ms_max)
+
+    # --- the view -----------------------------------------------------------------------------------------------------
+
+    def place_in(self, parent: str | None, children: Iterable[str]) -> None:
+        """A view says where this broker stands now."""
+        self._names = dict.fromkeys(children)
+        has_moved = parent != self.parent
+        if has_moved:
+            self.parent = None  # the old one need not hear of what follows
+        for name in [name for name in self.children if name not in self._names]:
+            self._forget(name)
+        self._resync.start(self._place.now_ms)  # new children announce themselves, mostly
+        if has_moved:
+            self.parent = parent
+            self.announce_all()
+
+    def _forget(self, name: str) -> None:
+        del self.children[name]
+        self._changed(self.table.drop(name))
+
+    # --- to the parent ------------------------------------------------------------------------------------------------
+
+    def is_covered(self, version: int = 1) -> bool:
+        """The tables up to the root contain this version of the aggregate."""
+        return self.is_root or self.covered >= max(version, self._first)
+
+    def change_local(self, added: Any, removed: Any) -> None:
+        """The broker's own subscriptions have changed."""
+        self._changed(self.table.update(LOCAL, added, removed))
+
+    def _changed(self, delta: Delta) -> None:
+        """The changes of one turn are one version, and one message: see `flush`."""
+        if not delta:
+            return
+        if not self._changes:
+            self.version += 1
+        self._changes.append((delta.added.encode(), delta.removed.encode()))
+
+    def flush(self) -> None:
+        """At the end of a turn: tell the parent what has changed."""
+        changes, self._changes = self._changes, []
+        if changes and self.parent is not None:
+            self._announce(self.version - 1, changes)
+
+    def announce_all(self) -> None:
+        """The parent knows nothing: tell it everything. Until that is covered, nothing is taken from the tree."""
+        self._changes.clear()
+        self.version += 1
+        self._first = self.version
+        self.covered = self._parent_life = 0
+        if self.parent is not None:
+            self._retry.reset()
+            self._announce(0, [(self.table.aggregate().encode(), self._routing.empty().encode())])
+
+    def _announce(self, base: int, changes: list[tuple[bytes, bytes]]) -> None:
+        assert self.parent is not None
+        self._retry.start(self._place.now_ms)
+        message = Announce(self.root, self._place.epoch, self._place.life, self.version, base, changes)
+        self._place.send(self.parent, message)
+
+    def take_covered(self, sender: str, message: Covered) -> bool:
+        """Says whether more is covered now than before."""
+        is_mine = sender == self.parent and message.announcer == self._place.life
+        if not is_mine or message.version < self._first or message.version > self.version:
+            return False
+        if self.covered and message.life != self._parent_life:
+            if message.life > self._parent_life:
+                self.announce_all()  # it has forgotten us, and learnt of us by an old message
+            return False
+        if message.version <= self.covered:
+            return False
+        if message.store != self.store:
+            self._begin_store(message.store)
+        if not self.covered:
+            self._parent_life = message.life
+            self.since = message.since
+        self.passed = max(self.passed, self.since)
+        self.covered = message.version
+        self.latest_since = message.since
+        if self.covered == self.version:
+            self._retry.reset()
+        for name, child in self.children.items():
+            self._cover(name, child, max(message.since, self.since))
+        return True
+
+    def _begin_store(self, store: str) -> None:
+        """The root has other data than before, with numbers of its own: what was claimed to the children is void."""
+        self.store = store
+        self.passed = 0
+        for name in list(self.children):
+            self._forget(name)
+
+    def take_resync(self, sender: str) -> None:
+        if sender == self.parent:
+            self.announce_all()
+
+    # --- from the children --------------------------------------------------------------------------------------------
+
+    def take_announce(self, sender: str, message: Announce) -> None:
+        if sender not in self._names:
+            return
+        child = self.children.get(sender)
+        if child is not None and (message.life, message.version) < (child.life, child.version):
+            return  # it was overtaken by a later one
+        if child is not None and (message.life, message.version) == (child.life, child.version):
+            self._answer_again(sender, child)
+        elif message.base == 0:
+            self._take_all(sender, message)
+        elif child is None or message.life != child.life or message.base != child.version:
+            self._place.send(sender, Resync(self.root, self._place.epoch, self._place.life))
+        else:
+            child.version = message.version
+            self._apply(sender, message.changes)
+            self._await(sender, child)
+
+    def _apply(self, sender: str, changes: list[tuple[bytes, bytes]]) -> None:
+        decode = self._routing.decode
+        for added, removed in changes:
+            self._changed(self.table.update(sender, decode(added), decode(removed)))
+
+    def _take_all(self, sender: str, message: Announce) -> None:
+        """What it had announced before is void, and so is all that was claimed to it."""
+        if sender in self.children:
+            self._changed(self.table.drop(sender))
+        child = self.children[sender] = Child(message.life, message.version, Link(self._settings, self._forward))
+        self._apply(sender, message.changes)
+        self._await(sender, child)
+
+    def _await(self, name: str, child: Child) -> None:
+        """Cover what a child has announced, now or when our own aggregate is covered."""
+        child.waiting.append((child.version, self.version))
+        if self.is_root:
+            self._cover(name, child, self._last_document())
+        elif self.is_covered(self.version):
+            self._cover(name, child, max(self.latest_since, self.passed))
+
+    def _cover(self, name: str, child: Child, since: int) -> None:
+        version = 0
+        while child.waiting and self.is_covered(child.waiting[0][1]):
+            version = child.waiting.popleft()[0]
+        if not version:
+            return
+        if not child.covered:
+            child.link.begin(version, since)
+        child.link.cover(version)
+        child.covered, child.since = version, since
+        self._send_covered(name, child)
+
+    def _send_covered(self, name: str, child: Child) -> None:
+        place = self._place
+        message = Covered(self.root, self.store, place.epoch, place.life, child.life, child.covered, child.since)
+        place.send(name, message)
+
+    def _answer_again(self, name: str, child: Child) -> None:
+        if child.covered == child.version:
+            self._send_covered(name, child)
+
+    # --- documents ----------------------------------------------------------------------------------------------------
+
+    def accept(self, sender: str, message: Forward) -> int | None:
+        """After which document this range is complete, and new; None if it cannot be taken from the tree at all."""
+        if sender != self.parent:
+            return None
+        if message.life > self._parent_life and self.covered:
+            self.announce_all()
+            return None
+        is_current = self.is_covered() and message.life == self._parent_life and message.version >= self.covered
+        if not is_current or message.store != self.store:
+            return None
+        begin = max(message.after, self.since, self.passed)
+        return begin if begin < message.upto else None
+
+    def pass_on(self, after: int, upto: int, parcels: list[Parcel]) -> None:
+        """Documents (after, upto] that are complete: to the children whom they concern."""
+        self.passed = max(self.passed, upto)
+        is_open = any(child.link.is_open for child in self.children.values())
+        if not is_open:
+            return
+        chosen: dict[str, list[Parcel]] = {name: [] for name in self.children}
+        if parcels:
+            for parcel, targets in zip(parcels, self.table.route([p.body for p in parcels]), strict=True):
+                for name in targets:
+                    if name != LOCAL:
+                        chosen[name].append(parcel)
+        for name, child in self.children.items():
+            child.link.offer(after, upto, chosen[name], self._place.now_ms)
+            self._flush(name, child)
+
+    def take_taken(self, sender: str, upto: int) -> None:
+        if child := self.children.get(sender):
+            child.link.taken(upto, self._place.now_ms)
+            self._flush(sender, child)
+
+    def _flush(self, name: str, child: Child) -> None:
+        for message in child.link.take_ready():
+            self._place.send(name, message)
+
+    def _forward(self, version: int, after: int, upto: int, parcels: list[Parcel]) -> Forward:
+        place = self._place
+        return Forward(self.root, self.store, place.epoch, place.life, version, after, upto, parcels)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        now_ms = self._place.now_ms
+        if self.parent is not None and not self.is_covered(self.version) and self._retry.is_due(now_ms):
+            self._announce(self.version, [])  # if the parent does not know this version, it asks for everything
+        silent = [name for name in self._names if name not in self.children]
+        if silent and self._resync.is_due(now_ms):
+            self._resync.start(now_ms)
+            for name in silent:
+                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+        for name, child in self.children.items():
+            child.link.tick(now_ms)
+            self._flush(name, child)

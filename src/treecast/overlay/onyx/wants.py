@@ -1,0 +1,236 @@
+"""What the subscribers of one broker want together, and the requests that wait until the network knows of it.
+
+A `Subscribe` is not done when it arrives. First the routing queries of what it asks for go up every tree. When each
+tree has covered them, and the broker has got all that was published before that, the request is done: stored, indexed
+and answered, as by a broker alone. So a subscription that was acknowledged gets every document that is published from
+then on, wherever; and none that was published before it was asked for, of all roots that are in the view.
+
+Requests of one client are done in order, so whatever follows such a request waits with it. A crash forgets what waits;
+its client asks again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from treecast.errors import TreecastError
+from treecast.model import Subscription
+from treecast.overlay.broker.broker import Broker
+from treecast.overlay.broker.refused import RequestError
+from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import Request, Subscribe, SubscribeMany
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.onyx.tree import LOCAL, Routing, Tree
+
+
+class Waiting:
+    """A request that is not done yet."""
+
+    __slots__ = ("client", "is_announced", "marks", "queries", "request", "since_ms", "version", "versions")
+
+    def __init__(self, client: str, request: Request, now_ms: int) -> None:
+        self.client = client
+        self.request = request
+        self.since_ms = now_ms
+        self.queries: list[Any] = []
+        """Routing queries that were announced for it."""
+        self.version = 0
+        self.is_announced = False
+        self.versions: dict[str, int] = {}
+        """By root, once it is announced: the version of the aggregate that has to be covered."""
+        self.marks: dict[str, int] = {}
+        """By root, once it is: the document up to which everything has to be here."""
+
+
+class Wants:
+    """The aggregate of a broker's own subscriptions. `trees` are those of the present view, by root."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        routing: Routing,
+        settings: NetworkSettings,
+        trees: dict[str, Tree],
+        position: Callable[[str], int],
+        has_view: Callable[[], bool],
+    ) -> None:
+        self._broker = broker
+        self._routing = routing
+        self._settings = settings
+        self._trees = trees
+        self._position = position
+        self._has_view = has_view
+        self.table = routing.table()
+        self._queues: dict[str, deque[Waiting]] = {}
+        self._count = 0
+        self.version = 0
+        """Grows when something is added."""
+        self.needed = 0
+        """The version of the last subscription that counts."""
+        self._encoded: bytes | None = None
+
+    def __len__(self) -> int:
+        """Requests that wait."""
+        return self._count
+
+    def rebuilt(self, rows: Iterable[SubscriptionRow]) -> Any:
+        """What these subscriptions want together, computed anew: for checks."""
+        table = self._routing.table()
+        for row in rows:
+            table.update(LOCAL, self._map(row), self._routing.empty())
+        return table.aggregate()
+
+    def load(self, rows: Iterable[SubscriptionRow]) -> None:
+        """After a restart: what is stored counts already."""
+        for row in rows:
+            self.table.update(LOCAL, self._map(row), self._routing.empty())
+
+    def encoded(self) -> bytes:
+        """All of it as one routing query, for questions to roots."""
+        if self._encoded is None:
+            self._encoded = self.table.aggregate().encode()
+        return self._encoded
+
+    def _map(self, item: SubscriptionRow | Subscribe) -> Any:
+        deliver: Any = item.deliver
+        return self._routing.map(Subscription("", item.query, item.namespaces, item.ordered, deliver))
+
+    def _change(self, added: Any, removed: Any) -> None:
+        delta = self.table.update(LOCAL, added, removed)
+        if delta:
+            self._encoded = None
+            for tree in self._trees.values():
+                tree.change_local(delta.added, delta.removed)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def request(self, sender: str, request: Request, turn: Turn) -> None:
+        """Do a request, or let it wait."""
+        queue = self._queues.get(sender)
+        if queue and request.lease != queue[-1].request.lease:
+            self.forget(sender)
+            queue = None
+        if queue:
+            if request.number == queue[-1].request.number + 1:
+                self._hold(sender, request, turn)
+        elif self._broker.expects(sender, request, turn) and isinstance(request.command, Subscribe | SubscribeMany):
+            self._hold(sender, request, turn)
+            self.release(turn)
+        else:
+            self._do(sender, request, turn)
+
+    def _hold(self, sender: str, request: Request, turn: Turn) -> None:
+        if self._count >= self._settings.held_requests_max:
+            return  # its client asks again
+        waiting = Waiting(sender, request, turn.now_ms)
+        command = request.command
+        items = [command] if isinstance(command, Subscribe) else []
+        items = command.subscriptions if isinstance(command, SubscribeMany) else items
+        try:
+            waiting.queries = [self._map(item) for item in items]
+        except TreecastError:
+            waiting.queries = []  # the broker will refuse it, and say why
+        if waiting.queries:
+            self.version += 1
+            waiting.version = self.version
+            for query in waiting.queries:
+                self._change(query, self._routing.empty())
+            self._expect(waiting)
+        self._queues.setdefault(sender, deque()).append(waiting)
+        self._count += 1
+
+    def _expect(self, waiting: Waiting) -> None:
+        """Which versions have to be covered. Without any view, nobody can say."""
+        if self._has_view():
+            waiting.is_announced = True
+            waiting.versions = {root: tree.version for root, tree in self._trees.items()}
+
+    def _do(self, sender: str, request: Request, turn: Turn) -> None:
+        done = len(turn.changed_subscriptions)
+        self._broker.handle(sender, request, turn)
+        self._settle(turn, done)
+
+    def _settle(self, turn: Turn, done: int) -> int:
+        """Take back what removed and changed subscriptions wanted; returns how many were added or changed."""
+        changes = turn.changed_subscriptions[done:]
+        for before, _ in changes:
+            if before is not None:
+                self._change(self._routing.empty(), self._map(before))
+        return sum(after is not None for _, after in changes)
+
+    def expired(self, turn: Turn) -> None:
+        """The broker has removed subscriptions by itself."""
+        self._settle(turn, 0)
+
+    # --- what waits ---------------------------------------------------------------------------------------------------
+
+    def release(self, turn: Turn) -> None:
+        """Do what has waited long enough."""
+        for client in [client for client, queue in self._queues.items() if self._is_ready(queue[0])]:
+            queue = self._queues[client]
+            while queue and self._is_ready(queue[0]):
+                self._execute(queue.popleft(), turn)
+            if not queue:
+                del self._queues[client]
+
+    def _is_ready(self, waiting: Waiting) -> bool:
+        if not waiting.queries:
+            return True
+        if not waiting.is_announced:
+            self._expect(waiting)
+            if not waiting.is_announced:
+                return False
+        for root, version in list(waiting.versions.items()):
+            tree = self._trees.get(root)
+            if tree is None or tree.is_covered(version):
+                del waiting.versions[root]
+                if tree is not None and not tree.is_root:
+                    waiting.marks[root] = tree.latest_since
+        for root, mark in list(waiting.marks.items()):
+            if root not in self._trees or self._position(root) >= mark:
+                del waiting.marks[root]
+        return not waiting.versions and not waiting.marks
+
+    def _execute(self, waiting: Waiting, turn: Turn) -> None:
+        self._count -= 1
+        done = len(turn.changed_subscriptions)
+        self._broker.apply(turn)  # one request sees what those before it have changed
+        self._broker.handle(waiting.client, waiting.request, turn)
+        if self._settle(turn, done):
+            self.needed = max(self.needed, waiting.version)
+        else:
+            self._take_back(waiting)
+
+    def _take_back(self, waiting: Waiting) -> None:
+        """It was refused, or nobody waits for it any more."""
+        for query in waiting.queries:
+            self._change(self._routing.empty(), query)
+
+    def forget(self, client: str) -> None:
+        """A client begins anew: what it has asked for before does not count any more."""
+        for waiting in self._queues.pop(client, ()):
+            self._count -= 1
+            self._take_back(waiting)
+
+    def refuse_late(self, turn: Turn) -> None:
+        """Requests that have waited for too long are refused."""
+        for client, queue in list(self._queues.items()):
+            waiting = queue[0]
+            if 0 <= turn.now_ms - waiting.since_ms <= self._settings.cover_ms_max:
+                continue
+            missing = sorted({*waiting.versions, *waiting.marks})
+            queue.popleft()
+            if not queue:
+                del self._queues[client]
+            self._count -= 1
+            error = RequestError(
+                f"the network does not know of this subscription yet: {', '.join(missing[:5])} did not answer",
+                code="TC470",
+                hint="try again: a broker that is gone leaves the network after a while",
+            )
+            self._broker.apply(turn)
+            self._broker.refuse(client, waiting.request, error, turn)
+            self._take_back(waiting)

@@ -1,0 +1,323 @@
+"""Brokers of a network, clients at them, faults; then all faults end, and everything that must arrive has to arrive.
+
+Views come from a script (`scripted_registry.py`). What is looked at, besides what clients see (`network_checks.py`):
+
+- Whenever a broker takes a range of a root's documents, by the tree or from the root, nothing is left out of it that a
+  subscription of this broker matches. The oracle is the index of the broker itself and the root's own store.
+- Positions never go back, on disk or in memory, and no document of a root is stored twice.
+- In the end every routing table is what it would be if it were built anew from the subscriptions behind it.
+- Buffers stay within their limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from random import Random
+from typing import Any
+
+from treecast.index import Index
+from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, SUBSCRIPTIONS, DocumentRow, LetterRow, decode
+from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_messages import Parcel
+from treecast.overlay.onyx.positions import POSITIONS, PositionRow
+from treecast.overlay.onyx.tree import Routing
+from treecast.overlay.peer import Peer
+from treecast.overlay.receiver import Delivery
+from treecast.sim.broker.application import Application
+from treecast.sim.broker.checks import Letter
+from treecast.sim.broker.history import History
+from treecast.sim.broker.scenario import draw_client_settings
+from treecast.sim.faults import Fault, FaultRates, draw_faults
+from treecast.sim.frames import PacketCodec
+from treecast.sim.host import Host
+from treecast.sim.onyx.network_checks import NUMBERS_PER_ROOT, NetworkChecks
+from treecast.sim.onyx.network_workload import (
+    NetworkWorkload,
+    draw_broker_settings,
+    draw_network,
+    draw_network_settings,
+)
+from treecast.sim.onyx.scripted_registry import ScriptedRegistry
+from treecast.sim.scenario import Outcome, outcome_of
+from treecast.sim.storage import SimulatedStorage
+from treecast.sim.world import World
+
+HEALING_MS_MAX = 120_000
+"""Time after the last fault within which everything must be delivered."""
+STEP_MS = 250
+QUIET_MS = 1_000
+"""Time after that in which nothing may be delivered any more."""
+
+MakeBroker = Callable[..., NetworkBroker]
+
+
+class NetworkScenario:
+    """A seed draws brokers, clients, settings and faults."""
+
+    name = "network"
+
+    def __init__(self, make_broker: MakeBroker | None = None, routing: Callable[[], Routing] | None = None) -> None:
+        """Tests that plant a bug make brokers or routing tables themselves."""
+        self._make_broker = make_broker or CheckedBroker
+        self._routing = routing
+
+    def faults(self, seed: int) -> list[Fault]:
+        network = draw_network(seed)
+        hosts = [*network.brokers, *network.homes]
+        brokers = (*network.roots, *network.homes.values(), *network.brokers)
+        rates = FaultRates(crashing=(*brokers, *network.homes), restarting=brokers, storing=brokers)
+        return draw_faults(Random(f"{seed}/faults"), hosts, network.clients.duration_ms, rates)
+
+    def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
+        faults = self.faults(seed) if faults is None else faults
+        run = NetworkRun(seed, draw_network(seed), faults, self._make_broker, self._routing)
+        run.play()
+        return outcome_of(self.name, run.world, faults, with_trace, run.counts())
+
+
+class CheckedBroker(NetworkBroker):
+    """Reports each range that it takes, and what was in it."""
+
+    on_range: Callable[[NetworkBroker, str, int, int, list[Parcel]], None] | None = None
+
+    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Any) -> None:
+        before = self.positions.number(root)
+        super()._take_parcels(root, upto, parcels, turn)
+        if self.on_range is not None and self.positions.number(root) > before:
+            self.on_range(self, root, before, self.positions.number(root), parcels)
+
+
+class NetworkRun:
+    """A run of the scenario, from its beginning to the checks."""
+
+    def __init__(
+        self,
+        seed: int,
+        network: NetworkWorkload,
+        faults: Sequence[Fault],
+        make_broker: MakeBroker,
+        routing: Callable[[], Routing] | None,
+    ) -> None:
+        self.world = world = World(seed, PacketCodec())
+        self.network = network
+        self.faults = faults
+        self.history = History()
+        self._make_broker = make_broker
+        self._routing = routing
+        random = world.random_of("settings")
+        self.settings = draw_broker_settings(random)
+        self.network_settings = draw_network_settings(random)
+        world.network.delay_us = random.choice([50, 500, 20_000])
+        world.network.jitter_us = random.choice([1, 500, 20_000])
+        sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
+        batches = random.random() < 0.7
+        self._positions: dict[tuple[str, str], int] = {}  # the highest that was seen on disk
+        self._stores: dict[str, int] = {}  # by store: the place of its broker
+        self.hosts: dict[str, Host] = {}
+        for name in network.brokers:
+            self.hosts[name] = world.add_host(name, self._factory(name), sync_us=sync_us, batches=batches)
+        self.registry = ScriptedRegistry(world, network.brokers, network.roots)
+        numbers = count(1)
+        client_settings = draw_client_settings(random)
+        self.applications = [
+            Application(
+                *(world, plan, network.clients, self.history, client_settings, lambda: [], lambda: next(numbers)),
+                broker=network.homes[plan.name],
+                identify=self._identifier(network.homes[plan.name]),
+                first_number=self._place(network.homes[plan.name]) * NUMBERS_PER_ROOT,
+            )
+            for plan in network.clients.clients
+        ]
+
+    def _place(self, broker: str) -> int:
+        return self.network.brokers.index(broker)
+
+    def _identifier(self, home: str) -> Callable[[Delivery], int]:
+        def identify(delivery: Delivery) -> int:
+            return self._number(home, delivery.document, delivery.origin, delivery.origin_number)
+
+        return identify
+
+    def _number(self, home: str, document: int, origin: str, origin_number: int) -> int:
+        """A document's number, the same wherever it is."""
+        place = self._stores[origin] if origin else self._place(home)
+        return place * NUMBERS_PER_ROOT + (origin_number if origin else document)
+
+    def _factory(self, name: str) -> Callable[[SimulatedStorage, Random], Peer]:
+        def make(storage: SimulatedStorage, random: Random) -> Peer:
+            index = Index(seed=random.getrandbits(32))
+            more = {} if self._routing is None else {"routing": self._routing()}
+            broker = self._make_broker(name, storage, random, self.settings, self.network_settings, index, **more)
+            if isinstance(broker, CheckedBroker):
+                broker.on_range = self._check_range
+            self._stores[broker.broker.store_id] = self._place(name)
+            return broker
+
+        return make
+
+    # -- the course of a run
+
+    def play(self) -> None:
+        world = self.world
+        world.schedule(self.faults)
+        self.registry.begin()
+        for application in self.applications:
+            application.begin()
+        for time_ms in range(STEP_MS, self.network.clients.duration_ms + STEP_MS, STEP_MS):
+            world.run(time_ms)
+            self._check_brokers()
+        world.heal()
+        self.registry.is_calm = True
+        for application in self.applications:
+            application.calm_down()
+        self._wait("answers", lambda: all(a.host.is_up and not a.waiting() for a in self.applications))
+        for application in self.applications:
+            application.resume()
+        for application in self.applications:
+            if application.needs_attach():
+                application.attach()
+            application.publish_probe()
+        self._wait("the last answers", lambda: not any(a.waiting() for a in self.applications))
+        self._finish()
+
+    def _wait(self, what: str, is_reached: Callable[[], bool]) -> None:
+        """Let time pass until something is so; it has to be within a bound."""
+        end_ms = self.world.now_us // 1000 + HEALING_MS_MAX
+        while self.world.failure is None and not is_reached():
+            if self.world.now_us // 1000 >= end_ms:
+                self.world.fail(f"{what}: not there {HEALING_MS_MAX} ms after all faults have ended")
+            self.world.run(self.world.now_us // 1000 + STEP_MS)
+            self._check_brokers()
+
+    def _finish(self) -> None:
+        if self.world.failure is not None:
+            return
+        required = list(self._checks().required())
+        end_ms = self.world.now_us // 1000 + HEALING_MS_MAX
+        while self.world.failure is None and self.world.now_us // 1000 < end_ms and not self._is_quiet(required):
+            self.world.run(self.world.now_us // 1000 + STEP_MS)
+            self._check_brokers()
+        if self.world.failure is not None:
+            return
+        receipts = len(self.history.receipts)
+        self.world.run(self.world.now_us // 1000 + QUIET_MS)
+        wrong = self._checks().all() or list(self._wrong_tables())
+        if not wrong and not self._is_quiet(required):
+            wrong = [f"not quiet: {name} {peer.stats()}" for name, peer in self._peers()]
+        if not wrong and len(self.history.receipts) > receipts:
+            wrong = [f"delivered after everything was: {self.history.receipts[receipts]}"]
+        if wrong:
+            self.world.fail("\n  ".join(wrong))
+
+    def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
+        peers = dict(self._peers())
+        if len(peers) < len(self.hosts):
+            return False
+        for peer in peers.values():
+            stats = peer.stats()
+            busy = ("queued", "waiting", "parked", "held", "early_bytes")
+            if any(stats[name] for name in busy) or stats["covered"] < len(self.network.roots):
+                return False
+            for root in self.network.roots:
+                if root != peer.name and peer.positions.number(root) < peers[root].broker.last_document:
+                    return False
+        letters = {(letter.subscription, letter.document) for letter in self._letters()}
+        return all(pair in self.history.received or pair in letters for pair in required)
+
+    # -- looking at the brokers
+
+    def _peers(self) -> Iterator[tuple[str, NetworkBroker]]:
+        for name, host in self.hosts.items():
+            if isinstance(host.peer, NetworkBroker):
+                yield name, host.peer
+
+    def _letters(self) -> list[Letter]:
+        letters = []
+        for name, host in self.hosts.items():
+            for _, data in host.storage.scan(LETTERS, 0, 10_000):
+                row = decode(data, LetterRow)
+                number = self._number(name, row.document, row.origin, row.origin_number)
+                letters.append(Letter(row.subscription, number, row.payload))
+        return letters
+
+    def _checks(self) -> NetworkChecks:
+        absent = frozenset(self._place(name) for name in self.registry.absent)
+        return NetworkChecks(self.history, self._letters(), absent)
+
+    def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Parcel]) -> None:
+        """Nothing is left out that somebody here wants."""
+        storage = self.hosts[root].storage
+        given = {parcel.number for parcel in parcels}
+        for number, data in storage.scan(DOCUMENTS, after, 100_000):
+            if number > upto:
+                break
+            row = decode(data, DocumentRow)
+            if row.origin or number in given:
+                continue
+            if wanted := broker.broker.index.match(storage.body(row.body)):
+                self.world.fail(f"{broker.name} took ({after}, {upto}] of {root} without {number}, for {wanted}")
+
+    def _check_brokers(self) -> None:
+        """Positions only grow, nothing is there twice, and memory stays within what the settings say."""
+        for name, host in self.hosts.items():
+            for root, data in host.storage.scan(POSITIONS, "", 1_000):
+                number = decode(data, PositionRow).number
+                if number < self._positions.get((name, root), 0):
+                    self.world.fail(f"the position of {name} in {root} went back to {number}")
+                self._positions[name, root] = number
+            seen: set[tuple[str, int]] = set()
+            for number, data in host.storage.scan(DOCUMENTS, 0, 100_000):
+                row = decode(data, DocumentRow)
+                if row.origin and (row.origin, row.origin_number) in seen:
+                    self.world.fail(f"{name} has document {row.origin_number} of {row.origin} twice: {number}")
+                seen.add((row.origin, row.origin_number))
+        settings = self.network_settings
+        for name, peer in self._peers():
+            stats = peer.stats()
+            slack = 10_000  # one document may be larger than a limit
+            limits = {
+                "link_bytes": stats["links"] * (settings.link_window_bytes + settings.link_buffer_bytes_max + slack),
+                "early_bytes": stats["trees"] * settings.early_bytes_max,
+                "held": settings.held_requests_max,
+                "gone": 0,
+            }
+            for what, limit in limits.items():
+                if stats[what] > limit:
+                    self.world.fail(f"{name} has {what} = {stats[what]}, more than {limit}")
+
+    def _wrong_tables(self) -> Iterator[str]:
+        """Tables that are not what they would be if they were built anew."""
+        peers = dict(self._peers())
+        for root in self.network.roots:
+            self._rebuild(root, root, peers)
+            for name, peer in peers.items():
+                rebuilt = self._rebuild(root, name, peers)
+                if peer.trees[root].table.aggregate().encode() != rebuilt.encode():
+                    yield f"the table of {name} for {root} is not what it would be if it were built anew"
+
+    def _rebuild(self, root: str, name: str, peers: dict[str, NetworkBroker]) -> Any:
+        return peers[name].rebuild_aggregate(root, lambda child: self._rebuild(root, child, peers))
+
+    def counts(self) -> dict[str, int]:
+        """How much happened: a scenario in which nothing happens finds nothing."""
+        history = self.history
+        own = {(name, id) for name, host in self.hosts.items() for id, _ in host.storage.scan(SUBSCRIPTIONS, "", 1_000)}
+        stats = [peer.stats() for _, peer in self._peers()]
+        return {
+            "brokers": len(self.hosts),
+            "roots": len(self.network.roots),
+            "views": self.registry.views,
+            "operations": len(history.operations),
+            "in_doubt": sum(operation.is_in_doubt for operation in history.operations),
+            "subscriptions": len(own),
+            "received": len(history.received),
+            "remote": sum(self._is_remote(receipt.client, receipt.document) for receipt in history.receipts),
+            "repaired": sum(stat["repaired"] for stat in stats),
+            "forwarded": sum(stat["forwarded"] for stat in stats),
+            "cuts": sum(stat["link_cuts"] for stat in stats),
+            "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
+        }
+
+    def _is_remote(self, client: str, document: int) -> bool:
+        return document // NUMBERS_PER_ROOT != self._place(self.network.homes[client])

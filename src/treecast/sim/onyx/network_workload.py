@@ -1,0 +1,100 @@
+"""What the brokers and clients of a run are like: how many, who is where, and how small the limits are. By seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from treecast.overlay.broker import BrokerSettings
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.sim.broker.workload import Workload, draw_workload
+
+LEFT_OUT = ("replay", "redeliver", "advance", "source")
+"""Actions that name documents by the numbers of one broker, or sources that many share."""
+CLIENTS_MAX = 6
+
+
+class NetworkWorkload(msgspec.Struct, frozen=True):
+    """Clients, and the broker of each. A client publishes, subscribes and receives there."""
+
+    clients: Workload
+    brokers: list[str]
+    homes: dict[str, str]
+
+    @property
+    def roots(self) -> list[str]:
+        """Brokers that somebody publishes at."""
+        used = {self.homes[client.name] for client in self.clients.clients if client.sources}
+        return [name for name in self.brokers if name in used]
+
+
+def draw_network(seed: int) -> NetworkWorkload:
+    random = Random(f"{seed}/network")
+    usual = draw_workload(Random(f"{seed}/workload"))
+    count = random.choice([3, 3, 3, 4, 4, 5, 6, 8, random.choice([8, 12, 30])])
+    brokers = [f"b{number}" for number in range(1, count + 1)]
+    homes = {client.name: random.choice(brokers) for client in usual.clients}
+    clients = [
+        msgspec.structs.replace(client, sources=[source for source in client.sources if source != "shared"])
+        for client in usual.clients
+    ]
+    # A subscription is received where its host is.
+    owner = {id: client.name for client in clients for id in client.owned}
+    clients = [
+        msgspec.structs.replace(client, received=[id for id in usual.subscriptions if owner[id] == client.name])
+        for client in clients
+    ]
+    weights = {action: weight for action, weight in usual.weights.items() if action not in LEFT_OUT}
+    duration_ms = random.choice([800, 1_500, 3_000])
+    workload = msgspec.structs.replace(
+        usual, clients=clients, weights=weights, expiring=[], duration_ms=duration_ms
+    )
+    return NetworkWorkload(workload, brokers, homes)
+
+
+def draw_network_settings(random: Random) -> NetworkSettings:
+    """Limits as small as they may be in some runs, so that what they lead to happens."""
+
+    def draw(usual: int, *extreme: int) -> int:
+        return random.choice(extreme) if random.random() < 0.3 else usual
+
+    return NetworkSettings(
+        link_window_bytes=draw(4 << 20, 1, 300),
+        link_buffer_bytes_max=draw(32 << 20, 1, 1_000),
+        link_stall_ms=draw(2_000, 200),
+        forward_documents_max=draw(256, 1, 2),
+        forward_bytes_max=draw(1 << 20, 1),
+        idle_ms=draw(1_000, 100),
+        taken_bytes=draw(256 << 10, 1),
+        early_bytes_max=draw(8 << 20, 0, 500),
+        repair_ms=draw(300, 100),
+        repair_ms_max=draw(2_000, 300),
+        patience_ms=draw(300, 50),
+        history_rows_max=draw(1_000, 1, 5),
+        history_bytes_max=draw(1 << 20, 1),
+        history_query_bytes_max=draw(1 << 20, 0),
+        history_filters_max=draw(16, 1),
+        positions_ms=draw(500, 200),
+        announce_ms=draw(300, 100),
+        announce_ms_max=draw(2_000, 300),
+        cover_ms_max=draw(20_000, 500),
+        held_requests_max=draw(10_000, 1),
+    )
+
+
+def draw_broker_settings(random: Random) -> BrokerSettings:
+    def draw(usual: int, *extreme: int) -> int:
+        return random.choice(extreme) if random.random() < 0.2 else usual
+
+    return BrokerSettings(
+        session_ms=draw(900, 3_000),
+        resend_ms=draw(200, 20),
+        retry_ms=100,
+        retry_ms_max=2_000,
+        queue_memory_max=draw(1_000, 1, 5),
+        waiting_memory_max=draw(4_000_000, 0, 10),
+        cached_rows_max=draw(4_096, 1),
+        retention_step_ms=draw(10_000, 50),
+        retention_rows_max=draw(2_000, 1),
+    )
