@@ -47,6 +47,7 @@ from treecast.overlay.onyx.network_messages import (
     Resync,
     Taken,
 )
+from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -84,12 +85,13 @@ class NetworkBroker:
         *,
         registries: tuple[str, ...] = (),
         membership: MembershipSettings | None = None,
-        routing: Routing,
+        routing: Routing | None = None,
     ) -> None:
         self.name = name
         self.broker = broker = Broker(name, storage, random, settings, index, index_version, beside)
         self._random = random
-        self._routing = routing
+        self._routing: Routing = routing or PathRouting(seed=random.getrandbits(32))
+        routing = self._routing
         self._settings = network = network or NetworkSettings()
         self.now_ms = 0
         self.info = BrokerInfo()

@@ -1,0 +1,35 @@
+"""How a broker of a network routes: by the absolute paths of its subscriptions (`treecast.overlay.onyx.routing`).
+
+    >>> routing = PathRouting(seed=1)
+    >>> wanted = routing.map(Subscription("", "/news[sport]"))
+    >>> table = routing.table()
+    >>> print(table.update("b2", wanted, routing.empty()).added)
+    /news/sport
+    >>> table.route([b"<news><sport/></news>"])
+    [('b2',)]
+"""
+
+from __future__ import annotations
+
+from treecast.model import Subscription
+from treecast.overlay.onyx.routing import RoutingQuery, RoutingSettings, RoutingTable, map_subscription
+
+
+class PathRouting:
+    """Makes tables and queries. `seed` is that of the tables' indexes."""
+
+    def __init__(self, settings: RoutingSettings | None = None, *, seed: int | None = None) -> None:
+        self._settings = settings or RoutingSettings()
+        self._seed = seed
+
+    def table(self) -> RoutingTable:
+        return RoutingTable(self._settings, seed=self._seed)
+
+    def map(self, subscription: Subscription) -> RoutingQuery:
+        return map_subscription(subscription, self._settings)
+
+    def empty(self) -> RoutingQuery:
+        return RoutingQuery()
+
+    def decode(self, data: bytes) -> RoutingQuery:
+        return RoutingQuery.decode(data)
