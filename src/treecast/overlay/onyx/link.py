@@ -166,8 +166,12 @@ class Link:
             self._in_flight.clear()
             self._in_flight_bytes = 0
             self._send(now_ms)
-        is_idle = not 0 <= now_ms - self._sent_ms < settings.idle_ms
-        if is_idle and not self._buffer and self._start < self.claim:
+        if not 0 <= now_ms - self._sent_ms < settings.idle_ms:
+            self.tell_claim(now_ms)
+
+    def tell_claim(self, now_ms: int) -> None:
+        """Say now what the next message would claim."""
+        if self.is_open and not self._buffer and self._start < self.claim:
             self._ready.append(self._make(self.version, self._start, self.claim, []))
             self._start = self.claim
             self._sent_ms = now_ms

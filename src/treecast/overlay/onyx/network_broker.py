@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from treecast.errors import TreecastError
+from treecast.errors import PeerError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.broker import Beside, at_once
@@ -142,10 +142,8 @@ class NetworkBroker:
         self.membership.tick(turn)
         self._wants.expired(turn)
         self._wants.refuse_late(turn)
-        own = self.trees.get(self.name)
-        if own is not None and own.passed < self.broker.last_document:
-            own.pass_on(own.passed, self.broker.last_document, [])  # numbers of documents of other roots
         for tree in self.trees.values():
+            tree.claim_all()
             tree.tick()
         for root, repair in self._repairs.items():
             repair.watch(self.positions.number(root), now_ms)
@@ -375,8 +373,12 @@ class NetworkBroker:
         """Questions to this broker as a root."""
         store = self.broker.store_id
         if isinstance(message, CatchUp):
+            try:
+                history = self._histories.answer(message, store, self.epoch, self.life)
+            except PeerError:
+                return  # its query makes no sense
             self._histories.hear(sender, message.after, turn.now_ms)
-            turn.send(sender, self._histories.answer(message, store, self.epoch, self.life))
+            turn.send(sender, history)
             return
         number = message.number if message.store == store else 0
         self._histories.hear(sender, number, turn.now_ms)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
+from treecast.errors import PeerError
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Resync
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -131,6 +132,8 @@ class Tree:
         self._names: dict[str, None] = {}  # of those who are children in the present view
         self.children: dict[str, Child] = {}
         """Those of them who have announced something."""
+        self.misunderstood = 0
+        """Announcements that made no sense."""
         self._retry = Retry(random, settings.announce_ms, settings.announce_ms_max)
         self._resync = Retry(random, settings.announce_ms, settings.announce_ms_max)
 
@@ -245,26 +248,31 @@ class Tree:
             self._place.send(sender, Resync(self.root, self._place.epoch, self._place.life))
         else:
             child.version = message.version
-            self._apply(sender, message.changes)
-            self._await(sender, child)
+            self._apply(sender, child, message)
 
-    def _apply(self, sender: str, changes: list[tuple[bytes, bytes]]) -> None:
+    def _apply(self, sender: str, child: Child, message: Announce) -> None:
         decode = self._routing.decode
-        for added, removed in changes:
-            self._changed(self.table.update(sender, decode(added), decode(removed)))
+        try:
+            for added, removed in message.changes:
+                self._changed(self.table.update(sender, decode(added), decode(removed)))
+        except PeerError:
+            self.misunderstood += 1
+            self._forget(sender)  # it will be asked to announce everything
+        else:
+            self._await(sender, child)
 
     def _take_all(self, sender: str, message: Announce) -> None:
         """What it had announced before is void, and so is all that was claimed to it."""
         if sender in self.children:
             self._changed(self.table.drop(sender))
         child = self.children[sender] = Child(message.life, message.version, Link(self._settings, self._forward))
-        self._apply(sender, message.changes)
-        self._await(sender, child)
+        self._apply(sender, child, message)
 
     def _await(self, name: str, child: Child) -> None:
         """Cover what a child has announced, now or when our own aggregate is covered."""
         child.waiting.append((child.version, self.version))
         if self.is_root:
+            self.claim_all()
             self._cover(name, child, self._last_document())
         elif self.is_covered(self.version):
             self._cover(name, child, max(self.latest_since, self.passed))
@@ -275,6 +283,9 @@ class Tree:
             version = child.waiting.popleft()[0]
         if not version:
             return
+        # What is behind `since` has to be there before the new version counts: mostly it is only to be said.
+        child.link.tell_claim(self._place.now_ms)
+        self._flush(name, child)
         if not child.covered:
             child.link.begin(version, since)
         child.link.cover(version)
@@ -320,6 +331,11 @@ class Tree:
         for name, child in self.children.items():
             child.link.offer(after, upto, chosen[name], self._place.now_ms)
             self._flush(name, child)
+
+    def claim_all(self) -> None:
+        """At the root: numbers that were given to documents of other roots concern nobody."""
+        if self.is_root and self.passed < self._last_document():
+            self.pass_on(self.passed, self._last_document(), [])
 
     def take_taken(self, sender: str, upto: int) -> None:
         if child := self.children.get(sender):

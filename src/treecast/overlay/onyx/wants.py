@@ -1,9 +1,10 @@
 """What the subscribers of one broker want together, and the requests that wait until the network knows of it.
 
 A `Subscribe` is not done when it arrives. First the routing queries of what it asks for go up every tree. When each
-tree has covered them, and the broker has got all that was published before that, the request is done: stored, indexed
-and answered, as by a broker alone. So a subscription that was acknowledged gets every document that is published from
-then on, wherever; and none that was published before it was asked for, of all roots that are in the view.
+tree has covered them, and the broker has got what was published before that, the request is done: stored, indexed and
+answered, as by a broker alone. So a subscription that was acknowledged gets every document that is published from then
+on, wherever. It may also get some that were on their way when it was made, and one that is changed gets those by its
+new query: where an aggregate contains a query already, nobody asks the root how far it is.
 
 Requests of one client are done in order, so whatever follows such a request waits with it. A crash forgets what waits;
 its client asks again.

@@ -113,6 +113,7 @@ class NetworkRun:
         sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
         batches = random.random() < 0.7
         self._positions: dict[tuple[str, str], int] = {}  # the highest that was seen on disk
+        self._arrivals: dict[tuple[int, int], int] = {}
         self._stores: dict[str, int] = {}  # by store: the place of its broker
         self.hosts: dict[str, Host] = {}
         for name in network.brokers:
@@ -242,17 +243,20 @@ class NetworkRun:
         return letters
 
     def _checks(self) -> NetworkChecks:
-        absent = frozenset(self._place(name) for name in self.registry.absent)
-        return NetworkChecks(self.history, self._letters(), absent)
+        clients = self.network.clients.clients
+        hosts = {id: self._place(self.network.homes[client.name]) for client in clients for id in client.owned}
+        return NetworkChecks(self.history, self._letters(), hosts, self._arrivals)
 
     def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Parcel]) -> None:
         """Nothing is left out that somebody here wants."""
         storage = self.hosts[root].storage
         given = {parcel.number for parcel in parcels}
+        place, first = self._place(broker.name), self._place(root) * NUMBERS_PER_ROOT
         for number, data in storage.scan(DOCUMENTS, after, 100_000):
             if number > upto:
                 break
             row = decode(data, DocumentRow)
+            self._arrivals[place, first + number] = self.world.now_us
             if row.origin or number in given:
                 continue
             if wanted := broker.broker.index.match(storage.body(row.body)):

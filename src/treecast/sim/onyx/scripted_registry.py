@@ -32,8 +32,6 @@ class ScriptedRegistry:
         self._down_ms = dict.fromkeys(brokers, 0)
         self._suspected: dict[str, int] = {}  # until when, in milliseconds
         self.is_calm = False
-        self.absent: dict[str, None] = {}
-        """Brokers that a view has ever been without."""
         self.view = View()
         self.views = 0
 
@@ -64,7 +62,6 @@ class ScriptedRegistry:
 
     def _decide(self, live: list[str]) -> None:
         self.views += 1
-        self.absent.update(dict.fromkeys(name for name in self._brokers if name not in live))
         trees = {root: _draw_tree(self._random, root, live, self._fan_out_max) for root in self._roots if root in live}
         self.view = View(first_epoch(1) + self.views, {name: BrokerInfo() for name in live}, trees)
         self._world.note("view", "registry", self.view)
