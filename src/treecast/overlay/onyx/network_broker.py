@@ -72,6 +72,9 @@ class Gone(msgspec.Struct, frozen=True):
 class NetworkBroker:
     """A `Peer`. Arguments are those of `Broker`, with the settings of its part in the network."""
 
+    tree_class = Tree
+    wants_class = Wants
+
     def __init__(
         self,
         name: str,
@@ -106,7 +109,7 @@ class NetworkBroker:
         self._root_lives: dict[str, int] = {}
         self._histories = Histories(broker.tail, routing, network)
         broker.retention.needed_by_others = lambda: self._histories.needed_from(self.now_ms)
-        self._wants = Wants(broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0)
+        self._wants = self.wants_class(broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0)
         self._wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
         self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
         self._positions_ms = 0
@@ -205,7 +208,7 @@ class NetworkBroker:
         self._histories.set_members((name for name in view.brokers if name != self.name), self.now_ms)
 
     def _new_tree(self, root: str) -> Tree:
-        tree = Tree(root, self, self._routing, self._settings, self._random, lambda: self.broker.last_document)
+        tree = self.tree_class(root, self, self._routing, self._settings, self._random, lambda: self.broker.last_document)
         self.trees[root] = tree
         if tree.is_root:
             tree.store = self.broker.store_id
@@ -419,12 +422,16 @@ class NetworkBroker:
             "gone": self.gone,
         }
 
-    def rebuild_aggregate(self, root: str, aggregate_of: Callable[[str], Any]) -> Any:
-        """What this broker should tell its parent, computed anew from its subscriptions and its children's aggregates.
-        For checks."""
+    def rebuild_wants(self) -> Any:
+        """What the subscriptions of this broker want together, computed anew: for checks."""
+        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
+        return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
+
+    def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
+        """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
+        checks."""
         table = self._routing.table()
-        own = self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in self.broker.shadow.rows(SUBSCRIPTIONS, ""))
-        table.update(LOCAL, own, self._routing.empty())
+        table.update(LOCAL, wants, self._routing.empty())
         for child in self.trees[root].children:
             table.update(child, aggregate_of(child), self._routing.empty())
         return table.aggregate()

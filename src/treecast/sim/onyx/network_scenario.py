@@ -28,7 +28,7 @@ from treecast.sim.broker.application import Application
 from treecast.sim.broker.checks import Letter
 from treecast.sim.broker.history import History
 from treecast.sim.broker.scenario import draw_client_settings
-from treecast.sim.faults import Fault, FaultRates, draw_faults
+from treecast.sim.faults import Crash, Fault, FaultRates, HostFault, draw_faults
 from treecast.sim.frames import PacketCodec
 from treecast.sim.host import Host
 from treecast.sim.onyx.network_checks import NUMBERS_PER_ROOT, NetworkChecks
@@ -67,7 +67,14 @@ class NetworkScenario:
         hosts = [*network.brokers, *network.homes]
         brokers = (*network.roots, *network.homes.values(), *network.brokers)
         rates = FaultRates(crashing=(*brokers, *network.homes), restarting=brokers, storing=brokers)
-        return draw_faults(Random(f"{seed}/faults"), hosts, network.clients.duration_ms, rates)
+        random = Random(f"{seed}/faults")
+        faults = draw_faults(random, hosts, network.clients.duration_ms, rates)
+        if faults and network.roots and random.random() < 0.3:
+            # What a root has passed on, and what it has stored, must not differ when it is back.
+            root, duration_ms = random.choice(network.roots), network.clients.duration_ms
+            faults.append(HostFault("slow-disk", root, 0, duration_ms, random.choice([20, 100])))
+            faults += [Crash(root, random.randrange(duration_ms), random.choice([1, 100])) for _ in range(3)]
+        return faults
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
         faults = self.faults(seed) if faults is None else faults
@@ -113,6 +120,7 @@ class NetworkRun:
         sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
         batches = random.random() < 0.7
         self._positions: dict[tuple[str, str], int] = {}  # the highest that was seen on disk
+        self._seen: dict[str, tuple[int, set[tuple[str, int]]]] = {}  # by broker: documents of others, up to a number
         self._arrivals: dict[tuple[int, int], int] = {}
         self._stores: dict[str, int] = {}  # by store: the place of its broker
         self.hosts: dict[str, Host] = {}
@@ -248,10 +256,12 @@ class NetworkRun:
         return NetworkChecks(self.history, self._letters(), hosts, self._arrivals)
 
     def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Parcel]) -> None:
-        """Nothing is left out that somebody here wants."""
+        """Nothing is left out that somebody here wants, and nothing came that a crash of its root can take back."""
         storage = self.hosts[root].storage
         given = {parcel.number for parcel in parcels}
         place, first = self._place(broker.name), self._place(root) * NUMBERS_PER_ROOT
+        if given and not storage.scan(DOCUMENTS, max(given) - 1, 1):
+            self.world.fail(f"{broker.name} took {max(given)} of {root}, which is not durable there")
         for number, data in storage.scan(DOCUMENTS, after, 100_000):
             if number > upto:
                 break
@@ -270,12 +280,13 @@ class NetworkRun:
                 if number < self._positions.get((name, root), 0):
                     self.world.fail(f"the position of {name} in {root} went back to {number}")
                 self._positions[name, root] = number
-            seen: set[tuple[str, int]] = set()
-            for number, data in host.storage.scan(DOCUMENTS, 0, 100_000):
+            last, seen = self._seen.setdefault(name, (0, set()))
+            for number, data in host.storage.scan(DOCUMENTS, last, 100_000):
                 row = decode(data, DocumentRow)
                 if row.origin and (row.origin, row.origin_number) in seen:
                     self.world.fail(f"{name} has document {row.origin_number} of {row.origin} twice: {number}")
                 seen.add((row.origin, row.origin_number))
+                self._seen[name] = (number, seen)
         settings = self.network_settings
         for name, peer in self._peers():
             stats = peer.stats()
@@ -293,15 +304,18 @@ class NetworkRun:
     def _wrong_tables(self) -> Iterator[str]:
         """Tables that are not what they would be if they were built anew."""
         peers = dict(self._peers())
+        own = {name: peer.rebuild_wants() for name, peer in peers.items()}
         for root in self.network.roots:
-            self._rebuild(root, root, peers)
-            for name, peer in peers.items():
-                rebuilt = self._rebuild(root, name, peers)
-                if peer.trees[root].table.aggregate().encode() != rebuilt.encode():
-                    yield f"the table of {name} for {root} is not what it would be if it were built anew"
+            rebuilt: dict[str, Any] = {}
 
-    def _rebuild(self, root: str, name: str, peers: dict[str, NetworkBroker]) -> Any:
-        return peers[name].rebuild_aggregate(root, lambda child: self._rebuild(root, child, peers))
+            def rebuild(name: str, root: str = root, rebuilt: dict[str, Any] = rebuilt) -> Any:
+                if name not in rebuilt:
+                    rebuilt[name] = peers[name].rebuild_aggregate(root, own[name], rebuild)
+                return rebuilt[name]
+
+            for name, peer in peers.items():
+                if peer.trees[root].table.aggregate().encode() != rebuild(name).encode():
+                    yield f"the table of {name} for {root} is not what it would be if it were built anew"
 
     def counts(self) -> dict[str, int]:
         """How much happened: a scenario in which nothing happens finds nothing."""

@@ -1,0 +1,132 @@
+"""Bugs planted into brokers of a network, each of which the simulation has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.network_messages import Forward, Parcel
+from treecast.overlay.onyx.routing import Delta, RoutingQuery
+from treecast.overlay.onyx.tree import LOCAL, Tree
+from treecast.overlay.onyx.wants import Waiting, Wants
+from treecast.overlay.peer import Effect
+from treecast.sim.onyx.network_scenario import CheckedBroker, NetworkScenario
+
+
+class ForgetfulTree(Tree):
+    """What is removed had covered something else, which the parent is not told."""
+
+    def _changed(self, delta: Any) -> None:
+        super()._changed(Delta(RoutingQuery(), delta.removed) if delta.removed else delta)
+
+
+class OwnRoutesTree(Tree):
+    """After a move, the new parent is told of the own subscriptions only."""
+
+    def announce_all(self) -> None:
+        whole, own = self.table, self._routing.table()
+        own.update(LOCAL, whole.collect(LOCAL), self._routing.empty())  # type: ignore[attr-defined]
+        self.table = own
+        try:
+            super().announce_all()
+        finally:
+            self.table = whole
+
+
+class UncoveredTree(Tree):
+    """A range of the parent is taken as complete, whether it is or not."""
+
+    def accept(self, sender: str, message: Forward) -> int | None:
+        if sender != self.parent:
+            return None
+        begin = max(message.after, self.passed)
+        return begin if begin < message.upto else None
+
+
+class HastyChildTree(Tree):
+    """A child is covered as soon as this broker knows what it wants."""
+
+    def _await(self, name: str, child: Any) -> None:
+        child.waiting.append((child.version, 0))
+        self._cover(name, child, self._last_document() if self.is_root else self.passed)
+
+    def _cover(self, name: str, child: Any, since: int) -> None:
+        first, covered = self._first, self.covered
+        self._first, self.covered = 0, 1 << 40
+        try:
+            super()._cover(name, child, since)
+        finally:
+            self._first, self.covered = first, covered
+
+
+class HastyWants(Wants):
+    """A subscription is acknowledged before the network knows of it."""
+
+    def _is_ready(self, waiting: Waiting) -> bool:
+        return True
+
+
+class LatePositions(CheckedBroker):
+    """Documents are stored, and their position some time later: after a crash they come again."""
+
+    def _finish(self, turn: Turn) -> list[Effect]:
+        changed, self.positions._changed = self.positions._changed, {}
+        try:
+            return super()._finish(turn)
+        finally:
+            self.positions._changed = {**changed, **self.positions._changed}
+
+
+class EarlyPositions(CheckedBroker):
+    """A position is stored first, and the documents with the next turn: a crash between loses them."""
+
+    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Turn) -> None:
+        late = self.__dict__.setdefault("late", [])
+        super()._take_parcels(root, upto, [], turn)
+        late.append((root, parcels))
+        if self.on_range is not None:  # it would be seen at once
+            self.positions.store(turn)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        effects = super().tick(now_ms)
+        late = self.__dict__.pop("late", [])
+        if late:
+            turn = Turn(now_ms)
+            for root, parcels in late:
+                self.broker.take(self.positions.store_of(root), parcels, turn)
+            effects += self.broker.finish(turn)
+        return effects
+
+
+class UnstoredForwards(CheckedBroker):
+    """A root passes documents on before they are durable: after a crash, their numbers are used again."""
+
+    def send(self, to: str, message: Any) -> None:
+        if isinstance(message, Forward):
+            self._turn.send_at_once(to, message)
+        else:
+            super().send(to, message)
+
+
+def _with_tree(kind: type[Tree]) -> Callable[..., CheckedBroker]:
+    class Broker(CheckedBroker):
+        tree_class = kind
+
+    return Broker
+
+
+class HastyBroker(CheckedBroker):
+    wants_class = HastyWants
+
+
+PLANTED: dict[str, NetworkScenario] = {
+    "a delta that forgets what was covered": NetworkScenario(_with_tree(ForgetfulTree)),
+    "a route lost on repair": NetworkScenario(_with_tree(OwnRoutesTree)),
+    "a range taken without coverage": NetworkScenario(_with_tree(UncoveredTree)),
+    "a child covered too early": NetworkScenario(_with_tree(HastyChildTree)),
+    "coverage acknowledged too early": NetworkScenario(HastyBroker),
+    "a duplicate after fail-over": NetworkScenario(LatePositions),
+    "a position stored before its documents": NetworkScenario(EarlyPositions),
+    "documents passed on before they are durable": NetworkScenario(UnstoredForwards),
+}
