@@ -104,6 +104,7 @@ class NetworkBroker:
         self._turn = Turn(0)
         self.membership = Membership(name, registries, broker.shadow, random, membership, self._info)
         self.trees: dict[str, Tree] = {}
+        self._last_version = 0  # the highest of trees that are gone
         self.positions = Positions(broker.shadow.rows(POSITIONS, ""))
         self._repairs: dict[str, Repair] = {}
         self._root_lives: dict[str, int] = {}
@@ -196,7 +197,7 @@ class NetworkBroker:
 
     def _place_in(self, view: View) -> None:
         for root in [root for root in self.trees if root not in view.trees]:
-            del self.trees[root]
+            self._last_version = max(self._last_version, self.trees.pop(root).version)
             self._repairs.pop(root, None)
             self._taken.pop(root, None)
         for root, parents in view.trees.items():
@@ -208,7 +209,11 @@ class NetworkBroker:
         self._histories.set_members((name for name in view.brokers if name != self.name), self.now_ms)
 
     def _new_tree(self, root: str) -> Tree:
-        tree = self.tree_class(root, self, self._routing, self._settings, self._random, lambda: self.broker.last_document)
+        tree = self.tree_class(
+            *(root, self, self._routing, self._settings, self._random),
+            lambda: self.broker.last_document,
+            self._last_version,
+        )
         self.trees[root] = tree
         if tree.is_root:
             tree.store = self.broker.store_id

@@ -105,7 +105,9 @@ class Tree:
         settings: NetworkSettings,
         random: Random,
         last_document: Callable[[], int],
+        version: int = 0,
     ) -> None:
+        """`version` is one that this broker has used in its present life, in an earlier tree of this root."""
         self.root = root
         self._place = place
         self._routing = routing
@@ -116,8 +118,8 @@ class Tree:
         self.parent: str | None = None
         self.store = ""
         """What identifies the root's data; empty: not known yet."""
-        self.version = 0
-        """Of the own aggregate."""
+        self.version = version
+        """Of the own aggregate. It only grows, as long as the broker lives: others may have slept through a view."""
         self._changes: list[tuple[bytes, bytes]] = []  # of this turn: added, removed
         self._first = 0  # the version that the present parent was told in full
         self.covered = 0
@@ -207,8 +209,9 @@ class Tree:
             return False
         if message.version <= self.covered:
             return False
-        if message.store != self.store:
-            self._begin_store(message.store)
+        if self.store and message.store != self.store:
+            self._begin_anew()
+        self.store = message.store
         if not self.covered:
             self._parent_life = message.life
             self.since = message.since
@@ -221,9 +224,8 @@ class Tree:
             self._cover(name, child, max(message.since, self.since))
         return True
 
-    def _begin_store(self, store: str) -> None:
+    def _begin_anew(self) -> None:
         """The root has other data than before, with numbers of its own: what was claimed to the children is void."""
-        self.store = store
         self.passed = 0
         for name in list(self.children):
             self._forget(name)

@@ -1,0 +1,286 @@
+"""The parts of a network broker, each by itself: links, repairs, positions, trees."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from treecast.model import Subscription
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.link import Link
+from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Resync
+from treecast.overlay.onyx.path_routing import PathRouting
+from treecast.overlay.onyx.positions import POSITIONS, Positions
+from treecast.overlay.onyx.repair import Repair
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.onyx.tree import Tree
+
+pytestmark = pytest.mark.house
+
+ROUTING = PathRouting(seed=1)
+X, Y = ROUTING.map(Subscription("", "/x")), ROUTING.map(Subscription("", "/y"))
+NOTHING = ROUTING.empty()
+
+
+def parcel(number: int, body: bytes = b"<x/>") -> Parcel:
+    return Parcel(number, "s", "", 0, "text", body)
+
+
+def summary(version: int, after: int, upto: int, parcels: list[Parcel]) -> tuple[int, int, list[int]]:
+    return after, upto, [one.number for one in parcels]
+
+
+def link(**settings: int) -> Link:
+    made = Link(NetworkSettings(**settings), summary)
+    made.begin(version=1, since=0)
+    return made
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_claims_what_concerns_nobody_with_the_next_message() -> None:
+    one = link()
+    one.offer(0, 3, [], 0)
+    assert one.take_ready() == []
+    one.offer(3, 4, [parcel(4)], 0)
+    assert one.take_ready() == [(0, 4, [4])]
+    one.offer(4, 6, [], 10)
+    one.tick(500)
+    assert one.take_ready() == []
+    one.tick(1_000)
+    assert one.take_ready() == [(4, 6, [])], "nothing else came for a while"
+
+
+def test_a_gap_stays_a_gap_and_what_was_claimed_is_not_sent_again() -> None:
+    one = link()
+    one.offer(0, 2, [parcel(1), parcel(2)], 0)
+    one.offer(5, 7, [parcel(6)], 0)
+    one.offer(4, 8, [parcel(5), parcel(6), parcel(8)], 0)
+    assert one.take_ready() == [(0, 2, [1, 2]), (5, 7, [6]), (7, 8, [8])]
+
+
+def test_messages_have_limits() -> None:
+    one = link(forward_documents_max=2)
+    one.offer(0, 6, [parcel(number) for number in (1, 2, 3, 5)], 0)
+    assert one.take_ready() == [(0, 2, [1, 2]), (2, 6, [3, 5])]
+    one = link(forward_bytes_max=1)
+    one.offer(0, 2, [parcel(1), parcel(2)], 0)
+    assert one.take_ready() == [(0, 1, [1]), (1, 2, [2])]
+
+
+def test_a_window_holds_back_and_a_full_buffer_cuts_the_link() -> None:
+    one = link(link_window_bytes=1, link_buffer_bytes_max=100)
+    for number in (1, 2):
+        one.offer(number - 1, number, [parcel(number)], 0)
+    assert one.take_ready() == [(0, 1, [1])] and one.buffered_bytes() == 136
+    one.offer(2, 3, [parcel(3)], 0)
+    assert one.cuts == 1 and one.buffered_bytes() == 68, "2 and 3 are given up"
+    one.taken(1, 0)
+    one.offer(3, 4, [parcel(4)], 0)
+    assert one.take_ready() == [(3, 4, [4])], "the child sees the gap"
+
+
+def test_what_is_never_taken_counts_as_lost() -> None:
+    one = link(link_window_bytes=1, link_stall_ms=100)
+    one.offer(0, 1, [parcel(1)], 0)
+    one.offer(1, 2, [parcel(2)], 0)
+    one.tick(50)
+    assert one.take_ready() == [(0, 1, [1])]
+    one.tick(100)
+    assert one.take_ready() == [(1, 2, [2])]
+
+
+def test_nothing_is_claimed_before_the_child_is_covered() -> None:
+    one = Link(NetworkSettings(), summary)
+    one.offer(0, 1, [parcel(1)], 0)
+    one.tick(10_000)
+    assert one.take_ready() == []
+
+
+# --- repairs and positions --------------------------------------------------------------------------------------------
+
+
+def test_a_root_is_asked_when_patience_ends() -> None:
+    repair = Repair(NetworkSettings(patience_ms=100), Random(1))
+    repair.hear_of(9, position=4, now_ms=0)
+    repair.watch(4, 50)
+    assert not repair.next_question(4, 1, 1, 50)
+    repair.watch(6, 120)
+    assert not repair.next_question(6, 1, 1, 120), "the tree brings it"
+    repair.watch(6, 220)
+    assert repair.next_question(6, 1, 1, 220)
+
+
+def test_an_answer_without_a_subscription_that_counts_by_now_is_dropped() -> None:
+    repair = Repair(NetworkSettings(), Random(1))
+    repair.want(9)
+    question = repair.next_question(4, version=1, needed=1, now_ms=0)
+    assert not repair.is_answer(question, needed=2)
+    question = repair.next_question(4, version=3, needed=2, now_ms=0)
+    assert repair.is_answer(question, needed=3), "it was asked for already"
+
+
+def test_early_ranges_are_taken_in_order_within_their_limit() -> None:
+    repair = Repair(NetworkSettings(early_bytes_max=300), Random(1))
+    repair.keep(6, 7, [parcel(7)])
+    repair.keep(7, 8, [parcel(8)])
+    assert repair.take_early(5) is None
+    assert repair.take_early(6) == (7, [parcel(7)])
+    assert repair.take_early(8) is None and repair.early_bytes == 0, "it is of no use any more"
+    for number in range(10, 20):
+        repair.keep(number, number + 1, [parcel(number + 1)])
+    assert 0 < repair.early_bytes <= 300 and repair.is_needed(19)
+
+
+def test_positions_only_advance() -> None:
+    positions = Positions([])
+    positions.begin("r", "store", 5)
+    positions.advance("r", 3)
+    assert positions.number("r") == 5 and positions.store_of("r") == "store"
+    positions.advance("r", 8)
+    turn = Turn(0)
+    positions.store(turn)
+    (put,) = turn.changes
+    assert Positions([("r", put.value)]).number("r") == 8 and put.table == POSITIONS  # type: ignore[union-attr]
+    assert not positions.has_changed()
+
+
+# --- trees ------------------------------------------------------------------------------------------------------------
+
+
+class Place:
+    """A broker that keeps what its tree sends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch = 1
+        self.life = 10
+        self.now_ms = 0
+        self.sent: list[tuple[str, Any]] = []
+        self.last = 0
+
+    def send(self, to: str, message: Any) -> None:
+        self.sent.append((to, message))
+
+    def take(self, kind: type) -> list[Any]:
+        """What of this kind was sent since the last time."""
+        found = [message for _, message in self.sent if isinstance(message, kind)]
+        self.sent = [item for item in self.sent if not isinstance(item[1], kind)]
+        return found
+
+
+def tree(place: Place, root: str, parent: str | None, *children: str) -> Tree:
+    made = Tree(root, place, ROUTING, NetworkSettings(), Random(1), lambda: place.last)
+    made.store = "store" if made.is_root else ""
+    made.place_in(parent, children)
+    made.flush()
+    return made
+
+
+def announce(version: int, base: int, *changes: Any, life: int = 5) -> Announce:
+    return Announce("r", 1, life, version, base, [(added.encode(), removed.encode()) for added, removed in changes])
+
+
+def covered(version: int, since: int, life: int = 7) -> Covered:
+    return Covered("r", "store", 1, life, 10, version, since)
+
+
+def forward(after: int, upto: int, *parcels: Parcel, version: int = 1, life: int = 7) -> Forward:
+    return Forward("r", "store", 1, life, version, after, upto, list(parcels))
+
+
+def test_a_root_covers_at_once() -> None:
+    place = Place("r")
+    root = tree(place, "r", None, "c")
+    place.last = 4
+    root.take_announce("c", announce(1, 0, (X, NOTHING)))
+    (answer,) = place.take(Covered)
+    assert (answer.version, answer.since, answer.announcer) == (1, 4, 5)
+    root.pass_on(4, 6, [parcel(5), parcel(6, b"<y/>")])
+    (message,) = place.take(Forward)
+    assert [one.number for one in message.documents] == [5] and (message.after, message.upto) == (4, 6)
+
+
+def test_a_child_is_covered_when_its_parent_is() -> None:
+    place = Place("p")
+    middle = tree(place, "r", "r", "c")
+    first = place.take(Announce)[0].version
+    middle.take_announce("c", announce(1, 0, (X, NOTHING)))
+    middle.flush()
+    (further,) = place.take(Announce)
+    assert (further.base, further.version) == (first, first + 1) and not place.take(Covered)
+    assert middle.take_covered("r", covered(first, 3)) and not place.take(Covered), "that was before the child"
+    assert middle.take_covered("r", covered(first + 1, 5))
+    (answer,) = place.take(Covered)
+    assert (answer.version, answer.since) == (1, 5)
+
+
+def test_what_the_aggregate_contains_is_covered_at_once() -> None:
+    place = Place("p")
+    middle = tree(place, "r", "r", "c")
+    middle.change_local(X, NOTHING)
+    middle.flush()
+    middle.take_covered("r", covered(middle.version, 3))
+    begin = middle.accept("r", forward(3, 8, version=middle.version))
+    assert begin == 3
+    middle.pass_on(3, 8, [])
+    middle.take_announce("c", announce(1, 0, (X, NOTHING)))
+    (answer,) = place.take(Covered)
+    assert answer.since == 8, "what was passed on before is not in it"
+
+
+def test_ranges_are_taken_from_the_covering_parent_only() -> None:
+    place = Place("p")
+    leaf = tree(place, "r", "r")
+    version = leaf.version
+    assert leaf.accept("r", forward(0, 4, version=version)) is None, "not covered"
+    leaf.take_covered("r", covered(version, 3))
+    assert leaf.accept("q", forward(0, 4, version=version)) is None, "not the parent"
+    assert leaf.accept("r", forward(0, 4, version=version - 1)) is None, "chosen by an old query"
+    assert leaf.accept("r", forward(0, 3, version=version)) is None, "before it was covered"
+    assert leaf.accept("r", forward(0, 4, version=version)) == 3
+    assert leaf.accept("r", forward(3, 4, version=version, life=8)) is None, "the parent lives again"
+    (again,) = place.take(Announce)[-1:]
+    assert again.base == 0 and not leaf.is_covered()
+
+
+def test_a_new_parent_is_told_everything() -> None:
+    place = Place("p")
+    leaf = tree(place, "r", "r")
+    leaf.change_local(X, NOTHING)
+    leaf.flush()
+    leaf.take_covered("r", covered(leaf.version, 3))
+    place.take(Announce)
+    leaf.place_in("q", ())
+    (message,) = place.take(Announce)
+    assert message.base == 0 and ROUTING.decode(message.changes[0][0]) == X
+    assert not leaf.is_covered() and not leaf.take_covered("r", covered(leaf.version, 9))
+
+
+def test_what_makes_no_sense_is_asked_for_again() -> None:
+    place = Place("r")
+    root = tree(place, "r", None, "c")
+    root.take_announce("c", announce(3, 2, (X, NOTHING)))
+    assert len(place.take(Resync)) == 1, "the base is not known"
+    root.take_announce("c", announce(1, 0, (X, NOTHING)))
+    root.take_announce("c", announce(2, 1, (NOTHING, Y)))
+    assert root.misunderstood == 1 and not root.children
+    place.take(Covered)
+    place.now_ms = 1_000
+    root.tick()
+    assert len(place.take(Resync)) == 1
+    root.take_announce("stranger", announce(1, 0, (X, NOTHING)))
+    assert not root.children
+
+
+def test_a_late_announcement_changes_nothing() -> None:
+    place = Place("r")
+    root = tree(place, "r", None, "c")
+    root.take_announce("c", announce(1, 0, (X, NOTHING)))
+    root.take_announce("c", announce(2, 1, (Y, NOTHING)))
+    for late in (announce(1, 0, (X, NOTHING)), announce(9, 0, (X, NOTHING), life=4)):
+        root.take_announce("c", late)
+    assert len(root.table.collect("c")) == 2 and root.children["c"].version == 2  # type: ignore[attr-defined]

@@ -1,0 +1,85 @@
+"""Brokers of a network in the simulated world: fresh seeds, and bugs planted to be found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support.planted_network_bugs import PLANTED
+from support.simple_routing import SimpleRouting
+
+from treecast.sim.__main__ import main
+from treecast.sim.onyx.network_scenario import NetworkScenario
+from treecast.sim.scenario import Outcome, report_of, run_seeds
+
+pytestmark = pytest.mark.house
+
+SEEDS = 80
+SIMPLE_SEEDS = 10
+FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
+"""Set it to look at other seeds than last time."""
+PLANTED_SEEDS_MAX = 60
+LONG_SEEDS = 5_000
+
+
+def test_fresh_seeds() -> None:
+    outcomes: list[Outcome] = []
+    failed = list(run_seeds(NetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    # A scenario in which nothing happens finds nothing.
+    means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
+    assert means["brokers"] > 4 and means["roots"] > 1 and means["views"] > 1.5 and means["starts"] > 0.5
+    assert means["remote"] > 10 and means["forwarded"] > 10 and means["repaired"] > 5
+
+
+def test_with_tables_that_are_right_by_their_simplicity() -> None:
+    """If this fails as well, routing is not to blame."""
+    scenario = NetworkScenario(routing=SimpleRouting)
+    failed = list(run_seeds(scenario, range(FIRST_SEED, FIRST_SEED + SIMPLE_SEEDS), lambda outcome: None))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+
+
+@pytest.mark.long
+def test_many_seeds() -> None:
+    first = FIRST_SEED + SEEDS
+    failed = list(run_seeds(NetworkScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    scenario, first = PLANTED[name]
+    seeds = range(first, first + PLANTED_SEEDS_MAX)
+    found = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
+    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    # It is the planted bug, and nothing else, that makes this seed fail.
+    assert NetworkScenario().run(found.seed).failure is None
+
+
+DIGESTS = """
+from treecast.sim.onyx.network_scenario import NetworkScenario
+for seed in range(4):
+    outcome = NetworkScenario().run(seed)
+    print(outcome.digest, outcome.events, outcome.failure)
+"""
+
+
+def test_runs_repeat_whatever_the_hash_seed() -> None:
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "4242")
+    }
+    assert len(answers) == 1
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--scenario", "network", "--seeds", "1", "--first", "5"]) == 0
+    assert "1/1 seeds, 0 failed" in capsys.readouterr().out
