@@ -35,7 +35,11 @@ from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
-from treecast.overlay.messages import Command, Document, Hello, Publish, RegisterSource, Request
+from treecast.overlay.messages import Answer, Command, Document, Hello, Publish, RegisterSource, Request
+from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, NewView
+from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
@@ -190,6 +194,19 @@ def refuse_command(data: bytes) -> None:
         answers = [effect.message for effect in broker.receive("client", request, 0) if isinstance(effect, Send)]
         for refusal in answers[-1].refusals:
             raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
+def refuse_network(data: bytes) -> None:
+    """Ask a broker of a network whose other broker, which is a root, does not answer."""
+    broker = NetworkBroker("golden", SimulatedStorage(), Random(1), registries=("registry",))
+    view = View(1, {"golden": BrokerInfo(), "other": BrokerInfo()}, {"other": {"golden": "other"}})
+    broker.receive("registry", NewView(view), 0)
+    broker.receive("registry", CatalogDelta(0, 1, [CatalogEntry("theirs", "other")]), 0)
+    request = Request(1, msgspec.json.decode(data, type=Command))
+    effects = [*broker.receive("client", request, 0), *broker.tick(NetworkSettings().cover_ms_max + 1)]
+    answers = [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Answer)]
+    for refusal in answers[-1].refusals:
+        raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
 def refuse_connection(data: bytes) -> None:
@@ -397,6 +414,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,
+    ".network": refuse_network,
     ".store": refuse_store,
     ".http": refuse_http,
     ".socket": refuse_socket,

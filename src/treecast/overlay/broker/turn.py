@@ -15,7 +15,17 @@ from treecast.overlay.storage import Change, Delete, Put
 class Turn:
     """Collects the effects of one call. Its changes are stored together, and what it sends leaves after that."""
 
-    __slots__ = ("applied", "changed_subscriptions", "changes", "events", "group", "now_ms", "published", "sends", "urgent")
+    __slots__ = (
+        "applied",
+        "changed_subscriptions",
+        "changes",
+        "events",
+        "group",
+        "now_ms",
+        "published",
+        "sends",
+        "urgent",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms

@@ -82,7 +82,9 @@ class Histories:
             parcels = self._filter(message.query, parcels)
         if not count:
             upto = last
-        return History(message.root, store, epoch, life, message.question, message.after, upto, last, gone_until, parcels)
+        return History(
+            message.root, store, epoch, life, message.question, message.after, upto, last, gone_until, parcels
+        )
 
     def _filter(self, query: bytes, parcels: list[Parcel]) -> list[Parcel]:
         """Those that a routing query matches."""

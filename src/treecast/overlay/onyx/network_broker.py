@@ -43,9 +43,11 @@ from treecast.overlay.onyx.network_messages import (
     Latest,
     NetworkMessage,
     Parcel,
-    Positions as PositionsMessage,
     Resync,
     Taken,
+)
+from treecast.overlay.onyx.network_messages import (
+    Positions as PositionsMessage,
 )
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
@@ -110,7 +112,9 @@ class NetworkBroker:
         self._root_lives: dict[str, int] = {}
         self._histories = Histories(broker.tail, routing, network)
         broker.retention.needed_by_others = lambda: self._histories.needed_from(self.now_ms)
-        self._wants = self.wants_class(broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0)
+        self._wants = self.wants_class(
+            broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0
+        )
         self._wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
         self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
         self._positions_ms = 0
@@ -263,9 +267,7 @@ class NetworkBroker:
         tree = self.trees.get(self.name)
         if tree is None or not turn.published:
             return
-        parcels = [
-            Parcel(number, source, id, turn.now_ms, TEXT, body) for number, source, id, body in turn.published
-        ]
+        parcels = [Parcel(number, source, id, turn.now_ms, TEXT, body) for number, source, id, body in turn.published]
         tree.pass_on(tree.passed, parcels[-1].number, parcels)
 
     # --- messages of brokers -----------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 """How a broker of a network routes: by the absolute paths of its subscriptions (`treecast.overlay.onyx.routing`).
 
-    >>> routing = PathRouting(seed=1)
-    >>> wanted = routing.map(Subscription("", "/news[sport]"))
-    >>> table = routing.table()
-    >>> print(table.update("b2", wanted, routing.empty()).added)
-    /news/sport
-    >>> table.route([b"<news><sport/></news>"])
-    [('b2',)]
+>>> routing = PathRouting(seed=1)
+>>> wanted = routing.map(Subscription("", "/news[sport]"))
+>>> table = routing.table()
+>>> print(table.update("b2", wanted, routing.empty()).added)
+/news/sport
+>>> table.route([b"<news><sport/></news>"])
+[('b2',)]
 """
 
 from __future__ import annotations

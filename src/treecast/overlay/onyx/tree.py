@@ -71,10 +71,14 @@ class Routing(Protocol):
 class Place(Protocol):
     """What a tree has to know of the broker that it belongs to."""
 
-    name: str
-    epoch: int
-    life: int
-    now_ms: int
+    @property
+    def name(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def life(self) -> int: ...
+    @property
+    def now_ms(self) -> int: ...
 
     def send(self, to: str, message: Any) -> None: ...
 

@@ -131,7 +131,7 @@ class NetworkRun:
         client_settings = draw_client_settings(random)
         self.applications = [
             Application(
-                *(world, plan, network.clients, self.history, client_settings, lambda: [], lambda: next(numbers)),
+                *(world, plan, network.clients, self.history, client_settings, list, lambda: next(numbers)),
                 broker=network.homes[plan.name],
                 identify=self._identifier(network.homes[plan.name]),
                 first_number=self._place(network.homes[plan.name]) * NUMBERS_PER_ROOT,

@@ -47,9 +47,7 @@ def draw_network(seed: int) -> NetworkWorkload:
     ]
     weights = {action: weight for action, weight in usual.weights.items() if action not in LEFT_OUT}
     duration_ms = random.choice([800, 1_500, 3_000])
-    workload = msgspec.structs.replace(
-        usual, clients=clients, weights=weights, expiring=[], duration_ms=duration_ms
-    )
+    workload = msgspec.structs.replace(usual, clients=clients, weights=weights, expiring=[], duration_ms=duration_ms)
     return NetworkWorkload(workload, brokers, homes)
 
 
