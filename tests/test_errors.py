@@ -36,6 +36,7 @@ from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
 from treecast.overlay.messages import Command, Document, Hello, Publish, RegisterSource, Request
+from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.peer import Send
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
@@ -190,6 +191,17 @@ def refuse_command(data: bytes) -> None:
         answers = [effect.message for effect in broker.receive("client", request, 0) if isinstance(effect, Send)]
         for refusal in answers[-1].refusals:
             raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
+def refuse_registration(data: bytes) -> None:
+    """Ask a registry that has no broker for something."""
+    registry = Registry("golden", SimulatedStorage(), Random(1))
+    registry.tick(0)
+    (*_, welcome) = [effect for effect in registry.receive("client", Hello("client"), 0) if isinstance(effect, Send)]
+    request = Request(1, msgspec.json.decode(data, type=Command), welcome.message.lease)
+    answers = [effect.message for effect in registry.receive("client", request, 0) if isinstance(effect, Send)]
+    for refusal in answers[-1].refusals:
+        raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
 def refuse_connection(data: bytes) -> None:
@@ -397,6 +409,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,
+    ".registration": refuse_registration,
     ".store": refuse_store,
     ".http": refuse_http,
     ".socket": refuse_socket,
