@@ -38,6 +38,7 @@ from treecast.overlay.frames import FrameDecoder
 from treecast.overlay.messages import Answer, Command, Document, Hello, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, NewView
 from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Send
@@ -205,6 +206,17 @@ def refuse_network(data: bytes) -> None:
     request = Request(1, msgspec.json.decode(data, type=Command))
     effects = [*broker.receive("client", request, 0), *broker.tick(NetworkSettings().cover_ms_max + 1)]
     answers = [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Answer)]
+    for refusal in answers[-1].refusals:
+        raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
+def refuse_registration(data: bytes) -> None:
+    """Ask a registry that has no broker for something."""
+    registry = Registry("golden", SimulatedStorage(), Random(1))
+    registry.tick(0)
+    (*_, welcome) = [effect for effect in registry.receive("client", Hello("client"), 0) if isinstance(effect, Send)]
+    request = Request(1, msgspec.json.decode(data, type=Command), welcome.message.lease)
+    answers = [effect.message for effect in registry.receive("client", request, 0) if isinstance(effect, Send)]
     for refusal in answers[-1].refusals:
         raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
@@ -415,6 +427,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".connection": refuse_connection,
     ".command": refuse_command,
     ".network": refuse_network,
+    ".registration": refuse_registration,
     ".store": refuse_store,
     ".http": refuse_http,
     ".socket": refuse_socket,

@@ -336,6 +336,10 @@ def test_hosts_by_content() -> None:
     assert all(len(names) == 1 for names in after.values())
     assert all(after[value] in (before[value], {"c"}) for value in before), "only the new broker gets something"
     assert any(names == {"c"} for names in after.values())
+    network.stop("r1")
+    network.start("r1")
+    network.run(2_000)
+    assert all(len(names) == 1 for names in hosts().values()), "also after a restart"
     answer = network.ask(PlaceSubscription("wrong", "/a["))
     assert answer.refusals[0].code.startswith("TC1")
 

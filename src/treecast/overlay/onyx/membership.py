@@ -180,7 +180,7 @@ class Membership:
     def receive(self, sender: str, message: Any, turn: Turn) -> list[Event]:
         """Handle a message of the control plane; others are ignored. Returns what is new."""
         match message:
-            case NewView():
+            case NewView() if sender in self.registries or sender in self._view.brokers:
                 return self._adopt(message.view, turn)
             case AskView():
                 if self._view.epoch > message.epoch:

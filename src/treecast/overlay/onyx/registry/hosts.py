@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from treecast.errors import QueryError
+from treecast.model import Subscription
 from treecast.overlay.broker.refused import RequestError, check_name
 from treecast.overlay.broker.rows import decode
 from treecast.overlay.broker.settings import MINUTE_MS
@@ -46,21 +47,20 @@ class Hosts:
         self._held: dict[str, dict[str, None]] = {}
         self._subscribers = sum(1 for _ in shadow.rows(SUBSCRIBERS, ""))
         self._pep: Pep | None = None
+        self._home_names: tuple[str, ...] = ()
+        self._home_brokers: list[str] = []
+        self._looked_at: str | None = None  # the last subscription of a look that is under way
         self._moves: dict[str, _Move] = {}
         self._looked_ms: int | None = None
         self._minute_ms: int | None = None
         self._moved_this_minute = 0
         self.moved = 0
-        queries = []
         for id, data in shadow.rows(PLACED, ""):
-            row = decode(data, PlacedRow)
-            self._held.setdefault(row.host, {})[id] = None
-            if settings.policy == "content":
-                queries.append((id, row.query))
+            self._held.setdefault(decode(data, PlacedRow).host, {})[id] = None
         if settings.policy == "content":
             self._pep = Pep(settings.partitions + 1)
-            if queries:
-                self._pep.add_many(queries)
+            if self._held:
+                self._pep.add_many(self._queries())
 
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))
@@ -121,7 +121,7 @@ class Hosts:
         if known is not None:
             host = known.host
         elif partition is not None:
-            host = hosts_of_partitions(brokers, self._settings.partitions)[partition]
+            host = self._homes(brokers)[partition]
         else:
             near = command.location if self._settings.policy == "near" else None
             host = choose_host(brokers, near, self.loads(brokers), self._settings.near_slack)
@@ -130,6 +130,14 @@ class Hosts:
         self._held.setdefault(host, {})[command.id] = None
         turn.put(PLACED, command.id, row)
         return row
+
+    def _homes(self, brokers: Mapping[str, BrokerInfo]) -> list[str]:
+        """The broker of each partition; the last answer is kept, as brokers seldom come and go."""
+        names = tuple(sorted(brokers))
+        if self._home_names != names:
+            self._home_names = names
+            self._home_brokers = hosts_of_partitions(names, self._settings.partitions)
+        return self._home_brokers
 
     def _enter(self, command: PlaceSubscription, is_known: bool) -> int | None:
         """The partition of a query; None if queries do not decide, or if this one compares nothing with a value."""
@@ -175,6 +183,11 @@ class Hosts:
                 del self._moves[id]
         if self._looked_ms is None or not self._looked_ms <= now_ms < self._looked_ms + settings.rebalance_ms:
             self._looked_ms = now_ms
+            self._looked_at = ""
+            if self._pep is not None and self._pep.unbalanced:
+                # The patterns are chosen anew for the queries of today.
+                self._pep.rebalance(self._queries())
+        if self._looked_at is not None and len(brokers) > 1:
             self._plan(brokers, now_ms)
         told: dict[str, list[tuple[str, str]]] = {}
         for id, move in self._moves.items():
@@ -186,8 +199,6 @@ class Hosts:
                 turn.send(source, Migrate(moves[begin : begin + ENTRIES_MAX], epoch))
 
     def _plan(self, brokers: Mapping[str, BrokerInfo], now_ms: int) -> None:
-        if len(brokers) < 2:
-            return
         if self._minute_ms is None or not self._minute_ms <= now_ms < self._minute_ms + MINUTE_MS:
             self._minute_ms, self._moved_this_minute = now_ms, 0
         wanted = self._wanted_by_content(brokers) if self._pep is not None else self._wanted_by_load(brokers)
@@ -203,24 +214,25 @@ class Hosts:
 
     def _wanted_by_content(self, brokers: Mapping[str, BrokerInfo]) -> Iterator[tuple[str, str, str]]:
         """Those that are not with the broker of their partition. Those without a value to compare stay."""
-        pep = self._pep
-        assert pep is not None
-        if pep.unbalanced:
-            # The patterns are chosen anew for the queries of today.
-            pep.rebalance([(id, row.query) for id, row in self._rows()])
-        homes = hosts_of_partitions(brokers, self._settings.partitions)
-        for host in sorted(brokers):
-            for id in list(self._held.get(host, ())):
-                (partition,) = pep.holders(id)
-                if partition < self._settings.partitions and homes[partition] != host:
-                    yield id, host, homes[partition]
+        pep, homes = self._pep, self._homes(brokers)
+        assert pep is not None and self._looked_at is not None
+        rows = self._shadow.scan(PLACED, self._looked_at, self._settings.looked_at_max)
+        for id, data in rows:
+            host = decode(data, PlacedRow).host
+            (partition,) = pep.holders(id)
+            if host in brokers and partition < self._settings.partitions and homes[partition] != host:
+                yield id, host, homes[partition]
+            self._looked_at = id
+        if not rows:
+            self._looked_at = None
 
-    def _rows(self) -> Iterator[tuple[str, PlacedRow]]:
-        for id, data in self._shadow.rows(PLACED, ""):
-            yield id, decode(data, PlacedRow)
+    def _queries(self) -> list[Subscription]:
+        rows = ((id, decode(data, PlacedRow)) for id, data in self._shadow.rows(PLACED, ""))
+        return [Subscription(id, row.query, row.namespaces) for id, row in rows]
 
     def _wanted_by_load(self, brokers: Mapping[str, BrokerInfo]) -> Iterator[tuple[str, str, str]]:
         """From brokers that have clearly more than the mean to those that have less; the last ones that came."""
+        self._looked_at = None
         counts = {name: len(self._held.get(name, ())) for name in sorted(brokers)}
         for move in self._moves.values():
             counts[move.source] -= 1

@@ -53,7 +53,9 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     skew_max: float = 1.5
     """Subscriptions move if a broker has so many times as many as there are on average."""
     rebalance_ms: int = 10 * SECOND_MS
-    """Between two looks at whether something should move."""
+    """Between two looks at whether something should move;"""
+    looked_at_max: int = 1_000
+    """with `content` so many subscriptions are looked at in one step."""
     migrations_per_minute_max: int = 600
     migrations_open_max: int = 100
     migration_ms: int = MINUTE_MS
