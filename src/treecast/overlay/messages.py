@@ -22,6 +22,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from treecast.overlay.replica.messages import ReplicaMessage
+
 PROTOCOL_VERSION = 1
 WINDOW_MAX = 16
 """Requests of one client that may wait for their answers; the broker remembers as many answers."""
@@ -401,6 +403,7 @@ Message = (
     | Durable
     | Continue
     | IndexSaved
+    | ReplicaMessage
 )
 
 # --- packets ----------------------------------------------------------------------------------------------------------

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 
 from treecast.sim.broker.scenario import BrokerScenario, DamagedBrokerScenario, FailingSubscribersScenario
 from treecast.sim.faults import text_of
+from treecast.sim.replica.scenario import ReplicaScenario
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of, run_seeds
 from treecast.sim.shorten import shorten
 
 SCENARIOS: dict[str, type[Scenario]] = {
-    kind.name: kind for kind in (BrokerScenario, DamagedBrokerScenario, FailingSubscribersScenario)
+    kind.name: kind
+    for kind in (BrokerScenario, DamagedBrokerScenario, FailingSubscribersScenario, ReplicaScenario)
 }
 PROGRESS_SECONDS = 5.0
 
