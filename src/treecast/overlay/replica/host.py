@@ -194,7 +194,7 @@ class ReplicaHost:
             if role.primary == self.name:
                 return self._take_first_role(sender, role)
             if role.backup != self.name:
-                return []
+                return [Send(sender, Standing(role.broker, role.term, "backup"))]  # it could become one
             self._asking.pop(role.broker, None)
             effects += self._become_backup(self._add(role.broker), role)
         elif role.term > member.row.term:
@@ -222,14 +222,17 @@ class ReplicaHost:
 
     def _become_backup(self, member: Member, role: Role) -> list[Effect]:
         """Serve no more, if it was served here. What was stored is kept: perhaps only some groups are missing."""
-        self._primaries.pop(member.broker, None)
-        is_slot_0 = member.row.replica is not None and member.row.replica.slot == 0
+        row, former = member.row, self._primaries.pop(member.broker, None)
+        is_own = row.replica is not None and row.replica.slot == 0
+        # Its primary has everything that was acknowledged in its term: should nobody else take over, it can go on.
+        was_primary = row.primary == self.name and row.replica is not None and (former is None or former.end != "lost")
         member.set(
             term=role.term,
             primary=role.primary,
             backup=role.backup,
             is_paired=False,
-            was_backup=member.row.was_backup or is_slot_0,
+            complete_term=row.term if was_primary else row.complete_term,
+            was_backup=row.was_backup or is_own,
         )
         self._backups[member.broker] = Backup(member, self.settings, self._next_slot)
         changes: list[Change] = [member.put()]
@@ -393,4 +396,4 @@ def lineage_with(lineage: Lineage, term: int, first: int, count_max: int) -> Lin
     ([(5, 1), (6, 41), (7, 60)], [(5, 1), (7, 41)])
     """
     kept = [(past, begin) for past, begin in lineage if begin < first]
-    return [*kept, (term, first)][-count_max:]
+    return [*kept, (term, first)][-max(count_max, 2) :]  # the last group is of the term before

@@ -40,6 +40,6 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     replicas_max: int = 16
     """Brokers that one host serves or holds replicas of."""
     lineage_max: int = 64
-    """Changes of the primary that a replica remembers. One that is older than those is replaced by a snapshot."""
+    """Terms that a replica remembers, at least 2. What is older than those is replaced by a snapshot."""
     clean_rows_max: int = 1_000
     """Rows of a replica that is no longer needed, deleted in one step."""

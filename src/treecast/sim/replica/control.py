@@ -33,11 +33,13 @@ class Control:
         self._may_be_alone = may_be_alone
         self._dead_ms = random.choice([300, 800, 2_000])
         self._moody = random.choice([0.0, 0.0, 0.01, 0.05])
+        self._has_begun = False
         self._heard: dict[str, tuple[int, Standing]] = {}
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
         if isinstance(message, Standing) and sender in self.hosts:
             self._heard[sender] = (now_ms, message)
+            self._has_begun = self._has_begun or message.state in SERVING
         return []
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -71,6 +73,9 @@ class Control:
             is_whim = not self.is_calm and self._random.random() < self._moody
             if state == "lost" or is_whim or (self._is_silent(primary, now_ms) and self._random.random() < 0.3):
                 self._appoint(other, self._random.choice([primary, ""]), role.term)
+        elif self._has_begun and self._is_silent(primary, now_ms) and not self._is_silent(other, now_ms):
+            if self._random.random() < self._moody:  # it may refuse, and mostly will
+                self._appoint(other, primary, role.term)
         elif state in SERVING and not self._is_silent(primary, now_ms):
             is_gone = state == "waiting" or self._is_silent(other, now_ms)
             if role.backup and is_gone and self._may_be_alone(primary):
