@@ -245,6 +245,7 @@ class ReplicaHost:
         row = member.row
         is_primary = row.primary == self.name
         primary = self._primaries.get(member.broker)
+        # The primary of a later term than that has served since, and nobody else has.
         if row.replica is None or (row.term if is_primary else row.complete_term) < role.after:
             return True
         if primary is not None and primary.end == "lost":
@@ -274,7 +275,7 @@ class ReplicaHost:
 
     def _take_first_role(self, sender: str, role: Role) -> list[Effect]:
         """A broker that this host knows nothing of: it is new, or the disk was lost."""
-        if role.after:
+        if not role.is_new:
             return [Send(sender, Standing(role.broker, role.term, "lost"))]
         known, _ = self._asking.get(role.broker, (None, 0))
         if role.backup:

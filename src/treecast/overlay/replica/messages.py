@@ -33,8 +33,9 @@ class Role(_ReplicaMessage, frozen=True, tag="role"):
     """What the control plane has decided; sent to both hosts, again and again, and answered with `Standing`.
 
     A new term is needed only if `primary` or `backup` changes. `backup` is empty if the primary is to serve alone.
-    `after` is the term that this one follows, and 0 for a broker that is new: only then an empty disk is a beginning.
-    A term that its primary has refused (`Standing`) does not count.
+    `after` is the last term in which another host was the primary, or 0: whoever has not all that was acknowledged up
+    to then refuses. A term that its primary has refused (`Standing`) does not count. `is_new`: no host has ever served
+    this broker. Only then is an empty disk a beginning, and not a loss.
     """
 
     broker: Name
@@ -42,6 +43,7 @@ class Role(_ReplicaMessage, frozen=True, tag="role"):
     primary: Name
     backup: Name = ""
     after: Number = 0
+    is_new: bool = False
 
 
 State = Literal["asking", "alone", "joining", "paired", "waiting", "deposed", "lost", "refused", "backup"]

@@ -1,8 +1,8 @@
 """A control plane for a simulated world: it appoints primary and backup of one broker, sometimes without need.
 
-It never crashes, and what it says and hears may be late or lost. In two respects it knows more than a real one can: it
-lets no host serve alone that is down, or that has just lost its disk, as what was acknowledged would then be lost by
-its own decision.
+It never crashes, and what it says and hears may be late or lost. In one respect it knows more than a real one can: it
+lets no host take over or serve alone that is down, or that has just lost its disk. What was acknowledged would then be
+lost by its own decision, and no checker could ask for it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ SERVING = ("alone", "joining", "paired", "waiting")
 
 
 class Control:
-    """A `Peer`. `may_be_alone` says whether a host has all data at this moment."""
+    """A `Peer`. `has_data` says whether a host is up, and has not just lost its disk."""
 
     name = CONTROL
 
-    def __init__(self, broker: str, hosts: tuple[str, str], random: Random, may_be_alone: Callable[[str], bool]) -> None:
+    def __init__(self, broker: str, hosts: tuple[str, str], random: Random, has_data: Callable[[str], bool]) -> None:
         self.hosts = hosts
-        self.role = Role(broker, 1, hosts[0], hosts[1])
+        self.role = Role(broker, 1, hosts[0], hosts[1], is_new=True)
+        self.primaries = {1: hosts[0]}
+        """By term. Those that refused are left out."""
         self.is_calm = False
         """It changes nothing without need any more."""
         self.takeovers = 0
         self._random = random
-        self._may_be_alone = may_be_alone
-        self._dead_ms = random.choice([300, 800, 2_000])
-        self._moody = random.choice([0.0, 0.0, 0.01, 0.05])
+        self._has_data = has_data
+        self._dead_ms = random.choice([250, 500, 1_500])
+        self._moody = random.choice([0.0, 0.0, 0.02, 0.1])
         self._has_begun = False
         self._heard: dict[str, tuple[int, Standing]] = {}
 
@@ -57,9 +59,12 @@ class Control:
     def _is_silent(self, host: str, now_ms: int) -> bool:
         return host not in self._heard or abs(now_ms - self._heard[host][0]) > self._dead_ms
 
-    def _appoint(self, primary: str, backup: str, after: int) -> None:
+    def _appoint(self, primary: str, backup: str) -> None:
         self.takeovers += primary != self.role.primary
-        self.role = Role(self.role.broker, self.role.term + 1, primary, backup, after)
+        term = self.role.term + 1
+        after = max((term for term, other in self.primaries.items() if other != primary), default=0)
+        self.role = Role(self.role.broker, term, primary, backup, after, not self._has_begun)
+        self.primaries[term] = primary
 
     def _decide(self, now_ms: int) -> None:
         role = self.role
@@ -68,17 +73,18 @@ class Control:
         backup = self.standing(other)
         is_complete = role.backup == other and backup is not None and backup.complete_term == role.term
         if state == "refused":
-            self._appoint(other, primary, role.after)
-        elif is_complete and not self._is_silent(other, now_ms):
+            del self.primaries[role.term]
+            self._appoint(other, primary)
+        elif is_complete and not self._is_silent(other, now_ms) and self._has_data(other):
             is_whim = not self.is_calm and self._random.random() < self._moody
             if state == "lost" or is_whim or (self._is_silent(primary, now_ms) and self._random.random() < 0.3):
-                self._appoint(other, self._random.choice([primary, ""]), role.term)
+                self._appoint(other, self._random.choice([primary, ""]))
         elif self._has_begun and self._is_silent(primary, now_ms) and not self._is_silent(other, now_ms):
-            if self._random.random() < self._moody:  # it may refuse, and mostly will
-                self._appoint(other, primary, role.term)
+            if self._has_data(other) and self._random.random() < self._moody:  # it may refuse, and mostly will
+                self._appoint(other, primary)
         elif state in SERVING and not self._is_silent(primary, now_ms):
             is_gone = state == "waiting" or self._is_silent(other, now_ms)
-            if role.backup and is_gone and self._may_be_alone(primary):
-                self._appoint(primary, "", role.term)
+            if role.backup and is_gone and self._has_data(primary):
+                self._appoint(primary, "")
             elif not role.backup and not self._is_silent(other, now_ms):
-                self._appoint(primary, other, role.term)
+                self._appoint(primary, other)

@@ -70,15 +70,15 @@ def draw_pair_faults(random: Random, duration_ms: int) -> Iterator[Fault]:
         begin = random.randrange(duration_ms)
         return begin, begin + random.choice([100, 1_000, 3_000])
 
-    for _ in range(random.choice([0, 0, 1, 3])):
+    for _ in range(random.choice([0, 1, 3])):
         down_ms = random.choice([1, 300, 1_000])
-        yield Crash(random.choice(HOSTS), random.randrange(duration_ms), down_ms, random.random() < 0.6)
-    for _ in range(random.choice([0, 0, 1, 2])):
-        first, second = random.sample(HOSTS, 2)
-        groups = random.choice([[[first], [second]], [[first], [second, CONTROL]], [[first], [CONTROL]]])
-        yield Partition(groups, *period(), one_way=random.random() < 0.3)
+        yield Crash(random.choice(HOSTS), random.randrange(duration_ms), down_ms, random.random() < 0.7)
     for _ in range(random.choice([0, 1, 2])):
-        effect: Any = random.choice(["loss", "duplication", "reordering", "delay"])
+        first, second = random.sample(HOSTS, 2)
+        groups = random.choice([[[first], [second]], [[first], [second, CONTROL]], *[[[first], [CONTROL]]] * 2])
+        yield Partition(groups, *period(), one_way=random.random() < 0.3)
+    for _ in range(random.choice([0, 1, 3])):
+        effect: Any = random.choice(["loss", "loss", "duplication", "reordering", "delay"])
         amount = random.choice([50, 300]) if effect in ("loss", "duplication") else random.choice([20, 200])
         yield LinkFault(effect, *random.sample(HOSTS, 2), *period(), amount)
 
@@ -105,8 +105,12 @@ class ReplicaScenario(BrokerScenario):
 
     def workload(self, seed: int) -> Workload:
         """Long enough for a host to be missed."""
-        workload = super().workload(seed)
-        return msgspec.structs.replace(workload, duration_ms=max(workload.duration_ms, 1_500))
+        usual, random = super().workload(seed), Random(f"{seed}/replica workload")
+        return msgspec.structs.replace(
+            usual,
+            duration_ms=random.choice([1_500, 2_500]),
+            clients=[msgspec.structs.replace(client, action_ms=random.choice([30, 60])) for client in usual.clients],
+        )
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
         faults = self.faults(seed) if faults is None else faults
@@ -157,7 +161,7 @@ class ReplicaRun(BrokerRun):
             sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
             machine = Host(world, name, self._starter(name), sync_us=sync_us, batches=random.random() < 0.7)
             self.machines[name] = world.hosts[name] = machine
-        self.control = Control(BROKER, HOSTS, world.random_of(CONTROL), self._may_be_alone)
+        self.control = Control(BROKER, HOSTS, world.random_of(CONTROL), self._has_data)
         world.add_host(CONTROL, lambda storage, random: self.control)
         world.place_of = self._place_of
         world.may_lose_disk = self._may_lose_disk
@@ -201,7 +205,7 @@ class ReplicaRun(BrokerRun):
         rows = [member.row for member in read_members(self.machines[host].storage, 10)]
         return rows[0] if rows else MemberRow()
 
-    def _may_be_alone(self, host: str) -> bool:
+    def _has_data(self, host: str) -> bool:
         return self.machines[host].is_up and self._row(host).replica is not None
 
     def _may_lose_disk(self, host: str) -> bool:
@@ -210,9 +214,10 @@ class ReplicaRun(BrokerRun):
         role, other = self.control.role, self.control.other(host)
         row = self._row(other)
         if role.primary == host:
+            # It may have been appointed again and again, for another backup: only this one can take over.
             return role.backup == other and row.complete_term == role.term
-        is_established = row.term == role.term and row.primary == other
-        return row.replica is not None and (is_established or 0 < role.after <= row.complete_term)
+        reign = row.term if row.primary == other else row.complete_term
+        return row.replica is not None and reign >= role.after
 
     # -- looking at the broker
 
