@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from treecast.overlay.peer import Effect, Send, Store
+from treecast.overlay.peer import Effect, Send
 from treecast.overlay.replica import ReplicaHost
 from treecast.overlay.replica.backup import Backup
 from treecast.overlay.replica.member import Member
-from treecast.overlay.replica.messages import Ask, Chunk, Copied, Copy, Role
+from treecast.overlay.replica.messages import Ask, Chunk, Copied, Copy
 from treecast.overlay.replica.primary import Replicated
 from treecast.overlay.replica.space import encode_changes
-from treecast.overlay.storage import DropBefore
 from treecast.sim.replica.scenario import ReplicaScenario
 
 
@@ -70,46 +67,12 @@ class _DisorderlyBackup(Backup):
         return super()._take_copy(sender, message)
 
 
-class _EagerBackup(Backup):
-    """Answers before its disk has the group."""
-
-    def _apply(self, *arguments: Any) -> list[Effect]:
-        return super()._apply(*arguments)[::-1]
-
-
 class _ForgetfulHost(_PlantedBackup):
     kind = _ForgetfulBackup
 
 
 class _DisorderlyHost(_PlantedBackup):
     kind = _DisorderlyBackup
-
-
-class _EagerHost(_PlantedBackup):
-    kind = _EagerBackup
-
-
-class _BoldHost(ReplicaHost):
-    """Takes over with a replica that is not complete."""
-
-    def _take_role(self, sender: str, role: Role, now_ms: int) -> list[Effect]:
-        known = role.broker in self._members
-        return super()._take_role(sender, msgspec.structs.replace(role, after=0) if known else role, now_ms)
-
-
-class _HastyReplicated(Replicated):
-    """Drops bodies that the backup may still ask for."""
-
-    def _store(self, changes: Any) -> list[Effect]:
-        effects = super()._store(changes)
-        drops = self._space.translate([change for change in changes if type(change) is DropBefore])
-        return [Store((*effect.changes, *drops)) if isinstance(effect, Store) else effect for effect in effects]
-
-
-class _HastyHost(ReplicaHost):
-    def _open(self, member: Member) -> None:
-        super()._open(member)
-        self._primaries[member.broker].__class__ = _HastyReplicated
 
 
 class _LaxReplicated(Replicated):
@@ -131,8 +94,5 @@ PLANTED = {
     "no fencing": ReplicaScenario(_UnfencedHost),
     "a lost chunk of a snapshot": ReplicaScenario(_ForgetfulHost),
     "groups out of order": ReplicaScenario(_DisorderlyHost),
-    "an answer before the backup's write": ReplicaScenario(_EagerHost),
-    "an incomplete replica that takes over": ReplicaScenario(_BoldHost),
-    "bodies dropped too early": ReplicaScenario(_HastyHost),
     "acknowledgements while pairing": ReplicaScenario(_LaxHost),
 }

@@ -77,10 +77,10 @@ def draw_pair_faults(random: Random, duration_ms: int) -> Iterator[Fault]:
         first, second = random.sample(HOSTS, 2)
         groups = random.choice([[[first], [second]], [[first], [second, CONTROL]], *[[[first], [CONTROL]]] * 2])
         yield Partition(groups, *period(), one_way=random.random() < 0.3)
-    for _ in range(random.choice([0, 1, 3])):
-        effect: Any = random.choice(["loss", "loss", "duplication", "reordering", "delay"])
+    for _ in range(random.choice([0, 2, 4])):
+        effect: Any = random.choice(["loss", "duplication", "reordering", "reordering", "delay"])
         amount = random.choice([50, 300]) if effect in ("loss", "duplication") else random.choice([20, 200])
-        yield LinkFault(effect, *random.sample(HOSTS, 2), *period(), amount)
+        yield LinkFault(effect, *random.sample(HOSTS, 2), random.randrange(duration_ms // 2), duration_ms, amount)
 
 
 class ReplicaScenario(BrokerScenario):
