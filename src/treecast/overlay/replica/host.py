@@ -10,7 +10,7 @@ and else with a snapshot.
     >>> from random import Random
     >>> from treecast.overlay.replica.messages import Role
     >>> from treecast.sim.storage import SimulatedStorage
-    >>> host = ReplicaHost("b2", SimulatedStorage(), Random(1), make=lambda *_: None, control="registry")
+    >>> host = ReplicaHost("b2", SimulatedStorage(), Random(1), lambda *_: None, ["b1"], "registry")
     >>> (answer,) = host.receive("registry", Role("b1", 7, "b2", "", after=6), now_ms=0)
     >>> answer.message.state  # it has no replica of b1
     'refused'
@@ -20,7 +20,7 @@ A replica takes over only if it is complete in the term before: see `Ask.complet
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -39,6 +39,7 @@ from treecast.overlay.replica.messages import (
     Inner,
     Lineage,
     Open,
+    ReplicaMessage,
     Role,
     Standing,
     State,
@@ -62,7 +63,8 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class ReplicaHost:
-    """A `Peer`. `control` is where to say how things are; without it, only `Role` is answered."""
+    """A `Peer`. `partners` are the hosts with which it shares replicas, and `control` is who decides about roles: what
+    others say about replicas is not heard."""
 
     def __init__(
         self,
@@ -70,9 +72,10 @@ class ReplicaHost:
         storage: Storage,
         random: Random,
         make: Make,
+        partners: Iterable[str],
+        control: str,
         settings: ReplicaSettings | None = None,
         home: Home | None = None,
-        control: str = "",
     ) -> None:
         self.name = name
         self.settings = settings or ReplicaSettings()
@@ -82,6 +85,7 @@ class ReplicaHost:
         self._random = random
         self._make = make
         self._home = home
+        self._partners = frozenset(partners)
         self._control = control
         self._life = 0
         self._members = {member.broker: member for member in read_members(storage, self.settings.replicas_max)}
@@ -139,6 +143,10 @@ class ReplicaHost:
     # --- the peer -----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+        is_own = sender == self.name
+        if isinstance(message, ReplicaMessage) and not is_own and not self._may_say(sender, message):
+            self.refused += 1
+            return []
         match message:
             case Role():
                 return self._take_role(sender, message, now_ms)
@@ -148,15 +156,20 @@ class ReplicaHost:
                 return self._take_copied(sender, message, now_ms)
             case Fenced():
                 return self._take_fenced(message)
-            case Inner() if sender == self.name:
+            case Inner() if is_own:
                 primary = self._primaries.get(message.broker)
                 is_alive = primary is not None and primary.life == message.life
                 return primary.receive_own(message.message, now_ms) if primary is not None and is_alive else []
-            case Open() if sender == self.name:
+            case Open() if is_own:
                 return self._take_open(message, now_ms)
-            case Clean() if sender == self.name:
+            case Clean() if is_own:
                 return self._clean(self._members[message.broker])
+        if sender in self._partners or sender == self._control:
+            return []  # they are no clients
         return self.receive_for("", sender, message, now_ms)
+
+    def _may_say(self, sender: str, message: ReplicaMessage) -> bool:
+        return sender == self._control if isinstance(message, Role | Standing) else sender in self._partners
 
     def receive_for(self, broker: str, sender: str, message: Any, now_ms: int) -> list[Effect]:
         """Handle a message for one of the brokers that are served here."""
@@ -173,7 +186,7 @@ class ReplicaHost:
             effects += primary.tick(now_ms)
             if not primary.is_waiting(now_ms):
                 self._waiting.discard(broker)
-            elif broker not in self._waiting and self._control:
+            elif broker not in self._waiting:
                 self._waiting.add(broker)
                 effects.append(Send(self._control, self._standing(broker, now_ms)))
         for role, _ in list(self._asking.values()):
@@ -322,7 +335,7 @@ class ReplicaHost:
         )
 
     def _say(self, standing: Standing) -> list[Effect]:
-        return [Send(self._control, standing)] if self._control else []
+        return [Send(self._control, standing)]
 
     # --- from other hosts ---------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def draw_replica_settings(random: Random) -> ReplicaSettings:
         chunk_rows_max=draw(256, 1, 3),
         chunks_ahead_max=draw(4, 1, 2),
         lineage_max=draw(64, 2, 3),
-        clean_rows_max=draw(1_000, 1, 5),
+        clean_rows_max=draw(1_000, 5, 20),
     )
 
 
@@ -178,7 +178,10 @@ class ReplicaRun(BrokerRun):
         home = Home(BROKER) if name == HOSTS[0] else None
 
         def start(storage: SimulatedStorage, random: Random) -> Peer:
-            return self.make_replica_host(name, storage, random, self._make, self.replica_settings, home, CONTROL)
+            partners = [other for other in HOSTS if other != name]
+            return self.make_replica_host(
+                name, storage, random, self._make, partners, CONTROL, self.replica_settings, home
+            )
 
         return start
 
@@ -252,7 +255,7 @@ class ReplicaRun(BrokerRun):
         primary, backup = self._row(role.primary), self._row(role.backup)
         if primary.term != role.term or backup.complete_term != role.term or not primary.replica or not backup.replica:
             return False
-        return not backup.coming and primary.replica.group == backup.replica.group and not backup.garbage
+        return not backup.coming and primary.replica.group == backup.replica.group
 
     def _compare(self) -> None:
         """Both hosts have the same."""
