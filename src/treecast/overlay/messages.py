@@ -20,6 +20,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from treecast.overlay.replica.messages import ReplicaMessage
+
 PROTOCOL_VERSION = 1
 WINDOW_MAX = 16
 """Requests of one client that may wait for their answers; the broker remembers as many answers."""
@@ -446,4 +448,5 @@ Message = (
     | Durable
     | Continue
     | IndexSaved
+    | ReplicaMessage
 )

@@ -172,7 +172,7 @@ class BrokerRun:
         make_broker: Callable[..., Peer] = Broker,
         make_host: Callable[..., Host] = Host,
     ) -> None:
-        self.world = world = World(seed, PacketCodec())
+        self.world = world = self._make_world(seed)
         self.workload = workload
         self.faults = faults
         self.history = History()
@@ -184,18 +184,7 @@ class BrokerRun:
         self._damaged_documents: set[int] = set()
         self._saved_index: tuple[Any, int] | None = None
         self._save_random = world.random_of("saved indexes")
-        self.broker = make_host(
-            world,
-            BROKER,
-            self._start_broker,
-            sync_us=random.choice([(1, 1), (50, 2_000), (5_000, 30_000)]),
-            batches=random.random() < 0.7,
-        )
-        world.hosts[BROKER] = self.broker
-        self.broker.save_index = self._save_index
-        self.broker.on_damage = self._find_damage
-        self.broker.on_start = lambda broker: self._check_records()
-        self.broker.start()
+        self._add_brokers(random, make_host)
         numbers = count(1)
         client_settings = draw_client_settings(random)
         self.applications = [
@@ -210,6 +199,23 @@ class BrokerRun:
             )
             for plan in workload.clients
         ]
+
+    def _make_world(self, seed: int) -> World:
+        return World(seed, PacketCodec())
+
+    def _add_brokers(self, random: Random, make_host: Callable[..., Host]) -> None:
+        self.broker = make_host(
+            self.world,
+            BROKER,
+            self._start_broker,
+            sync_us=random.choice([(1, 1), (50, 2_000), (5_000, 30_000)]),
+            batches=random.random() < 0.7,
+        )
+        self.world.hosts[BROKER] = self.broker
+        self.broker.save_index = self._save_index
+        self.broker.on_damage = self._find_damage
+        self.broker.on_start = lambda broker: self._check_records()
+        self.broker.start()
 
     def _start_broker(self, storage: SimulatedStorage, random: Random) -> Peer:
         index, version = Index(seed=random.getrandbits(32)), 0
