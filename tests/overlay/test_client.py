@@ -208,8 +208,8 @@ def test_a_message_is_acknowledged_once_all_its_items_are() -> None:
     assert client.acknowledge([one, two], 0) == []  # settled before
     assert sent(client.acknowledge([three], 0)) == [Acknowledge(session, [1], [(1, 1)])]
     # Repeated once, as it may be lost.
-    assert Acknowledge(session, [1], [(1, 1)]) in sent(client.tick(2_500))
-    assert not any(isinstance(message, Acknowledge) for message in sent(client.tick(9_000)))
+    assert Acknowledge(session, [1], [(1, 1)]) in sent(client.tick(10_500))
+    assert not any(isinstance(message, Acknowledge) for message in sent(client.tick(30_000)))
 
 
 def test_what_is_done_of_a_message_that_takes_long_is_acknowledged() -> None:
@@ -243,6 +243,10 @@ def test_whoever_has_acknowledged_everything_sends_no_flow_for_it() -> None:
     client.receive("b", deliveries(session, 2, 8), 900)  # the acknowledgement was lost
     assert flows(1_000) == [2]
     assert flows(2_000) == [] and flows(4_100) == [2], "it is alive"
+    (third,) = events(client.receive("b", deliveries(session, 3, 9), 6_000))
+    client.acknowledge(third.deliveries, 6_000)
+    assert flows(7_500) == [] and flows(8_900) == [], "the acknowledgement has said so"
+    assert flows(9_100) == [3]
 
 
 def test_an_attach_names_the_other_sessions() -> None:

@@ -78,6 +78,31 @@ def test_an_answer_waits_for_the_disk_and_what_comes_meanwhile_forms_one_group(t
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("lazy_ms", [0, 3_600_000])
+def test_acknowledgements_are_stored_with_what_comes_next_or_in_the_end(tmp_path: Path, lazy_ms: int) -> None:
+    """Nobody waits for them, so they need no groups of their own."""
+
+    async def run() -> None:
+        settings = RuntimeSettings(lazy_ms=lazy_ms)
+        async with served(tmp_path, settings) as box, box.connect("alice") as alice, box.connect("bob") as bob:
+            await prepared(alice)
+            for _ in range(2):
+                await bob.publish("s", list(documents(5)))
+                before = len(box.groups)
+                assert len(await take(alice, ["q"], 5)) == 5
+                await eventually(lambda: box.peers[0].stats()["queued"] == 0)
+                if lazy_ms:
+                    assert len(box.groups) == before and box.peers[0].stats()["groups_waiting"] > 0
+                    continue
+                await eventually(lambda: box.peers[0].stats()["groups_waiting"] == 0)
+                assert len(box.groups) > before
+        async with served(tmp_path) as box:
+            stats = box.peers[0].stats()
+            assert (stats["documents"], stats["waiting"], stats["queued"]) == (10, 0, 0)
+
+    asyncio.run(run())
+
+
 def test_a_failed_write_is_not_acknowledged_and_the_peer_is_made_anew(tmp_path: Path) -> None:
     async def run() -> None:
         async with served(tmp_path, RuntimeSettings(reopen_ms=20)) as box, box.connect("alice") as alice:

@@ -114,6 +114,10 @@ class Outbox:
     def has_changes(self) -> bool:
         return bool(self._changes)
 
+    def is_waited_for(self, own: str) -> bool:
+        """Something waits, besides what the peer of this name says to itself."""
+        return any(not isinstance(effect, Send) or effect.to != own for _, effect in self._waiting)
+
     def take_changes(self) -> list[Change]:
         """The changes of the next group. At most one group may be under way at a time."""
         assert self._stored_group == self._next_group - 1, "a group is already being written"

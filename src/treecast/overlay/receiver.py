@@ -39,8 +39,8 @@ class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An `Attach` without an answer is repeated after so long, then after twice as long, and so on."""
     attach_ms_max: int = 10_000
     flow_ms: int = FLOW_MS
-    repeat_ms: int = 2_000
-    """Acknowledgements are repeated once, after so long."""
+    repeat_ms: int = 10_000
+    """Acknowledgements are repeated once, after so long, or when there is another connection."""
     repeats_max: int = 10_000
     """At most so many messages and failed items are."""
     part_ms: int = 1_000
@@ -303,6 +303,9 @@ class Receiver:
             self._remember(messages, failed, now_ms)
         elif not parts:
             return []
+        if not self._open_places and not self._early:
+            # PERF: bench/broker_stalled.py. It says all that a `Flow` would: so that is not due for a while.
+            self._flow_sent_ms = now_ms
         done = [] if is_failed else parts
         failed = [*failed, *parts] if is_failed else failed
         return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch, done))]

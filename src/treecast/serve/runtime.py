@@ -2,7 +2,8 @@
 
 What arrives is handed to the peer, and its effects go into an `Outbox`. **Group commit**: one group of changes is
 written in a thread of its own; everything that arrives meanwhile forms the next group. Messages leave when what they
-follow is durable, together, in few frames.
+follow is durable, together, in few frames. Changes that no message follows wait a moment for others: where many clients
+acknowledge a delivery each, that would be a group for each of them.
 
 **Back-pressure**: when too much waits for the disk, nothing is read from any connection, so that its other side has to
 wait, and who is behind that. Who does not read what it is sent is sent nothing for a while, and then closed.
@@ -83,6 +84,7 @@ class _Life:
         self.error: Exception | None = None
         self.waiting_bytes = 0  # of messages that came, or are to leave, since the last group was taken
         self.writing_bytes = 0
+        self.lazy_until_ms = 0  # changes that nobody waits for may wait until then
         self.saving: asyncio.Task[None] | None = None
         self.save_version = 0  # that is to be saved next
         self.is_over = False
@@ -284,6 +286,9 @@ class Runtime:
                 raise life.error
             self._release(life)
             if life.outbox.has_changes():
+                if self._is_lazy(life):
+                    self._ease(life)
+                    continue
                 await self._write(life)
                 life.wake.set()
             else:
@@ -296,6 +301,20 @@ class Runtime:
                 if not life.wake.is_set() or steady_ms() > stop_ms:
                     return
             await asyncio.sleep(0)  # others have their turn, even when there is always something to write
+
+    def _is_lazy(self, life: _Life) -> bool:
+        """Nobody waits for the changes that there are, and they have not waited long. PERF: bench/broker_stalled.py."""
+        now = steady_ms()
+        if self._stop.is_set() or self._is_full(life, 0.5) or life.outbox.is_waited_for(life.peer.name):
+            life.lazy_until_ms = 0
+        elif not life.lazy_until_ms and self._settings.lazy_ms:
+            life.lazy_until_ms = now + self._settings.lazy_ms
+            asyncio.get_running_loop().call_later(self._settings.lazy_ms / 1000, life.wake.set)
+            return True
+        elif now < life.lazy_until_ms:
+            return True
+        life.lazy_until_ms = 0
+        return False
 
     async def _write(self, life: _Life) -> None:
         changes = life.outbox.take_changes()

@@ -29,6 +29,9 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_effects_max: int = 20_000
     """nor beyond so many messages and the like that wait to be sent."""
 
+    lazy_ms: int = 20
+    """Changes that nobody waits for, such as those of acknowledgements, are stored after so long, with what comes."""
+
     send_bytes_max: int = 8 << 20
     """Bytes that wait for one connection to take them. Beyond it, it is sent nothing, and has to ask again."""
     stalled_ms: int = 30_000
