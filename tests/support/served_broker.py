@@ -201,7 +201,7 @@ class BrokerProcess:
         assert self._process is not None
         self._process.send_signal(number)
         _, logs = self._process.communicate(timeout=60)
-        return self._process.returncode, logs
+        return self._process.wait(), logs
 
     def __enter__(self) -> BrokerProcess:
         return self.start() if self._process is None else self

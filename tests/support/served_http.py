@@ -82,7 +82,7 @@ class Service:
         assert self._process is not None
         self._process.send_signal(number)
         _, logs = self._process.communicate(timeout=60)
-        return self._process.returncode, logs
+        return self._process.wait(), logs
 
     def __enter__(self) -> Self:
         return self.start()
