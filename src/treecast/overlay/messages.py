@@ -20,8 +20,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from treecast.overlay.replica.messages import ReplicaMessage
-
 PROTOCOL_VERSION = 1
 WINDOW_MAX = 16
 """Requests of one client that may wait for their answers; the broker remembers as many answers."""
@@ -448,5 +446,4 @@ Message = (
     | Durable
     | Continue
     | IndexSaved
-    | ReplicaMessage
 )

@@ -40,8 +40,9 @@ from treecast.overlay.messages import (
 from treecast.overlay.messages import Message as ClientMessage
 from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
 from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
+from treecast.overlay.replica.messages import ReplicaMessage
 
-Message = ClientMessage | ControlMessage | NetworkMessage
+Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage
 
 FlowName = Literal["catalog", "message", "query", "control"]
 _COMMAND_FLOWS: dict[type, FlowName] = {

@@ -306,13 +306,17 @@ class BrokerRun:
         return peer.stats() if peer is not None else {}
 
     def _letter_rows(self) -> Iterator[tuple[int, LetterRow]]:
-        for number, data in self.broker.storage.scan(LETTERS, 0, 10_000):
+        for number, data in self._rows(LETTERS, 0):
             yield number, decode(data, LetterRow)
+
+    def _rows(self, table: str, after: Any) -> list[tuple[Any, bytes]]:
+        """What is on the broker's disk."""
+        return list(self.broker.storage.scan(table, after, 10_000))
 
     def _lost_letters(self) -> list[str]:
         """Dead letters that are not found by their subscriptions, or only there."""
         expected = {letter_key(row.subscription, number) for number, row in self._letter_rows()}
-        found = {key for key, _ in self.broker.storage.scan(LETTER_KEYS, "", 10_000)}
+        found = {key for key, _ in self._rows(LETTER_KEYS, "")}
         return [f"found in one of two ways: dead letter {key!r}" for key in sorted(expected ^ found)]
 
     def _letters(self) -> list[Letter]:
@@ -330,8 +334,7 @@ class BrokerRun:
         )
 
     def _records(self) -> dict[tuple[str, str], bytes]:
-        """What is on the broker's disk."""
-        rows = self.broker.storage.scan(RECORDS, "", 10_000)
+        rows = self._rows(RECORDS, "")
         return {(kind, key): value for name, value in rows for kind, _, key in [name.partition("/")]}
 
     def _check_records(self) -> None:

@@ -38,7 +38,7 @@ from treecast.sim.onyx.network_workload import (
     draw_network,
     draw_network_settings,
 )
-from treecast.sim.onyx.scripted_registry import ScriptedRegistry
+from treecast.sim.onyx.scripted_registry import REGISTRY, ScriptedRegistry
 from treecast.sim.scenario import Outcome, outcome_of
 from treecast.sim.storage import SimulatedStorage
 from treecast.sim.world import World
@@ -156,7 +156,9 @@ class NetworkRun:
     def _factory(self, name: str) -> Callable[[SimulatedStorage, Random], Peer]:
         def make(storage: SimulatedStorage, random: Random) -> Peer:
             index = Index(seed=random.getrandbits(32))
-            more = {} if self._routing is None else {"routing": self._routing()}
+            more: dict[str, Any] = {"registries": (REGISTRY,)}
+            if self._routing is not None:
+                more["routing"] = self._routing()
             broker = self._make_broker(name, storage, random, self.settings, self.network_settings, index, **more)
             if isinstance(broker, CheckedBroker):
                 broker.on_range = self._check_range

@@ -14,6 +14,9 @@ from treecast.sim.world import World
 
 STEP_MS = 50
 
+REGISTRY = "registry"
+"""Its name. Nobody has to answer it, and it answers nobody."""
+
 
 class ScriptedRegistry:
     """Makes views for these brokers; `roots` are those that have sources."""
@@ -22,7 +25,7 @@ class ScriptedRegistry:
         self._world = world
         self._brokers = brokers
         self._roots = roots
-        self._random = random = world.random_of("registry")
+        self._random = random = world.random_of(REGISTRY)
         self._detect_ms = random.choice([100, 400, 1_000])
         self._fan_out_max = random.choice([1, 2, 4])
         self._reshape_rate = random.choice([0.0, 0.0, 0.01, 0.05])
@@ -64,7 +67,7 @@ class ScriptedRegistry:
         self.views += 1
         trees = {root: _draw_tree(self._random, root, live, self._fan_out_max) for root in self._roots if root in live}
         self.view = View(first_epoch(1) + self.views, {name: BrokerInfo() for name in live}, trees)
-        self._world.note("view", "registry", self.view)
+        self._world.note("view", REGISTRY, self.view)
 
     def _send(self, name: str) -> None:
         """A broker that has an older view gets this one sooner or later."""
@@ -77,7 +80,7 @@ class ScriptedRegistry:
         self._world.after(delay_ms * 1000, self._arrive, name, self.view)
 
     def _arrive(self, name: str, view: View) -> None:
-        self._world.hosts[name].call(lambda peer, now_ms: peer.receive("registry", NewView(view), now_ms))
+        self._world.hosts[name].call(lambda peer, now_ms: peer.receive(REGISTRY, NewView(view), now_ms))
 
 
 def _draw_tree(random: Random, root: str, live: list[str], fan_out_max: int) -> dict[str, str]:

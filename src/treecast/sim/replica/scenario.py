@@ -14,7 +14,6 @@ import msgspec
 
 from treecast.index import Index
 from treecast.overlay.broker import Broker
-from treecast.overlay.broker.rows import LETTERS, LetterRow, decode
 from treecast.overlay.peer import Peer
 from treecast.overlay.replica import ReplicaHost, ReplicaSettings
 from treecast.overlay.replica.host import Home
@@ -235,10 +234,9 @@ class ReplicaRun(BrokerRun):
         broker, _ = self._serving()
         return broker.stats() if isinstance(broker, Broker) else {}
 
-    def _letter_rows(self) -> Iterator[tuple[int, LetterRow]]:
+    def _rows(self, table: str, after: Any) -> list[tuple[Any, bytes]]:
         _, space = self._serving()
-        for number, data in space.scan(LETTERS, 0, 10_000) if space is not None else ():
-            yield number, decode(data, LetterRow)
+        return list(space.scan(table, after, 10_000)) if space is not None else []
 
     def _finish(self) -> None:
         self.control.is_calm = True
@@ -259,7 +257,9 @@ class ReplicaRun(BrokerRun):
 
     def _compare(self) -> None:
         """Both hosts have the same."""
-        spaces = [self.machines[host].peer.space(BROKER) for host in (self.control.role.primary, self.control.role.backup)]  # type: ignore[union-attr]
+        spaces = [
+            self.machines[host].peer.space(BROKER) for host in (self.control.role.primary, self.control.role.backup)
+        ]  # type: ignore[union-attr]
         tables = self._row(HOSTS[0]).replica.tables  # type: ignore[union-attr]
         for table, is_integer in tables.items():
             after: Any = KEY_MIN if is_integer else ""
