@@ -24,6 +24,7 @@ EXPONENT_MAX = 1.2
 BOUNDED_SECONDS_MAX = 2.0
 BOUNDED_BYTES_MAX = 500 << 20
 DOUBLINGS = 3
+SHORT_SECONDS, SHORT_FACTOR = 0.2, 3
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,23 @@ class Point:
     code: str = ""
 
 
-def measure_point(family: Family, size: int, passes: int) -> Point:
-    """The fastest pass: other work on the machine can only make a pass slower."""
-    seconds, code = [], ""
-    for _ in range(passes):
-        action = family.prepare(size)
-        answer: list[str] = []
-        seconds.append(clock(_answering(action, answer)).cpu)
-        code = answer[0]
-    return Point(size, min(seconds), code)
+def measure_points(family: Family, sizes: Sequence[int], passes: int) -> list[Point]:
+    """The fastest pass of each size: other work on the machine can only make a pass slower.
+
+    All sizes take turns, so that what lasts for a while disturbs all alike. Short actions get more passes.
+    """
+    fastest: dict[int, Point] = {}
+    taken, turns = 0.0, 0
+    turns_max = passes * SHORT_FACTOR if passes > 1 else 1
+    while turns < passes or (turns < turns_max and taken < SHORT_SECONDS):
+        for size in sizes:
+            answer: list[str] = []
+            seconds = clock(_answering(family.prepare(size), answer)).cpu
+            taken += seconds
+            if size not in fastest or seconds < fastest[size].seconds:
+                fastest[size] = Point(size, seconds, answer[0])
+        turns += 1
+    return [fastest[size] for size in sizes]
 
 
 def _answering(action: Callable[[], object], answer: list[str]) -> Callable[[], None]:
@@ -77,7 +86,7 @@ def measure(report: Report, families: Sequence[Family], passes: int, share: floa
     for family in families:
         before = peak_bytes()
         base = max(2, int(family.size * share))
-        points = [measure_point(family, base << doubling, passes) for doubling in range(DOUBLINGS + 1)]
+        points = measure_points(family, [base << doubling for doubling in range(DOUBLINGS + 1)], passes)
         grown = peak_bytes() - before
         slope = exponent(points)
         codes = sorted({point.code for point in points if point.code})

@@ -92,20 +92,20 @@ def attributes(n: int) -> Action:
 
 @family("documents", 32_000)
 def namespaces(n: int) -> Action:
-    """Namespace declarations of one element, each used below it."""
+    """Namespace declarations of one element, each used below it, up to the limit of names."""
     declared = b" ".join(b'xmlns:p%d="urn:%d"' % (i, i) for i in range(n))
     return reading(b"<a %s>%s</a>" % (declared, b"".join(b"<p%d:b/>" % i for i in range(n))))
 
 
 @family("documents", 100_000)  # fewer fit into caches, and then growth is that of cache misses
 def distinct_names(n: int) -> Action:
-    """Distinct names."""
+    """Distinct names, up to their limit."""
     return reading(b"<a>" + b"".join(b"<n%d/>" % i for i in range(n)) + b"</a>")
 
 
 @family("documents", 100_000)
 def local_names(n: int) -> Action:
-    """Distinct local names, asked for by local-name()."""
+    """Distinct local names, asked for by local-name(), up to the limit of names."""
     document = b"<a>" + b"".join(b"<n%d/>" % i for i in range(n)) + b"</a>"
     return matching(document, "//*[local-name()='n7'][2]")
 

@@ -407,7 +407,7 @@ def written(data: bytes) -> Iterator[str]:
 
 
 SMALL = treecast.Limits(
-    document_bytes_max=1024, depth_max=8, attributes_max=4, name_bytes_max=32, attribute_bytes_max=64
+    document_bytes_max=1024, depth_max=8, attributes_max=4, name_bytes_max=32, attribute_bytes_max=64, names_max=16
 )
 REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".query": refuse_query,

@@ -226,6 +226,7 @@ def test_a_refused_document_gives_no_match(index: Index) -> None:
         ("attributes_max", 1, b"<a x='1'/>", b"<a x='1' y='1'/>"),
         ("name_bytes_max", 3, b"<aaa/>", b"<aaaa/>"),
         ("attribute_bytes_max", 3, b"<a x='123'/>", b"<a x='1234'/>"),
+        ("names_max", 2, b"<a x='1'/>", b"<a x='1' y='1'/>"),
     ],
 )
 def test_limits_are_passed_through(limit: str, value: int, fits: bytes, exceeds: bytes) -> None:

@@ -171,6 +171,17 @@ def test_entities_cannot_blow_up() -> None:
         (Limits(name_bytes_max=3), b"<\xc3\xa9a/>", b"<\xc3\xa9\xc3\xa9/>", "TC304"),
         (Limits(attribute_bytes_max=3), b"<a b='123'/>", b"<a b='1234'/>", "TC305"),
         (Limits(attribute_bytes_max=5), b"<a b='&amp;'/>", b"<a b='&amp;x'/>", "TC305"),
+        (Limits(names_max=2), b"<a b=''><a b=''/></a>", b"<a b=''><c/></a>", "TC309"),
+        (Limits(names_max=2), b"<a b=''/>", b"<a b='' c=''/>", "TC309"),
+        (Limits(names_max=2), b"<a xmlns:p='u'/>", b"<a xmlns:p='u' p:a=''/>", "TC309"),
+        # Of these all are written alike: the namespaces are too many, then the names in them.
+        (
+            Limits(names_max=2),
+            b"<a xmlns:p='u'><a xmlns:p='v'/></a>",
+            b"<a xmlns:p='u'><a xmlns:p='v'/><a xmlns:p='w'/></a>",
+            "TC309",
+        ),
+        (Limits(names_max=2), b"<a xmlns='u'><a xmlns='v'/></a>", b"<a xmlns='u'><a xmlns='v' a=''/></a>", "TC309"),
     ],
 )
 def test_limits(limits: Limits, fits: bytes, too_large: bytes, code: str) -> None:
@@ -189,8 +200,28 @@ def test_a_name_met_under_a_higher_limit_is_measured_again() -> None:
         read(b"<" + name + b"/>", limits=Limits(name_bytes_max=29))
 
 
+def test_names_of_earlier_documents_do_not_count() -> None:
+    index = treecast.Index(limits=Limits(names_max=3))
+    index.add("c", "//c")
+    fits = [b"<a%d b%d=''><c/></a%d>" % (i, i, i) for i in range(5)]
+    too_many = b"<d><e/><f/><g/></d>"
+    for _ in range(2):  # once with names that are new, once with known ones
+        for document in fits:
+            assert index.match(document) == ["c"]
+            for _ in range(2):
+                with pytest.raises(treecast.LimitError, match="TC309"):
+                    index.match(too_many)
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"depth_max": 0}, {"depth_max": 65_536}, {"document_bytes_max": 1 << 32}, {"name_bytes_max": -1}]
+    "wrong",
+    [
+        {"depth_max": 0},
+        {"depth_max": 65_536},
+        {"document_bytes_max": 1 << 32},
+        {"name_bytes_max": -1},
+        {"names_max": 0},
+    ],
 )
 def test_wrong_limits(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

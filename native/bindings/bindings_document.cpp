@@ -123,8 +123,8 @@ size_t read_many(const nb::list& documents, const Limits& limits, const EntityTe
 }
 
 Limits make_limits(uint64_t document_bytes_max, uint32_t depth_max, uint32_t attributes_max, uint32_t name_bytes_max,
-                   uint32_t attribute_bytes_max, uint32_t work_per_item_max) {
-    Limits limits{document_bytes_max, depth_max, attributes_max, name_bytes_max, attribute_bytes_max, work_per_item_max};
+                   uint32_t attribute_bytes_max, uint32_t names_max, uint32_t work_per_item_max) {
+    Limits limits{document_bytes_max, depth_max, attributes_max, name_bytes_max, attribute_bytes_max, names_max, work_per_item_max};
     check_limits(limits);
     return limits;
 }
@@ -134,11 +134,11 @@ Limits make_limits(uint64_t document_bytes_max, uint32_t depth_max, uint32_t att
 void bind_document(nb::module_& m) {
     nb::class_<Limits>(m, "Limits")
         .def("__init__", [](Limits* self, uint64_t document_bytes_max, uint32_t depth_max, uint32_t attributes_max,
-                            uint32_t name_bytes_max, uint32_t attribute_bytes_max, uint32_t work_per_item_max) {
+                            uint32_t name_bytes_max, uint32_t attribute_bytes_max, uint32_t names_max, uint32_t work_per_item_max) {
                 new (self) Limits(make_limits(document_bytes_max, depth_max, attributes_max, name_bytes_max, attribute_bytes_max,
-                                              work_per_item_max));
+                                              names_max, work_per_item_max));
             }, nb::arg("document_bytes_max"), nb::arg("depth_max"), nb::arg("attributes_max"), nb::arg("name_bytes_max"),
-            nb::arg("attribute_bytes_max"), nb::arg("work_per_item_max"));
+            nb::arg("attribute_bytes_max"), nb::arg("names_max"), nb::arg("work_per_item_max"));
     nb::class_<EntityTexts>(m, "Entities")
         .def("__init__", [](EntityTexts* self, Entities texts) {
                 check_entities(texts);

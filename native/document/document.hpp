@@ -28,6 +28,7 @@ struct Limits {
     uint32_t attributes_max = 256;          // per element, namespace declarations included
     uint32_t name_bytes_max = 1024;
     uint32_t attribute_bytes_max = 1u << 20;
+    uint32_t names_max = 500'000;           // distinct ones: as written, with their namespaces, and namespaces alone
     uint32_t work_per_item_max = 16;        // steps of deciding one subscription: see work_max() in evaluate.hpp
 };
 
@@ -83,11 +84,13 @@ public:
     uint32_t intern_uri(std::string_view uri);                      // "" has 0
     uint32_t find(std::string_view uri, std::string_view local) const;   // `none` where no document had it
     uint32_t find_uri(std::string_view uri) const;
+    void prefetch(uint32_t uri_id, std::string_view local) const { slots_.prefetch(hash_bytes(local, uri_id + 1)); }
     std::string_view uri(uint32_t id) const { return uris_[entries_[id].uri]; }
     std::string_view local(uint32_t id) const { return entries_[id].local; }
     uint32_t uri_id(uint32_t id) const { return entries_[id].uri; }
     std::string_view uri_text(uint32_t uri_id) const { return uris_[uri_id]; }
     size_t size() const { return entries_.size(); }
+    size_t uris() const { return uris_.size(); }
     size_t bytes() const;                                           // memory held, roughly
     uint64_t generation() const { return generation_; }
     void reset();

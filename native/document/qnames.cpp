@@ -9,8 +9,6 @@
 namespace treecast {
 
 namespace {
-// Entries are allocated in blocks, so pointers to them survive growth.
-constexpr size_t block_entries = 64;
 constexpr size_t slots_min = 256;
 }  // namespace
 
@@ -28,26 +26,35 @@ uint64_t QNames::hash(std::string_view name) {
     return hash_short_name(hash_seeds(), padded, static_cast<uint32_t>(name.size()));
 }
 
-void QNames::place(QName* entry) {
-    size_t at = hash(entry->text()) & slot_mask();
+void QNames::place(uint64_t hash, QName* entry) {
+    size_t at = hash & slot_mask();
     while (slots_[at]) at = (at + 1) & slot_mask();
     slots_[at] = entry;
 }
 
 // Ends at an empty slot. There always is one, because the table is at most a quarter full.
-QName* QNames::find(std::string_view name) const {
-    for (size_t at = hash(name) & slot_mask();; at = (at + 1) & slot_mask())
+QName* QNames::find(std::string_view name, uint64_t hash) const {
+    for (size_t at = hash & slot_mask();; at = (at + 1) & slot_mask())
         if (!slots_[at] || slots_[at]->text() == name) return slots_[at];
 }
 
-// A quarter full keeps probes short: most names are found at the first slot.
-QName& QNames::add(std::string_view name) {
-    if ((size_ + 1) * 4 > slots_.size()) {
-        // PERF: bench/growth.py. In the order of their memory, not of the old slots, which is random.
-        Slots(slots_.size() * 2, nullptr).swap(slots_);
-        for (size_t i = 0; i < size_; ++i) place(&blocks_[i / block_entries][i % block_entries]);
+// PERF: bench/growth.py. In the order of their memory, not of the old slots, which is random; and some slots are asked for at
+// once, because each may be a miss.
+void QNames::grow() {
+    Slots(slots_.size() * 2, nullptr).swap(slots_);
+    constexpr size_t at_once = 16;
+    uint64_t hashes[at_once];
+    for (size_t begin = 0, count; begin < size_; begin += count) {
+        count = std::min(at_once, size_ - begin);
+        for (size_t i = 0; i < count; ++i) prefetch(hashes[i] = hash(entry(begin + i).text()));
+        for (size_t i = 0; i < count; ++i) place(hashes[i], &entry(begin + i));
     }
-    if (size_ == blocks_.size() * block_entries) blocks_.push_back(std::make_unique<QName[]>(block_entries));
+}
+
+// A quarter full keeps probes short: most names are found at the first slot.
+QName& QNames::add(std::string_view name, uint64_t hash) {
+    if ((size_ + 1) * 4 > slots_.size()) grow();
+    if (size_ == blocks_.size() * block_entries) blocks_.push_back(std::make_unique_for_overwrite<QName[]>(block_entries));
     QName& entry = blocks_.back()[size_ % block_entries];
     std::memset(static_cast<void*>(&entry), 0, sizeof entry);
     entry.length = static_cast<uint32_t>(name.size());
@@ -59,7 +66,7 @@ QName& QNames::add(std::string_view name) {
         std::memset(entry.bytes, 0xFF, 8);
         std::memcpy(entry.bytes + 8, &far, sizeof far);
     }
-    place(&entry);
+    place(hash, &entry);
     ++size_;                                              // last: what failed before leaves no trace
     return entry;
 }

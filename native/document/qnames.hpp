@@ -64,15 +64,20 @@ public:
     // PERF: a table of pointers, not IdSlots, because the reader goes through it for every tag (bench/reading.py).
     QName* const* slots() const { return slots_.data(); }
     size_t slot_mask() const { return slots_.size() - 1; }
-    QName* find(std::string_view name) const;
-    QName& add(std::string_view name);                    // which is not there yet
+    static uint64_t hash(std::string_view name);
+    QName* find(std::string_view name, uint64_t hash) const;
+    QName& add(std::string_view name, uint64_t hash);     // which is not there yet
+    void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & slot_mask()]); }
     size_t size() const { return size_; }
     size_t bytes() const { return size_ * sizeof(QName) + slots_.size() * sizeof(QName*) + long_names_.bytes(); }
     void reset();
 
 private:
-    static uint64_t hash(std::string_view name);
-    void place(QName* entry);
+    // Entries are allocated in blocks, so pointers to them survive growth.
+    static constexpr size_t block_entries = 64;
+    QName& entry(size_t number) const { return blocks_[number / block_entries][number % block_entries]; }
+    void grow();
+    void place(uint64_t hash, QName* entry);
     using Slots = std::vector<QName*, LargePages<QName*>>;
     Slots slots_;
     std::vector<std::unique_ptr<QName[]>> blocks_;

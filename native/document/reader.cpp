@@ -51,6 +51,7 @@ void check_limits(const Limits& limits) {
            "document_bytes_max must be from 1 to 4293918720");
     demand(limits.depth_max > 0 && limits.depth_max <= depth_most, "depth_max must be from 1 to 65535");
     demand(limits.name_bytes_max > 0 && limits.name_bytes_max <= (1u << 24), "name_bytes_max must be from 1 to 16777216");
+    demand(limits.names_max > 0, "names_max must be at least 1");
 }
 
 // Texts of entities come from the caller and go into documents unchecked, so they must be valid XML themselves.
@@ -223,7 +224,13 @@ const Document& Reader::read(std::string_view bytes) {
     Interrupt::check(bytes.size());
     impl_->begin_document();
     if (bytes.size() > impl_->limits.document_bytes_max) throw document_too_long(impl_->limits);
-    impl_->read(bytes);
+    try {
+        impl_->read(bytes);
+    } catch (const NamesFull&) {
+        // Names of earlier documents are no part of this one. Without them it gets the answer that a new Reader would give.
+        impl_->begin_document(true);
+        impl_->read(bytes);
+    }
     return impl_->document;
 }
 

@@ -7,7 +7,7 @@
 //   TC203  a character that XML does not allow     TC303  more than attributes_max on one element
 //   TC204  the encoding is not accepted, is not    TC304  a name longer than name_bytes_max
 //          the declared one, or is broken          TC305  an attribute longer than attribute_bytes_max
-//   TC205  a DTD in the document
+//   TC205  a DTD in the document                   TC309  more than names_max distinct names
 //   TC206  an entity that nobody declared
 //   TC207  namespaces are used wrongly
 //   TC208  an attribute occurs twice

@@ -125,7 +125,7 @@ struct Pass {
         if (__builtin_expect(name.attribute_uri != 0, 0)) {
             if (name.attribute_uri == declaration) return state.attribute_met(name, name_at, value, attributes);
             if (name.prefix) state.attribute_met(name, name_at, value, attributes);
-            else state.plain_attribute(name);
+            else state.plain_attribute(name, name_at);
         }
         d.attribute_name[attributes] = name.attribute_id;
         d.attribute_value[attributes++] = value;

@@ -16,6 +16,7 @@ constexpr std::string_view xmlns_uri = "http://www.w3.org/2000/xmlns/";
 constexpr size_t names_bytes_max = 8u << 20;      // past this the names start afresh with the next document
 constexpr size_t buffer_bytes_max = 4u << 20;     // past this buffers are given back after a large document
 constexpr size_t excerpt_bytes = 40;
+constexpr size_t uris_always = 2;                 // "" and that of xml
 }  // namespace
 
 ReaderState::ReaderState(const Limits& limits_, std::shared_ptr<const Entities> entities_)
@@ -40,12 +41,12 @@ void ReaderState::reset_names() {
 }
 
 // Names are kept from document to document: most documents bring no new ones. What strangers can make grow is limited.
-void ReaderState::begin_document() {
+void ReaderState::begin_document(bool forget_names) {
     document.clear();
     restore_bindings(0);
     declarations.clear();
     prefixed.clear();
-    if (names.bytes() + qnames.bytes() > names_bytes_max) reset_names();
+    if (forget_names || has_too_many_names() || names.bytes() + qnames.bytes() > names_bytes_max) reset_names();
     if (buffer.capacity() > buffer_bytes_max) {
         document.release();
         buffer.release();
@@ -54,6 +55,8 @@ void ReaderState::begin_document() {
         decltype(hidden)().swap(hidden);
     }
     document.names = &names;
+    has_earlier_names = qnames.size() > 0;
+    looked_at = nullptr;
 }
 
 // --- names
@@ -89,6 +92,18 @@ void ReaderState::check_qname(std::string_view name, const char* at) {
              "use at most one colon, between two names");
 }
 
+bool ReaderState::has_too_many_names() const {
+    return std::max({qnames.size(), names.size(), names.uris() - uris_always}) > limits.names_max;
+}
+
+// To be called after everything that may add a name or a namespace. Whether a document is refused must not depend on what this
+// Reader has read before.
+void ReaderState::check_names(const char* at) {
+    if (!has_too_many_names()) return;
+    if (has_earlier_names) throw NamesFull{};
+    too_many("TC309", at, "the document has more distinct names than", "names_max", limits.names_max);
+}
+
 // Called by the pass now and then, so that a huge document can be interrupted without a check for each element.
 void ReaderState::pause() {
     constexpr uint64_t nanoseconds_per_element = 100;
@@ -100,7 +115,8 @@ QName* ReaderState::learn_name(const char* at, NamePlace place) {
     const char* stop = scan_name(at, place == NamePlace::element ? "expected an element name after '<'"
                                                                  : "expected an attribute name, '>' or '/>'");
     std::string_view name(at, static_cast<size_t>(stop - at));
-    if (QName* known = qnames.find(name)) return known;
+    const uint64_t hash = QNames::hash(name);
+    if (QName* known = qnames.find(name, hash)) return known;
     if (stop == end) unexpected(stop, "");         // cut short: not the name that was meant
     check_qname(name, at);
     size_t colon = name.find(':');
@@ -108,12 +124,34 @@ QName* ReaderState::learn_name(const char* at, NamePlace place) {
     uint32_t declared = none;
     if (name == "xmlns") declared = 0;
     else if (prefix == 2) declared = prefix_id(name.substr(colon + 1));
-    QName& entry = qnames.add(name);
+    look_ahead(stop);
+    QName& entry = qnames.add(name, hash);
     entry.prefix = prefix;
     entry.element_uri = unresolved;
     entry.attribute_uri = declared == none ? unresolved : declaration;
     entry.attribute_id = declared;
+    check_names(at);
     return &entry;
+}
+
+// PERF: bench/growth.py, distinct names. Looking into tables that are larger than the caches is waiting for memory. A document that
+// has brought many names goes on with new ones, so their slots are asked for before they are looked at. A wrong guess changes nothing.
+void ReaderState::look_ahead(const char* at) {
+    constexpr size_t names_min = 1u << 13;         // fewer are in the caches anyway
+    constexpr ptrdiff_t bytes_ahead = 128;
+    if (qnames.size() < names_min) return;
+    if (!looked_at || looked_at < at) looked_at = at;
+    for (const char* stop = end - at < bytes_ahead ? end : at + bytes_ahead; looked_at < stop; ++looked_at) {
+        if (*looked_at != '<' && *looked_at != ' ') continue;
+        const char* name = looked_at + 1;
+        uint32_t length = 0;
+        while (length < short_name_bytes && character::is(name[length], character::name)) ++length;
+        if (!length || length == short_name_bytes) continue;
+        qnames.prefetch(hash_short_name(hash_seeds(), name, length));
+        std::string_view whole(name, length), prefix = whole.substr(0, whole.find(':'));
+        if (prefix.size() == length) names.prefetch(prefix_uri[0], whole);
+        else prefix_slots.prefetch(hash_bytes(prefix == "xmlns" ? whole.substr(prefix.size() + 1) : prefix));
+    }
 }
 
 uint32_t ReaderState::prefix_id(std::string_view prefix) {
@@ -136,9 +174,11 @@ std::string_view local_part(std::string_view name) {
 }
 }  // namespace
 
-uint32_t ReaderState::plain_attribute(QName& name) {
+uint32_t ReaderState::plain_attribute(QName& name, const char* at) {
     name.attribute_uri = 0;
-    return name.attribute_id = names.intern(0u, name.text());
+    name.attribute_id = names.intern(0u, name.text());
+    check_names(at);
+    return name.attribute_id;
 }
 
 // Declarations may come anywhere among the attributes, so prefixes are resolved when the whole tag has been read.
@@ -162,6 +202,7 @@ void ReaderState::bind(const Declaration& declared, uint32_t element) {
         fail("TC207", declared.at, "the prefix " + prefix + " is bound to an empty namespace",
              "only the default namespace can be taken back, with xmlns=\"\"");
     uint32_t id = names.intern_uri(uri);
+    check_names(declared.at);
     // Kept on a stack until the element closes.
     hidden.push_back({declared.prefix, prefix_uri[declared.prefix]});
     prefix_uri[declared.prefix] = id;
@@ -183,6 +224,7 @@ void ReaderState::resolve_attributes(uint32_t* attribute_names, uint32_t element
                      "declare it with xmlns:…=\"…\"");
             name.attribute_uri = uri;
             name.attribute_id = names.intern(uri, local_part(name.text()));
+            check_names(met.at);
         }
         if (name_stamps.size() <= name.attribute_id) name_stamps.resize(names.size() + names.size() / 2);
         // Finds a duplicate name without comparing all with all: each tag has a stamp of its own.
@@ -201,7 +243,9 @@ uint32_t ReaderState::element_name(QName& name, const char* at) {
         fail("TC207", at, "the prefix of " + shown(at, at + name.length) + " is not bound",
              name.prefix == 2 ? "elements must not have the prefix xmlns" : "declare it with xmlns:…=\"…\"");
     name.element_uri = uri;
-    return name.element_id = names.intern(uri, local_part(name.text()));
+    name.element_id = names.intern(uri, local_part(name.text()));
+    check_names(at);
+    return name.element_id;
 }
 
 void ReaderState::restore_bindings(uint32_t scope) {

@@ -54,6 +54,9 @@ struct TextBuilder {
     Span span() const { return {begin, in_decoded ? static_cast<uint32_t>(decoded.size()) : end, in_decoded}; }
 };
 
+// Thrown where names_max is met while the tables still hold names of earlier documents: nobody knows yet whether this one has too many.
+struct NamesFull {};
+
 struct ReaderState {
     ReaderState(const Limits& limits, std::shared_ptr<const Entities> entities);
 
@@ -67,6 +70,8 @@ struct ReaderState {
     std::string transcoded;
     const char* base = nullptr;        // the text in `buffer`
     const char* end = nullptr;         // a NUL stands there
+    bool has_earlier_names = false;    // in the tables, of documents before this one
+    const char* looked_at = nullptr;   // how far look_ahead() has come
     uint64_t stamp = 0;                // of the element whose attributes are being read; never reused
 
     // Namespaces in scope. The prefixes 0, 1 and 2 are "", "xml" and "xmlns".
@@ -82,7 +87,7 @@ struct ReaderState {
     std::vector<Prefixed> prefixed;
     std::vector<uint64_t> name_stamps;         // by name id: the last element with such a prefixed attribute
 
-    void begin_document();
+    void begin_document(bool forget_names = false);
     void reset_names();
     static constexpr uint32_t elements_per_pause = 1u << 14;
     void pause();                      // after so many elements: the call may have been interrupted
@@ -101,7 +106,7 @@ struct ReaderState {
     const char* equals_sign(const char* at);                // returns the opening quote
     const char* end_tag(const char* at, uint32_t element, uint32_t name_length);
     void attribute_met(QName& name, const char* at, Span value, uint32_t attribute);
-    uint32_t plain_attribute(QName& name);
+    uint32_t plain_attribute(QName& name, const char* at);
     void resolve_attributes(uint32_t* attribute_names, uint32_t element);
     uint32_t element_name(QName& name, const char* at);
     void restore_bindings(uint32_t scope);
@@ -120,6 +125,9 @@ struct ReaderState {
 private:
     uint32_t prefix_id(std::string_view prefix);
     void check_qname(std::string_view name, const char* at);
+    bool has_too_many_names() const;
+    void check_names(const char* at);
+    void look_ahead(const char* at);
     void bind(const Declaration& declared, uint32_t element);
     const char* doctype(const char* at);
     const char* internal_subset(const char* at);

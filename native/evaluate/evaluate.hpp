@@ -142,7 +142,8 @@ private:
     void resolve(const Step& step, StepPlan& plan);
     uint32_t local_id(uint32_t name);
     uint32_t find_local(std::string_view local);
-    uint32_t known_local(std::string_view local) const;         // among the names that have been numbered; none
+    void number_locals();
+    uint32_t known_local(std::string_view local, uint64_t hash) const;   // among the names that have been numbered; none
     StepPlan& plan(uint32_t step) {
         StepPlan& found = step_plans_[step];
         if (!found.resolved) resolve(query_->step(step), found);

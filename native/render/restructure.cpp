@@ -28,7 +28,7 @@ Limits no_limits() {
     Limits limits;
     limits.document_bytes_max = document_bytes_most;
     limits.depth_max = depth_most;
-    limits.attributes_max = limits.attribute_bytes_max = std::numeric_limits<uint32_t>::max();
+    limits.attributes_max = limits.attribute_bytes_max = limits.names_max = std::numeric_limits<uint32_t>::max();
     limits.name_bytes_max = 1u << 24;
     return limits;
 }

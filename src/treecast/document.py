@@ -51,6 +51,8 @@ class Limits:
     """Attributes of one element, including namespace declarations."""
     name_bytes_max: int = 1024
     attribute_bytes_max: int = 1 << 20
+    names_max: int = 500_000
+    """Distinct names of elements and attributes, as written and with their namespaces; also distinct namespaces."""
     work_per_item_max: int = 16
     """Steps to decide one subscription: this many for each element, attribute, text and 64 bytes of a document, and for
     half a million items more. Beyond that it is undecided on this document (TC340); the others are answered."""

@@ -42,6 +42,7 @@ LIMITS = {
     "attributes_max": "256",
     "name_bytes_max": "1K",
     "attribute_bytes_max": "1M",
+    "names_max": "500000",
     "work_per_item_max": "16",
 }
 
