@@ -46,6 +46,22 @@ Store::Body::Body(const HashSeeds& seeds_) : serial(next_serial()), seeds(seeds_
 Store::Mark::Mark(const Body& body)
     : settings(body.settings->size()), slots(body.slots()), id_bytes(body.id_bytes.size()), text_bytes(body.text_bytes.size()) {}
 
+// The View is made first: when everything else is done, nothing may fail any more.
+Store::Change::Change(Store& store) : mark(*store.body_), store_(store), body_(*store.body_), view_(store.new_view()) {
+    store_.engine_->begin(body_);
+}
+
+Store::Change::~Change() {
+    if (is_committed_) return;
+    store_.undo(body_, mark);
+    store_.engine_->rollback(body_);
+}
+
+void Store::Change::commit(const Body& rows, bool alone) noexcept {
+    store_.engine_->commit(rows, alone);
+    is_committed_ = true;
+}
+
 Store::Store(std::string_view engine, const HashSeeds& seeds)
     : seeds_(seeds), engine_(make_engine(engine, seeds)), body_(std::make_unique<Body>(seeds_)) {
     publish(new_view());
@@ -253,28 +269,17 @@ void Store::add(std::span<const Item> items, std::vector<Refusal>& refused) {
     std::lock_guard lock(write_mutex_);
     Body& body = *body_;
     check_room(body, items);
-    Mark mark(body);
-    engine_->begin(body);
-    try {
-        parse(items, refused);
-        // A single item with an invalid id or query needs no second refusal.
-        if (items.size() > 1 || refused.empty()) check_ids(items, refused);
-        if (!refused.empty()) {
-            engine_->rollback(body);
-            return;
-        }
-        auto view = new_view();
-        add_rows(body, items, true);
-        engine_->prepare(body, true);
-        // The last chance to stop: after commit() the change is in force.
-        if (items.size() >= many_items) Interrupt::check_now();
-        engine_->commit(body, false);
-        publish(std::move(view));
-    } catch (...) {
-        undo(body, mark);
-        engine_->rollback(body);
-        throw;
-    }
+    Change change(*this);
+    parse(items, refused);
+    // A single item with an invalid id or query needs no second refusal.
+    if (items.size() > 1 || refused.empty()) check_ids(items, refused);
+    if (!refused.empty()) return;
+    add_rows(body, items, true);
+    engine_->prepare(body, true);
+    // The last chance to stop: after commit() the change is in force.
+    if (items.size() >= many_items) Interrupt::check_now();
+    change.commit(body);
+    change.publish();
 }
 
 // A new slot takes over the id and the place in the order; the old slot dies in the same version.
@@ -286,35 +291,27 @@ void Store::replace(std::string_view id, std::string_view text, const Settings& 
     if (old_slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "add it first");
     Item item{id, text, &settings};
     check_room(body, {&item, 1});
-    Mark mark(body);
-    engine_->begin(body);
-    try {
-        std::vector<Refusal> refused;
-        parse({&item, 1}, refused);
-        if (!refused.empty()) throw refused[0].failure;
-        // A replaced subscription keeps its place, so from now on the order must be stored.
-        if (!body.order.size()) {
-            Array<uint32_t> order;
-            order.reserve(body.deaths.size() + 1);
-            for (uint32_t s = 0; s < body.deaths.size(); ++s) order.push(s);
-            body.order = std::move(order);
-        }
-        auto view = new_view();
-        add_rows(body, {&item, 1}, false);
-        engine_->prepare(body, true);
-        engine_->remove(old_slot);
-        kill(body, old_slot);
-        uint32_t slot = mark.slots;
-        enter_id(body, slot);
-        body.order[slot] = body.order[old_slot];
-        // Not alone: a reader that arrived now would find neither the old nor the new one.
-        engine_->commit(body, false);
-        publish(std::move(view));
-    } catch (...) {
-        undo(body, mark);
-        engine_->rollback(body);
-        throw;
+    Change change(*this);
+    std::vector<Refusal> refused;
+    parse({&item, 1}, refused);
+    if (!refused.empty()) throw refused[0].failure;
+    // A replaced subscription keeps its place, so from now on the order must be stored.
+    if (!body.order.size()) {
+        Array<uint32_t> order;
+        order.reserve(body.deaths.size() + 1);
+        for (uint32_t s = 0; s < body.deaths.size(); ++s) order.push(s);
+        body.order = std::move(order);
     }
+    add_rows(body, {&item, 1}, false);
+    engine_->prepare(body, true);
+    engine_->remove(old_slot);
+    kill(body, old_slot);
+    uint32_t slot = change.mark.slots;
+    enter_id(body, slot);
+    body.order[slot] = body.order[old_slot];
+    // Not alone: a reader that arrived now would find neither the old nor the new one.
+    change.commit(body);
+    change.publish();
     renumber_if_due();
 }
 
@@ -366,42 +363,25 @@ void Store::catch_up(std::span<const std::string_view> gone, std::span<const Ite
     Body& body = *body_;
     check_room(body, items);
     std::vector<uint32_t> slots = known_slots(gone, items);
-    Mark mark(body);
-    engine_->begin(body);
-    try {
-        parse(items, refused);
-        check_twice(items, refused);
-        if (!refused.empty()) {
-            engine_->rollback(body);
-            return;
-        }
-        auto view = new_view();
-        add_rows(body, items, false);
-        engine_->prepare(body, false);
-        Interrupt::check_now();          // the last chance to stop
-        for (uint32_t slot : slots) engine_->remove(slot);
-        for (uint32_t slot : slots) kill(body, slot);
-        for (uint32_t slot = mark.slots; slot < body.slots(); ++slot) enter_id(body, slot);
-        engine_->commit(body, false);
-        publish(std::move(view));
-    } catch (...) {
-        undo(body, mark);
-        engine_->rollback(body);
-        throw;
-    }
+    Change change(*this);
+    parse(items, refused);
+    check_twice(items, refused);
+    if (!refused.empty()) return;
+    add_rows(body, items, false);
+    engine_->prepare(body, false);
+    Interrupt::check_now();          // the last chance to stop
+    for (uint32_t slot : slots) engine_->remove(slot);
+    for (uint32_t slot : slots) kill(body, slot);
+    for (uint32_t slot = change.mark.slots; slot < body.slots(); ++slot) enter_id(body, slot);
+    change.commit(body);
+    change.publish();
     renumber_if_due();
 }
 
 // If no reader is in any View, the engine may tidy up at once.
 void Store::commit_removal(Body& body, std::span<const uint32_t> slots) {
-    auto view = new_view();
-    engine_->begin(body);
-    try {
-        for (uint32_t slot : slots) engine_->remove(slot);
-    } catch (...) {
-        engine_->rollback(body);
-        throw;
-    }
+    Change change(*this);
+    for (uint32_t slot : slots) engine_->remove(slot);
     for (uint32_t slot : slots) kill(body, slot);
     {
         // Every View holds the token of its body. Two holders are the body itself and the present View, which only we have.
@@ -409,9 +389,9 @@ void Store::commit_removal(Body& body, std::span<const uint32_t> slots) {
         bool is_unread = body.views.use_count() == 2 && view_.use_count() == 1;
         // Pairs with the release of those readers, so that their reads happen before our changes.
         std::atomic_thread_fence(std::memory_order_acquire);       // what readers that are gone have read is over
-        engine_->commit(body, is_unread);
+        change.commit(body, is_unread);
     }
-    publish(std::move(view));
+    change.publish();
     renumber_if_due();
 }
 
@@ -491,17 +471,12 @@ void Store::merge_if_due() {
     if (!engine_->is_merge_due()) return;
     std::unique_lock lock(write_mutex_, std::try_to_lock);
     if (!lock) return;
-    engine_->begin(*body_);
     try {
-        auto view = new_view();
+        Change change(*this);
         engine_->merge(*body_);
-        engine_->commit(*body_, false);
-        publish(std::move(view));
+        change.commit(*body_);
+        change.publish();
     } catch (const std::bad_alloc&) {
-        engine_->rollback(*body_);
-    } catch (...) {
-        engine_->rollback(*body_);
-        throw;
     }
 }
 
@@ -519,17 +494,11 @@ void Store::renumber() {
     items.reserve(slots.size());
     for (uint32_t s : slots) items.push_back({body_->id(s), body_->text(s), &body_->settings_of(s)});
     add_rows(*body, items, true);
-    auto view = new_view();
-    engine_->begin(*body_);
-    try {
-        engine_->renumber(slots, *body);
-    } catch (...) {
-        engine_->rollback(*body_);
-        throw;
-    }
-    engine_->commit(*body, false);
-    std::swap(body_, body);          // the old one lives a little longer: `view` takes the place of one that looks into it
-    publish(std::move(view));
+    Change change(*this);
+    engine_->renumber(slots, *body);
+    change.commit(*body);
+    std::swap(body_, body);          // the old one lives a little longer: the View takes the place of one that looks into it
+    change.publish();
 }
 
 }  // namespace treecast

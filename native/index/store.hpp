@@ -25,6 +25,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace treecast {
@@ -108,6 +109,25 @@ private:
         explicit Mark(const Body& body);
         uint32_t settings, slots;
         size_t id_bytes, text_bytes;
+    };
+
+    // A change, from begin() of the engine on. If it ends without commit(), the rows that were added are taken back, and all that the
+    // engine has done.
+    class Change {
+    public:
+        explicit Change(Store& store);
+        ~Change();
+        Change(const Change&) = delete;
+        // Both cannot fail. `rows`: the body that is published, which may be a new one.
+        void commit(const Body& rows, bool alone = false) noexcept;
+        void publish() noexcept { store_.publish(std::move(view_)); }
+        const Mark mark;
+
+    private:
+        Store& store_;
+        Body& body_;
+        std::shared_ptr<View> view_;
+        bool is_committed_ = false;
     };
 
     void parse(std::span<const Item> items, std::vector<Refusal>& refused);

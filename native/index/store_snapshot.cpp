@@ -98,19 +98,13 @@ bool Store::load(const std::string& path, bool verify) {
 bool Store::adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_settings, SnapshotReader& reader) {
     auto alone = engine_->write();
     std::lock_guard lock(write_mutex_);
-    engine_->begin(*body_);
-    try {
-        if (!engine_->load(reader, body->parts(), body->slots())) return false;
-        for (const Settings& each : all_settings) body->settings->append(each);
-        body->loaded_slots = body->slots();
-        auto view = new_view();
-        engine_->commit(*body, false);
-        std::swap(body_, body);
-        publish(std::move(view));
-    } catch (...) {
-        engine_->rollback(*body_);
-        throw;
-    }
+    Change change(*this);
+    if (!engine_->load(reader, body->parts(), body->slots())) return false;
+    for (const Settings& each : all_settings) body->settings->append(each);
+    body->loaded_slots = body->slots();
+    change.commit(*body);
+    std::swap(body_, body);
+    change.publish();
     return true;
 }
 
