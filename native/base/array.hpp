@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/large_pages.hpp"
+
 namespace treecast {
 
 template <class T>
@@ -78,11 +80,21 @@ public:
 private:
     // A reader that holds the old memory keeps it alive through its own shared pointer.
     void relocate(size_t capacity) {
-        std::shared_ptr<T[]> other(capacity ? new T[capacity] : nullptr);
+        std::shared_ptr<T[]> other = allocate(capacity);
         std::copy(data_.get(), data_.get() + size_, other.get());
         data_ = std::move(other);
         capacity_ = capacity;
         is_mapped_ = false;
+    }
+    static std::shared_ptr<T[]> allocate(size_t capacity) {
+        if (!capacity) return nullptr;
+        size_t bytes = capacity * sizeof(T);
+        if (bytes < large_page) return std::shared_ptr<T[]>(new T[capacity]);
+        static_assert(std::is_trivially_destructible_v<T>);
+        T* memory = static_cast<T*>(allocate_large(bytes));
+        std::shared_ptr<T[]> array(memory, [bytes](T* old) { free_large(old, bytes); });
+        std::uninitialized_default_construct_n(memory, capacity);
+        return array;
     }
     std::shared_ptr<T[]> data_;
     size_t size_ = 0, capacity_ = 0;
