@@ -49,6 +49,7 @@ void ReaderState::begin_document() {
     if (buffer.capacity() > buffer_bytes_max) {
         document.release();
         buffer.release();
+        strings.release();
         open.release();
         std::string().swap(transcoded);
         decltype(hidden)().swap(hidden);
@@ -114,6 +115,24 @@ QName* ReaderState::learn_name(const char* at, NamePlace place) {
     entry.attribute_uri = declared == none ? unresolved : declaration;
     entry.attribute_id = declared;
     return &entry;
+}
+
+// Known names are found at once. A new one is examined as if it stood in a document of its own.
+QName* ReaderState::name_of_text(std::string_view name) {
+    if (name.size() > limits.name_bytes_max)
+        too_many("TC304", base, "a name is longer than", "name_bytes_max", limits.name_bytes_max);
+    if (QName* known = qnames.find(name)) return known;
+    std::string alone(name);
+    alone += '>';
+    struct Elsewhere {                             // until the end of the block, whatever is thrown
+        ReaderState& state;
+        const char *base = state.base, *end = state.end;
+        ~Elsewhere() { state.base = base, state.end = end; }
+    } elsewhere{*this};
+    base = alone.data();
+    end = base + alone.size();
+    QName* learnt = learn_name(base, NamePlace::element);
+    return learnt->length == name.size() ? learnt : nullptr;
 }
 
 uint32_t ReaderState::prefix_id(std::string_view prefix) {
