@@ -97,10 +97,11 @@ private:
     const WireDictionary* const dictionary_;
     const Document* document_ = nullptr;
     std::string_view source_;
-    std::string lengths_, names_, structure_, raw_, values_, texts_, attributes_;
+    std::string lengths_, names_, structure_, raw_, values_, texts_;
     std::vector<uint32_t> open_;
     uint32_t at_ = 0;                    // how far the source has been written
     uint32_t text_ = 0;                  // the next text
+    uint32_t declaration_ = 0;           // the next declaration of a namespace
     uint32_t ends_ = 0;                  // end tags that are not yet written
     uint32_t own_names_ = 0;
     TextMap<uint32_t> own_codes_;        // names of this document

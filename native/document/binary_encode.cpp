@@ -60,14 +60,15 @@ void BinaryEncoder::begin(const Document& document) {
     source_ = document.source;
     for (std::string* part : {&lengths_, &names_, &structure_, &raw_, &values_, &texts_}) part->clear();
     open_.clear();
-    own_codes_.clear();
-    at_ = text_ = ends_ = own_names_ = 0;
+    if (!own_codes_.empty()) own_codes_.clear();
+    at_ = text_ = ends_ = own_names_ = declaration_ = 0;
     ++documents_;
     if (table_ != document.names || generation_ != document.names->generation()) {
         table_ = document.names;
         generation_ = table_->generation();
         codes_.clear();
     }
+    if (codes_.size() < table_->size()) codes_.resize(table_->size());
 }
 
 void BinaryEncoder::token(BinaryToken kind, uint64_t argument) {
@@ -92,28 +93,27 @@ std::string_view BinaryEncoder::spelled(uint32_t at, uint32_t name) const {
 }
 
 uint32_t BinaryEncoder::learn(std::string_view spelled) {
-    uint32_t known = static_cast<uint32_t>(dictionary_ ? dictionary_->names() : 0);
-    auto [found, added] = own_codes_.try_emplace(std::string(spelled), known + own_names_);
-    if (added) {
-        ++own_names_;
-        put_varint(lengths_, static_cast<uint32_t>(spelled.size()));
-        names_ += spelled;
-    }
-    return found->second;
+    put_varint(lengths_, static_cast<uint32_t>(spelled.size()));
+    names_ += spelled;
+    return static_cast<uint32_t>(dictionary_ ? dictionary_->names() : 0) + own_names_++;
 }
 
 // `name` is the document's number of a name with this local part, or `none`.
 uint32_t BinaryEncoder::code_of(std::string_view spelled, uint32_t name) {
-    bool is_cached = name != none && spelled.size() == table_->local(name).size();
-    if (is_cached) {
-        if (name >= codes_.size()) codes_.resize(table_->size());
-        if (codes_[name].document == documents_ || codes_[name].document == forever) return codes_[name].code;
+    // Names without a prefix have a place of their own. Two of them may be spelled alike, in two namespaces; then the name is
+    // written twice, which does no harm.
+    if (name != none && spelled.size() == table_->local(name).size()) {
+        Code& known = codes_[name];
+        if (known.document == documents_ || known.document == forever) return known.code;
+        uint32_t code = dictionary_ ? dictionary_->find_name(spelled) : none;
+        known = code == none ? Code{documents_, learn(spelled)} : Code{forever, code};
+        return known.code;
     }
     uint32_t code = dictionary_ ? dictionary_->find_name(spelled) : none;
-    uint64_t holds = code == none ? documents_ : forever;
-    if (code == none) code = learn(spelled);
-    if (is_cached) codes_[name] = {holds, code};
-    return code;
+    if (code != none) return code;
+    auto [found, added] = own_codes_.try_emplace(std::string(spelled), 0);
+    if (added) found->second = learn(spelled);
+    return found->second;
 }
 
 // What stands between two tags. It is plain if it is exactly one text of the document that needed no decoding.
@@ -138,9 +138,13 @@ void BinaryEncoder::segment(uint32_t begin, uint32_t end, uint32_t texts_end) {
 // The attributes of a tag that is written in the usual way; false if it is not. `at` is after the name, `end` before > or />.
 bool BinaryEncoder::put_attributes(uint32_t element, uint32_t at, uint32_t end) {
     const Document& d = *document_;
-    uint32_t count = 0, attribute = d.attribute_begin[element], attributes_end = static_cast<uint32_t>(d.attribute_end(element));
-    attributes_.clear();
-    for (; at < end; ++count) {
+    uint32_t attribute = d.attribute_begin[element], attributes_end = static_cast<uint32_t>(d.attribute_end(element));
+    uint32_t declared = declaration_, left = attributes_end - attribute;
+    while (declared < d.declarations.size() && d.declarations[declared].element == element) ++declared;
+    left += declared - declaration_;
+    declaration_ = declared;
+    put_varint(structure_, left);
+    for (; at < end; --left) {
         if (source_[at] != ' ') return false;
         bool any = attribute < attributes_end;
         uint32_t id = any ? d.attribute_name[attribute] : none;
@@ -167,15 +171,12 @@ bool BinaryEncoder::put_attributes(uint32_t element, uint32_t at, uint32_t end) 
         }
         std::string_view value = source_.substr(at, stop - at);
         uint32_t code = code_of(name, id), known = dictionary_ ? dictionary_->find_value(value) : none;
-        put_varint(attributes_, code << 1 | (known != none));
-        put_varint(attributes_, known != none ? known : static_cast<uint32_t>(value.size()));
+        put_varint(structure_, code << 1 | (known != none));
+        put_varint(structure_, known != none ? known : static_cast<uint32_t>(value.size()));
         if (known == none) values_ += value;
         at = stop + 1;
     }
-    if (at != end || attribute != attributes_end) return false;
-    put_varint(structure_, count);
-    structure_ += attributes_;
-    return true;
+    return at == end && !left && attribute == attributes_end;
 }
 
 void BinaryEncoder::start_tag(uint32_t element) {
@@ -191,8 +192,8 @@ void BinaryEncoder::start_tag(uint32_t element) {
     if (behind == end) return token(is_empty ? BinaryToken::empty : BinaryToken::start, code);
     token(is_empty ? BinaryToken::empty_attributes : BinaryToken::start_attributes, code);
     if (put_attributes(element, behind, end)) return;
-    structure_.resize(structure_before);           // names that were learnt on the way stay, and are known to the receiver
-    values_.resize(values_before);
+    structure_.erase(structure_before);            // names that were learnt on the way stay, and are known to the receiver
+    values_.erase(values_before);
     token(BinaryToken::tag, uint64_t(content - begin) << 1);
     raw_ += source_.substr(begin, content - begin);
 }

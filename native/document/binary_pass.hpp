@@ -19,13 +19,18 @@ struct BinaryPass : Pass {
     const char *raw, *raw_end, *value, *value_end, *text, *text_end;       // what is left of each section
     char* out;                               // where the text goes on
     char* const out_end;                     // where it must end
+    QName** const dictionary_names;          // of the dictionary; null where one was not looked up yet
+    const uint64_t dictionary_count;
+    QName* const* own_names = nullptr;       // of the document, with the numbers behind
+    uint64_t own_count = 0;
     bool has_bracket = false;                // some text may have a "]]>"
     bool after_content = false;              // no tag since the last text or piece of content
 
     BinaryPass(ReaderState& state_, const BinaryForm& form_, const WireDictionary* dictionary_)
         : Pass(state_, state_.base), form(form_), dictionary(dictionary_), token(form_.structure), raw(state_.strings.data()),
           raw_end(raw + form_.raw_bytes), value(raw_end), value_end(value + form_.value_bytes), text(value_end + 1),
-          text_end(raw + form_.strings.size()), out(state_.buffer.data()), out_end(out + form_.text_bytes) {}
+          text_end(raw + form_.strings.size()), out(state_.buffer.data()), out_end(out + form_.text_bytes),
+          dictionary_names(state_.dictionary_names.data()), dictionary_count(state_.dictionary_names.size()) {}
 
     [[noreturn]] TREECAST_NOINLINE void refuse(const char* why) const {
         refuse_binary(why, static_cast<size_t>(reinterpret_cast<const char*>(token) - form.whole.data()));
@@ -34,7 +39,9 @@ struct BinaryPass : Pass {
     TREECAST_INLINE uint64_t number() {
         if (__builtin_expect(token == form.structure_end, 0)) refuse("its structure ends too soon");
         uint64_t low = *token++;
-        return __builtin_expect(low < 0x80, 1) ? low : long_number(low & 0x7F);
+        if (low < 0x80) return low;
+        if (__builtin_expect(token != form.structure_end && *token < 0x80, 1)) return (low & 0x7F) | uint64_t(*token++) << 7;
+        return long_number(low & 0x7F);
     }
     TREECAST_NOINLINE uint64_t long_number(uint64_t number) {
         constexpr int shift_max = 35;
@@ -58,10 +65,9 @@ struct BinaryPass : Pass {
     TREECAST_INLINE void need(uint64_t count) const {
         if (__builtin_expect(count > static_cast<uint64_t>(out_end - out), 0)) refuse("its text is longer than it says");
     }
-    // PERF: bench/wire.py. Both sides are padded, so a short string is one load and one store. They may overlap in what is
-    // behind the string.
+    // PERF: bench/wire.py. Both sides are padded, so a short string is one load and one store.
     TREECAST_INLINE void put(const char* from, size_t count) {
-        if (__builtin_expect(count <= 32, 1)) std::memmove(out, from, 32);
+        if (__builtin_expect(count <= 32, 1)) std::memcpy(out, from, 32);
         else std::memcpy(out, from, count);
         out += count;
     }
@@ -72,18 +78,17 @@ struct BinaryPass : Pass {
     }
 
     TREECAST_INLINE QName& name_of(uint64_t code) {
-        uint64_t known = state.dictionary_names.size();
-        if (__builtin_expect(code < known, 1)) {
-            QName* name = state.dictionary_names[code];
+        if (code < dictionary_count) {
+            QName* name = dictionary_names[code];
             return __builtin_expect(name != nullptr, 1) ? *name : dictionary_name(code);
         }
-        if (__builtin_expect(code - known >= state.own_names.size(), 0)) refuse("there is no name of that number");
-        return *state.own_names[code - known];
+        if (__builtin_expect(code - dictionary_count >= own_count, 0)) refuse("there is no name of that number");
+        return *own_names[code - dictionary_count];
     }
     TREECAST_NOINLINE QName& dictionary_name(uint64_t code) {
         QName* name = state.name_of_text(dictionary->name(code));
         if (!name) refuse("the dictionary has something that is no name");
-        return *(state.dictionary_names[code] = name);
+        return *(dictionary_names[code] = name);
     }
 
     // The names that the document brings itself, before the first token.
@@ -96,6 +101,8 @@ struct BinaryPass : Pass {
             if (!name) refuse("something is no name");
             state.own_names.push_back(name);
         }
+        own_names = state.own_names.data();
+        own_count = state.own_names.size();
     }
 
     // Values and texts are plain: what would not be is written in another way.
@@ -164,6 +171,7 @@ struct BinaryPass : Pass {
         if (empty) *out++ = '/';
         *out++ = '>';
         at = out;
+        if (!empty) state.open_names[depth] = &name;
         finish_start_tag(element, name, name.length, scope, empty);
         after_content = false;
     }
@@ -175,7 +183,8 @@ struct BinaryPass : Pass {
             need(top.name_length + 3);
             std::memcpy(out, "</", 2);
             out += 2;
-            put(base + state.document.start[top.element] + 1, top.name_length);
+            // PERF: bench/wire.py. Not from the start tag: it may have been written so lately that reading it has to wait.
+            put_name(*state.open_names[depth - 1]);
             *out++ = '>';
             at = out;
             finish_element();
@@ -238,11 +247,19 @@ struct BinaryPass : Pass {
         if (is_end && !depth) refuse("it has more end tags than start tags");
         const char* stop = put_piece(length);
         if (length < 3 || at[0] != '<' || (at[1] == '/') != is_end) refuse("something is no tag");
-        if (is_end) end_tag();
-        else start_tag();
+        if (is_end) {
+            end_tag();
+        } else {
+            start_tag();
+            // Its name is known by now, and is found at once.
+            const OpenElement& top = state.open[depth ? depth - 1 : 0];
+            if (depth && top.element + 1 == elements) state.open_names[depth - 1] = state.name_of_text({base + offset_of(top), top.name_length});
+        }
         if (at != stop) refuse("a tag does not end where it should");
         after_content = false;
     }
+
+    size_t offset_of(const OpenElement& element) const { return state.document.start[element.element] + 1; }
 
     // One token; the first must be a start tag.
     TREECAST_INLINE void read_token(uint64_t number) {

@@ -162,6 +162,7 @@ struct Reader::Impl : ReaderState {
         }
         base = end = buffer.data();
         reserve_columns(std::max<size_t>(form.elements, form.texts) + 2);
+        open_names.reserve(open.capacity());
     }
 
     // A form of this kind is for documents in UTF-8: of any other the text would not be the original.

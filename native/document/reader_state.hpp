@@ -85,6 +85,7 @@ struct ReaderState {
     // Of binary forms: their strings, padded, and what their numbers of names mean.
     Column<char> strings;
     std::vector<QName*> own_names;             // of the document
+    Column<const QName*> open_names;           // of open elements
     std::vector<QName*> dictionary_names;      // null: not looked up yet
     uint64_t dictionary_serial = 0, dictionary_generation = 0;
 
