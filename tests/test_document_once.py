@@ -14,7 +14,7 @@ from support.sanitized import fewer
 
 import treecast
 from treecast import DocumentError, Index, Limits, engines, read
-from treecast.document import Document, read_many
+from treecast.document import AnyDocument, Document, read_many
 from treecast.errors import TreecastError
 from treecast.index import explain as explain_module
 from treecast.index.explain import explain
@@ -83,7 +83,7 @@ def test_every_way_in_equals_bytes() -> None:
 def test_bytes_and_documents_may_be_mixed() -> None:
     index = Index()
     index.add("b", "//b")
-    documents = [b"<a><b/></a>", read(b"<b/>"), bytearray(b"<a/>"), read(b"<a><c/><b/></a>")]
+    documents: list[AnyDocument] = [b"<a><b/></a>", read(b"<b/>"), bytearray(b"<a/>"), read(b"<a><c/><b/></a>")]
     assert index.match_part(documents, report=False).matches.to_pylist() == [["b"], ["b"], [], ["b"]]
     matches, errors = index.match_many([read(b"<b/>"), b"<b>"], on_error="report")
     assert matches.num_rows == 1 and errors.column("document").to_pylist() == [1]
@@ -171,7 +171,7 @@ def test_a_batch_reports_what_it_refuses() -> None:
     assert isinstance(answers[1], DocumentError) and answers[1].code == "TC209"
     assert isinstance(answers[2], Document)
     with pytest.raises(TypeError):
-        Index().match_many(read(b"<a/>"))  # type: ignore[arg-type]
+        Index().match_many(read(b"<a/>"))  # type: ignore[call-overload]
 
 
 # -- lists of steps

@@ -92,7 +92,7 @@ def test_a_small_run() -> None:
 def test_a_format_that_loses_something_is_a_problem() -> None:
     with (
         patch.object(onyx_formats, "REPEATS", (2,)),
-        patch.object(onyx_formats.Codec, "decode_many", lambda self, bodies: [read(b"<x/>") for _ in bodies]),
+        patch.object(Codec, "decode_many", lambda self, bodies: [read(b"<x/>") for _ in bodies]),
     ):
         outcome = experiments.perform(
             experiments.find("onyx-formats"), Sizes((1,), 2, values=(4,), passes=1, cell_seconds=0.1)

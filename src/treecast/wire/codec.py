@@ -96,8 +96,8 @@ class Codec:
                 except DocumentError as error:
                     forms[place], failed[place] = b"", error
         answers = self._read(forms)
-        for place, error in failed.items():
-            answers[place] = error
+        for place, refusal in failed.items():
+            answers[place] = refusal
         return answers
 
     def _read(self, forms: list[bytes]) -> list[Document | DocumentError]:
