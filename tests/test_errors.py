@@ -86,6 +86,7 @@ from treecast.sim import SimulatedStorage
 from treecast.spark.batch.place import divide
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import check_payloads
+from treecast.wire import Codec
 from treecast.workload import Schema
 from treecast.workload.dtd_source import decode
 
@@ -164,6 +165,12 @@ def refuse_subscriptions(data: bytes) -> None:
     """Read a file of subscriptions: its name is the first line, and without a second one there is none."""
     with written(data) as name:
         read_subscriptions(name)
+
+
+def refuse_wire(data: bytes) -> None:
+    """Decode a body: a format, and bytes in hexadecimal."""
+    format, body = data.decode().split()
+    Codec(format).decode(bytes.fromhex(body))
 
 
 def refuse_file(data: bytes) -> None:
@@ -437,6 +444,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".settings": refuse_settings,
     ".fleet": refuse_fleet,
     ".hook": refuse_hook,
+    ".wire": refuse_wire,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

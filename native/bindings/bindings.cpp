@@ -50,6 +50,7 @@ NB_MODULE(_native, m) {
     bind_xtrie(m);
     bind_render(testing);
     bind_deliver(m, testing);
-    bind_restructure(testing);
+    bind_restructure(m, testing);
     bind_transformation(m);
+    bind_wire(m, testing);
 }

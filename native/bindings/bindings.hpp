@@ -35,7 +35,8 @@ void bind_records(nb::module_& m);
 void bind_xtrie(nb::module_& m);
 void bind_render(nb::module_& testing);
 void bind_deliver(nb::module_& m, nb::module_& testing);
-void bind_restructure(nb::module_& testing);
+void bind_restructure(nb::module_& m, nb::module_& testing);
 void bind_transformation(nb::module_& m);
+void bind_wire(nb::module_& m, nb::module_& testing);
 
 }  // namespace treecast

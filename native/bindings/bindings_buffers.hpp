@@ -1,7 +1,8 @@
-// Documents that Python hands over, held as bytes that cannot change while native code reads them.
+// Documents that Python hands over: bytes that cannot change while native code reads them, or Documents that have been read.
 #pragma once
 
 #include "bindings/bindings.hpp"
+#include "bindings/bindings_document.hpp"
 
 #include <cstring>
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace treecast {
 
-// Bytes-like objects, held while native code reads them without the GIL.
+// Bytes-like objects and Documents, held while native code uses them without the GIL.
 //
 // A document is read more than once, and later passes rely on what the first one found. So bytes that another thread may change
 // meanwhile (a bytearray, a mapped file, a numpy array, whether exported as read-only or not) are copied, and the object is
@@ -32,7 +33,7 @@ public:
     Buffers(const Buffers&) = delete;
     Buffers& operator=(const Buffers&) = delete;
 
-    std::span<const std::string_view> views() const { return views_; }
+    std::span<const GivenDocument> given() const { return views_; }
     size_t copied() const { return copies_.size(); }
 
 private:
@@ -61,7 +62,11 @@ private:
 
     void add(PyObject* document) {
         if (PyBytes_Check(document)) {                   // held by given_
-            views_.emplace_back(PyBytes_AS_STRING(document), static_cast<size_t>(PyBytes_GET_SIZE(document)));
+            views_.push_back({{PyBytes_AS_STRING(document), static_cast<size_t>(PyBytes_GET_SIZE(document))}});
+            return;
+        }
+        if (nb::isinstance<HeldDocument>(nb::handle(document))) {     // likewise, and it never changes
+            views_.push_back({{}, &*nb::cast<const HeldDocument&>(nb::handle(document))});
             return;
         }
         if (PyUnicode_Check(document)) {
@@ -78,11 +83,11 @@ private:
             std::memcpy(copies_.back().get(), bytes.data(), bytes.size());
             bytes = {copies_.back().get(), bytes.size()};
         }
-        views_.push_back(bytes);
+        views_.push_back({bytes});
     }
 
     nb::object given_;
-    std::vector<std::string_view> views_;
+    std::vector<GivenDocument> views_;
     std::vector<Export> exports_;
     std::vector<std::unique_ptr<char[]>> copies_;
 };

@@ -50,7 +50,7 @@ auto render(Make make, int64_t first = 0) {
 // (id, payload, error or None) of each delivery of one document. Equal payloads are one object.
 nb::list render_one(Index& index, nb::handle document, const RenderLimits& limits, bool share) {
     Buffers buffers(document);
-    DeliveryBatch batch = render([&] { return index.render_part(buffers.views(), {.limits = limits, .share = share}); });
+    DeliveryBatch batch = render([&] { return index.render_part(buffers.given(), {.limits = limits, .share = share}); });
     std::vector<nb::object> payloads, refusals;
     for (size_t i = 0; i + 1 < batch.payload_ends.size(); ++i)
         payloads.push_back(nb::bytes(batch.bytes.data() + batch.payload_ends[i], static_cast<size_t>(batch.payload_ends[i + 1] - batch.payload_ends[i])));
@@ -70,7 +70,7 @@ std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents,
                                            const RenderLimits& limits, bool share) {
     Buffers buffers(documents);
     DeliveryOptions options{.report = report, .ids = true, .bytes_max = bytes_max, .limits = limits, .share = share};
-    return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.views(), options); }));
+    return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.given(), options); }));
 }
 
 // The same with several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document).
@@ -80,7 +80,7 @@ nb::tuple render_many(Index& index, nb::sequence documents, size_t threads, bool
     Buffers buffers(documents);
     DeliveryOptions options{.report = report, .bytes_max = bytes_max ? bytes_max : ~0ull, .limits = limits,
                             .count = DeliveryOptions::Count::held, .threads = threads};
-    RenderedPieces rendered = render([&] { return index.render_many(buffers.views(), options); }, first);
+    RenderedPieces rendered = render([&] { return index.render_many(buffers.given(), options); }, first);
     nb::list pieces, runs;
     for (DeliveryBatch& piece : rendered.pieces) pieces.append(std::make_unique<DeliveryBatch>(std::move(piece)));
     for (const RenderedPieces::Run& run : rendered.runs) runs.append(nb::make_tuple(run.piece, run.begin, run.end));
@@ -134,8 +134,8 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
         .def(nb::init<nb::sequence>(), nb::arg("documents"))
         .def_prop_ro("copied", &Buffers::copied, "How many of them are copies.")
         .def("bytes", [](const Buffers& self, size_t document) {
-            if (document >= self.views().size()) throw nb::index_error("no such document");
-            return nb::bytes(self.views()[document].data(), self.views()[document].size());
+            if (document >= self.given().size()) throw nb::index_error("no such document");
+            return nb::bytes(self.given()[document].bytes.data(), self.given()[document].bytes.size());
         }, nb::arg("document"));
     nb::class_<DeliveryBatch>(m, "DeliveryBatch", "Columns by their addresses and bytes, which live as long as this; see treecast.index.rendering.")
         .def_prop_ro("numbers", [](const DeliveryBatch& b) { return place_of(b.numbers.data(), b.numbers.size()); },

@@ -1,5 +1,5 @@
 // Limits, Entities, Document and read() for Python.
-#include "bindings/bindings.hpp"
+#include "bindings/bindings_document.hpp"
 #include "document/document.hpp"
 #include "document/reader.hpp"
 
@@ -17,28 +17,6 @@ namespace {
 
 std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
 nb::str text(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
-
-// One document with the bytes it came from. It is read once and never changes, so views of its columns stay valid.
-class HeldDocument {
-public:
-    HeldDocument(nb::bytes data, const Limits& limits, const EntityTexts* entities)
-        : data_(std::move(data)), reader_(limits, entities ? entities->texts : nullptr) {
-        Interruptible unlocked;
-        document_ = &reader_.read(view(data_));
-    }
-    const Document& operator*() const { return *document_; }
-    const Document* operator->() const { return document_; }
-    const nb::bytes& data() const { return data_; }
-    size_t checked(size_t element) const {
-        if (element >= document_->elements()) throw nb::index_error("no such element");
-        return element;
-    }
-
-private:
-    nb::bytes data_;
-    Reader reader_;
-    const Document* document_ = nullptr;
-};
 
 // A column as a memoryview, without a copy. It keeps `self` alive.
 template <class T, class S = T>
@@ -149,6 +127,7 @@ void bind_document(nb::module_& m) {
              nb::arg("entities").none() = nb::none())
         .def("__len__", [](const HeldDocument& held) { return held->elements(); })
         .def_prop_ro("data", [](const HeldDocument& held) { return held.data(); })
+        .def_prop_ro("size", [](const HeldDocument& held) { return held->original.size(); }, "in bytes")
         .def("names", &element_names, nb::sig("def names(self) -> list[tuple[str, str]]"))
         .def("parents", [](nb::handle self) { return column<uint32_t, int32_t>(self, nb::cast<HeldDocument&>(self)->parent); },
              nb::sig("def parents(self) -> memoryview"))

@@ -1,7 +1,7 @@
 // The direct evaluator and its explanations for Python.
 //
 // Explanations become plain tuples. src/treecast/index/explain.py gives them classes and words.
-#include "bindings/bindings.hpp"
+#include "bindings/bindings_document.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/explain.hpp"
 #include "document/number.hpp"
@@ -203,12 +203,14 @@ private:
     Places places_;
 };
 
-nb::tuple explain(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered,
+// A Document, or bytes that are read here.
+nb::tuple explain(const nb::object& document, const nb::bytes& query, const Pairs& namespaces, bool ordered,
                   const Limits& limits, const EntityTexts* entities) {
     Matching matching;
     Query parsed = read_query(view(query), namespaces, ordered, &matching);
     Reader reader(limits, entities ? entities->texts : nullptr);
-    const Document& read = reader.read(view(document));
+    bool is_read = nb::isinstance<HeldDocument>(document);
+    const Document& read = is_read ? *nb::cast<const HeldDocument&>(document) : reader.read(view(nb::cast<nb::bytes>(document)));
     Evaluator evaluator;
     evaluator.begin(read);
     evaluator.allow(work_max(read, limits.work_per_item_max));
@@ -233,7 +235,10 @@ void bind_explain(nb::module_& m, nb::module_& testing) {
     m.def("select", &select, nb::arg("document"), nb::arg("query"), nb::arg("namespaces") = Pairs(),
           nb::arg("ordered") = false, "What a query selects: (0 element, 1 attribute, 2 text; its number), in document order.");
     m.def("explain", &explain, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("ordered"),
-          nb::arg("limits"), nb::arg("entities").none() = nb::none(), "Why a query matches: see treecast.explain.");
+          nb::arg("limits"), nb::arg("entities").none() = nb::none(),
+          nb::sig("def explain(document: bytes | Document, query: bytes, namespaces: Sequence[tuple[str, str]], ordered: bool, "
+                  "limits: Limits, entities: Entities | None = None) -> tuple"),
+          "Why a query matches: see treecast.explain.");
     m.def("source_text", &source_text, nb::arg("document"), nb::arg("limits"), nb::arg("entities").none() = nb::none(),
           "A document as text, without its byte order mark; lines and columns of explanations count in it.");
     testing.def("check_ordered", [](const Query& query) {

@@ -159,7 +159,7 @@ nb::object match_one(Index& index, nb::handle document) {
     std::vector<UndecidedMatch> undecided;
     {
         Interruptible released;
-        view = index.match(buffers.views()[0], slots, undecided);
+        view = index.match(buffers.given()[0], slots, undecided);
     }
     nb::list ids = id_list(*view, slots.data(), slots.size());
     if (undecided.empty()) return ids;
@@ -189,7 +189,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     {
         Interruptible released;
         try {
-            Batch batch = index.match_many(buffers.views(), {threads, report, matches_max ? matches_max : ~0ull, timed,
+            Batch batch = index.match_many(buffers.given(), {threads, report, matches_max ? matches_max : ~0ull, timed,
                                                                 id_bytes_max ? id_bytes_max : ~0ull});
             out->documents = batch.documents;
             out->matches = batch.matches();

@@ -93,12 +93,21 @@ void NameTable::reset() {
 namespace {
 
 // The list of all columns in one place: a column missing here would leak from one document into the next.
-template <class Action>
-void each_column(Document& d, Action action) {
-    action(d.name), action(d.parent), action(d.size), action(d.start), action(d.content), action(d.end);
-    action(d.depth), action(d.attribute_begin), action(d.text_begin), action(d.text_end);
-    action(d.attribute_name), action(d.attribute_value), action(d.text_parent), action(d.text);
-    action(d.declarations), action(d.references);
+// Given several documents, `action` gets the same column of each.
+template <class Action, class... Documents>
+void each_column(Action action, Documents&... d) {
+    action(d.name...), action(d.parent...), action(d.size...), action(d.start...), action(d.content...), action(d.end...);
+    action(d.depth...), action(d.attribute_begin...), action(d.text_begin...), action(d.text_end...);
+    action(d.attribute_name...), action(d.attribute_value...), action(d.text_parent...), action(d.text...);
+    action(d.declarations...), action(d.references...);
+}
+
+// Bytes of a column in a block, so that the next one is aligned.
+template <class T>
+size_t block_bytes(const Column<T>& column) {
+    constexpr size_t alignment = 8;
+    static_assert(alignof(T) <= alignment);
+    return (column.size() * sizeof(T) + alignment - 1) / alignment * alignment;
 }
 
 constexpr size_t mark_bytes = 1024;
@@ -114,7 +123,7 @@ uint32_t units(std::string_view utf8, bool utf16) {
 
 // Keeps the memory for the next document.
 void Document::clear() {
-    each_column(*this, [](auto& column) { column.clear(); });
+    each_column([](auto& column) { column.clear(); }, *this);
     source = original = {};
     encoding = Encoding::utf8;
     decoded.clear();
@@ -124,9 +133,32 @@ void Document::clear() {
 // Gives the memory back as well, for readers that have seen a very large document.
 void Document::release() {
     clear();
-    each_column(*this, [](auto& column) { column.release(); });
+    each_column([](auto& column) { column.release(); }, *this);
     std::string().swap(decoded);
     std::vector<uint32_t>().swap(offset_marks_);
+}
+
+// One allocation instead of one for each column: most documents are small.
+void Document::copy_from(const Document& other, bool copies_text, std::unique_ptr<char[]>& memory) {
+    bool is_transcoded = other.source.data() != other.original.data();
+    size_t text_bytes = copies_text || is_transcoded ? other.source.size() : 0, bytes = text_bytes;
+    each_column([&](const auto& column) { bytes += block_bytes(column); }, other);
+    memory = std::make_unique_for_overwrite<char[]>(bytes);
+    char* at = memory.get();
+    each_column([&](auto& mine, const auto& theirs) {
+        using Item = std::remove_cvref_t<decltype(mine[0])>;
+        if (theirs.size()) std::memcpy(at, theirs.data(), theirs.size() * sizeof(Item));
+        mine.look_at(reinterpret_cast<Item*>(at), theirs.size());
+        at += block_bytes(theirs);
+    }, *this, other);
+    if (text_bytes) std::memcpy(at, other.source.data(), text_bytes);
+    source = text_bytes ? std::string_view(at, text_bytes) : other.source;
+    original = copies_text ? source : other.original;
+    encoding = copies_text ? Encoding::utf8 : other.encoding;
+    decoded = other.decoded;
+    names = other.names;
+    // Several threads may look at it from now on, so nothing is left to be made when it is first needed.
+    if (is_transcoded && !copies_text) original_offset(0);
 }
 
 // Counts code units from the nearest mark. Marks are made on first use, because only errors and explanations need them.

@@ -39,7 +39,7 @@ public:
     Column() = default;
     Column(const Column&) = delete;
     Column& operator=(const Column&) = delete;
-    ~Column() { ::operator delete(items_); }
+    ~Column() { release(); }
     T& operator[](size_t i) { return items_[i]; }
     const T& operator[](size_t i) const { return items_[i]; }
     T* data() { return items_; }
@@ -53,11 +53,20 @@ public:
     }
     void set_size(size_t size) { size_ = size; }  // the caller has reserved and written
     void reserve(size_t wanted);
-    void release() { ::operator delete(items_); items_ = nullptr; size_ = capacity_ = 0; }
+    void release() {
+        if (capacity_) ::operator delete(items_);
+        items_ = nullptr;
+        size_ = capacity_ = 0;
+    }
+    void look_at(T* items, size_t size) {          // which somebody else owns
+        release();
+        items_ = items;
+        size_ = size;
+    }
 
 private:
     T* items_ = nullptr;
-    size_t size_ = 0, capacity_ = 0;
+    size_t size_ = 0, capacity_ = 0;               // no capacity: the items are not its own
 };
 
 // Keeps strings at fixed addresses until all are dropped at once.
@@ -160,6 +169,9 @@ struct Document {
     uint64_t original_offset(uint32_t source_offset) const {
         return encoding == Encoding::utf8 || encoding == Encoding::ascii ? source_offset : transcoded_offset(source_offset);
     }
+    // Everything of another document, in one block of memory. Its names and its original bytes stay where they are, but with
+    // `copies_text` the text is part of the block, and becomes the original.
+    void copy_from(const Document& other, bool copies_text, std::unique_ptr<char[]>& memory);
     void clear();                  // no elements, no text; keeps the memory
     void release();                // gives the memory back as well
 
@@ -174,7 +186,7 @@ void Column<T>::reserve(size_t wanted) {
     static_assert(std::is_trivially_copyable_v<T>);
     T* bigger = static_cast<T*>(::operator new(wanted * sizeof(T)));
     if (size_) std::memcpy(static_cast<void*>(bigger), items_, size_ * sizeof(T));
-    ::operator delete(items_);
+    if (capacity_) ::operator delete(items_);
     items_ = bigger;
     capacity_ = wanted;
 }

@@ -6,6 +6,7 @@
 
 #include "base/cpu.hpp"
 #include "base/interrupt.hpp"
+#include "document/binary.hpp"
 #include "document/encoding.hpp"
 #include "document/reader_state.hpp"
 #include "document/survey.hpp"
@@ -89,6 +90,19 @@ struct Reader::Impl : ReaderState {
     std::optional<Failure> problem;    // the first bad character, if any; `end` is there
     bool in_prolog = true;
 
+    // Names of earlier documents are no part of this one. If there are too many names, they are forgotten and it is read once more, so
+    // that it gets the answer that a new Reader would give.
+    template <class Read>
+    const Document& with_room_for_names(Read&& read_it) {
+        try {
+            read_it();
+        } catch (const NamesFull&) {
+            begin_document(true);
+            read_it();
+        }
+        return document;
+    }
+
     // Any failure leaves the document empty: no caller ever sees half of one.
     void read(std::string_view bytes) {
         try {
@@ -117,6 +131,59 @@ struct Reader::Impl : ReaderState {
             document.clear();
             throw;
         }
+    }
+
+    // The text is made along with the columns, so positions count in it; those of a broken form count in the form.
+    void decode(const BinaryForm& form, const WireDictionary* dictionary) {
+        try {
+            prepare(form, dictionary);
+            const char* text_end;
+#if TREECAST_X86
+            text_end = simd_level() == Simd::avx2 ? level_avx2::read_binary(*this, form, dictionary)
+                                                  : level_scalar::read_binary(*this, form, dictionary);
+#else
+            text_end = level_scalar::read_binary(*this, form, dictionary);
+#endif
+            document.source = document.original = {base, static_cast<size_t>(text_end - base)};
+            check_declared_encoding();
+        } catch (...) {
+            document.clear();
+            throw;
+        }
+    }
+
+    // Surveys the strings, and makes room for as much as the form says there is, which its own length has been compared with.
+    void prepare(const BinaryForm& form, const WireDictionary* dictionary) {
+        if (form.text_bytes > limits.document_bytes_max) throw document_too_long(limits);
+        if (form.kind == BinaryKind::with_dictionary && (!dictionary || dictionary->fingerprint() != form.fingerprint))
+            refuse_binary("its dictionary is another one");
+        size_t known = dictionary ? dictionary->names() : 0;
+        uint64_t serial = dictionary ? dictionary->serial() : 0;
+        if (dictionary_serial != serial || dictionary_generation != names.generation()) {
+            dictionary_names.assign(known, nullptr);
+            dictionary_serial = serial;
+            dictionary_generation = names.generation();
+        }
+        if (strings.capacity() < form.strings.size() + text_padding) {
+            strings.clear();
+            strings.reserve(form.strings.size() + form.strings.size() / 4 + text_padding);
+        }
+        if (survey(form.strings, strings.data()).good < form.strings.size())
+            refuse_binary("a string has a character that XML does not allow");
+        if (buffer.capacity() < form.text_bytes + 2 * text_padding) {
+            buffer.clear();
+            buffer.reserve(form.text_bytes + form.text_bytes / 4 + 2 * text_padding);
+        }
+        base = end = buffer.data();
+        reserve_columns(std::max<size_t>(form.elements, form.texts) + 2);
+        open_names.reserve(open.capacity());
+    }
+
+    // A form of this kind is for documents in UTF-8: of any other the text would not be the original.
+    void check_declared_encoding() {
+        size_t skipped = has_utf8_bom(document.source) ? bom_bytes : 0;
+        XmlDeclaration found = parse_xml_declaration(document.source.substr(skipped));
+        if (declared_encoding(found, Encoding::utf8, skipped > 0) != Encoding::utf8) refuse_binary("it declares another encoding");
     }
 
     // Finds the encoding, transcodes if needed, and fills the buffer.
@@ -224,14 +291,21 @@ const Document& Reader::read(std::string_view bytes) {
     Interrupt::check(bytes.size());
     impl_->begin_document();
     if (bytes.size() > impl_->limits.document_bytes_max) throw document_too_long(impl_->limits);
-    try {
-        impl_->read(bytes);
-    } catch (const NamesFull&) {
-        // Names of earlier documents are no part of this one. Without them it gets the answer that a new Reader would give.
-        impl_->begin_document(true);
-        impl_->read(bytes);
-    }
-    return impl_->document;
+    return impl_->with_room_for_names([&] { impl_->read(bytes); });
+}
+
+const Document& Reader::decode(std::string_view bytes, const WireDictionary* dictionary) {
+    Interrupt::check(bytes.size());
+    BinaryForm form = parse_binary(bytes);
+    if (form.kind == BinaryKind::original) return read(form.text);
+    impl_->begin_document();
+    const WireDictionary* used = form.kind == BinaryKind::with_dictionary ? dictionary : nullptr;
+    return impl_->with_room_for_names([&] { impl_->decode(form, used); });
+}
+
+void Reader::use(const Limits& limits, std::shared_ptr<const Entities> entities) {
+    impl_->limits = limits;
+    impl_->entities = std::move(entities);
 }
 
 const NameTable& Reader::names() const { return impl_->names; }

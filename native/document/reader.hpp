@@ -34,6 +34,7 @@ namespace treecast {
 using Entities = TextMap<std::string>;
 
 struct Failure;
+class WireDictionary;
 
 // Both throw std::invalid_argument where a limit is out of range, or an entity is no name or no text.
 void check_limits(const Limits& limits);
@@ -48,6 +49,11 @@ public:
     Reader& operator=(Reader&&) noexcept;
     // The bytes must outlive the Document. Throws Failure (Family::document) and leaves no half-read document.
     const Document& read(std::string_view bytes);
+    // The same for the binary form of a document (binary.hpp). Its text belongs to the Reader, until the next call.
+    const Document& decode(std::string_view bytes, const WireDictionary* dictionary = nullptr);
+    // Other limits and entities from now on, which have been checked. `name_bytes_max` stays, because known names are not
+    // measured again.
+    void use(const Limits& limits, std::shared_ptr<const Entities> entities);
     const NameTable& names() const;
     const Limits& limits() const;
 

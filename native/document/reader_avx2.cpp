@@ -1,7 +1,9 @@
 // The pass with AVX2. Everything it includes is included before the target is switched, so that no inline function that
 // other files share is compiled for AVX2 here.
 #include "base/cpu.hpp"
+#include "document/binary.hpp"
 #include "document/reader_state.hpp"
+#include "document/survey.hpp"
 
 #include <cstring>
 
@@ -80,6 +82,7 @@ struct Scan {
 };
 
 #include "document/reader_pass.hpp"
+#include "document/binary_pass.hpp"
 
 }  // namespace treecast::level_avx2
 

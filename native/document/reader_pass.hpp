@@ -171,14 +171,9 @@ struct Pass {
         }
     }
 
-    // Fills in everything known at the start tag. The size and the end follow at the end tag.
-    TREECAST_INLINE void start_tag() {
+    // Fills in everything known where a start tag begins. Its number is the answer.
+    TREECAST_INLINE uint32_t begin_element(const char* tag) {
         Document& d = state.document;
-        const char* tag = at;
-        if (__builtin_expect(depth >= state.limits.depth_max, 0)) state.too_deep(tag);
-        uint32_t length;
-        QName* name = find_name(at + 1, NamePlace::element, length);
-        at += 1 + length;
         uint32_t element = elements++;
         if (__builtin_expect(elements % ReaderState::elements_per_pause == 0, 0)) state.pause();
         d.start[element] = offset(tag);
@@ -186,20 +181,17 @@ struct Pass {
         d.depth[element] = static_cast<uint16_t>(depth);
         d.attribute_begin[element] = attributes;
         d.text_begin[element] = texts;
-        auto scope = static_cast<uint32_t>(state.hidden.size());
-        bool empty = false;
-        if (*at == '>') {
-            ++at;
-        } else {
-            ++state.stamp;
-            empty = read_attributes();
-            if (__builtin_expect(!state.declarations.empty() || !state.prefixed.empty(), 0))
-                state.resolve_attributes(d.attribute_name.data(), element);
-        }
+        return element;
+    }
+
+    // Fills in what is known where the tag ends, at `at`. The size and the end follow at the end tag.
+    TREECAST_INLINE void finish_start_tag(uint32_t element, QName& name, uint32_t length, uint32_t scope, bool empty) {
+        Document& d = state.document;
         // The name means the same as last time, unless its prefix was bound to something else meanwhile.
-        uint32_t uri = state.prefix_uri[name->prefix];
-        d.name[element] = __builtin_expect(name->element_uri == uri && uri != unresolved, 1) ? name->element_id
-                                                                                             : state.element_name(*name, tag + 1);
+        uint32_t uri = state.prefix_uri[name.prefix];
+        d.name[element] = __builtin_expect(name.element_uri == uri && uri != unresolved, 1)
+                              ? name.element_id
+                              : state.element_name(name, base + d.start[element] + 1);
         d.content[element] = offset(at);
         if (empty) {
             d.end[element] = offset(at);
@@ -212,22 +204,51 @@ struct Pass {
         current = element;
     }
 
-    // Nearly every end tag repeats its start tag exactly, so one comparison decides.
-    TREECAST_INLINE void end_tag() {
+    TREECAST_INLINE void resolve_attributes(uint32_t element) {
+        if (__builtin_expect(!state.declarations.empty() || !state.prefixed.empty(), 0))
+            state.resolve_attributes(state.document.attribute_name.data(), element);
+    }
+
+    TREECAST_INLINE void start_tag() {
+        const char* tag = at;
+        if (__builtin_expect(depth >= state.limits.depth_max, 0)) state.too_deep(tag);
+        uint32_t length;
+        QName* name = find_name(at + 1, NamePlace::element, length);
+        at += 1 + length;
+        uint32_t element = begin_element(tag);
+        auto scope = static_cast<uint32_t>(state.hidden.size());
+        bool empty = false;
+        if (*at == '>') {
+            ++at;
+        } else {
+            ++state.stamp;
+            empty = read_attributes();
+            resolve_attributes(element);
+        }
+        finish_start_tag(element, *name, length, scope, empty);
+    }
+
+    // The innermost open element ends at `at`.
+    TREECAST_INLINE void finish_element() {
         Document& d = state.document;
         const OpenElement& top = state.open[depth - 1];
-        const char* name = at + 2;
-        const char* close = name + top.name_length;
-        if (__builtin_expect(Scan::same_name(name, base + d.start[top.element] + 1, top.name_length) && *close == '>', 1))
-            at = close + 1;
-        else
-            at = state.end_tag(at, top.element, top.name_length);
         d.end[top.element] = offset(at);
         d.size[top.element] = elements - top.element;
         d.text_end[top.element] = texts;
         if (__builtin_expect(state.hidden.size() != top.scope, 0)) state.restore_bindings(top.scope);
         --depth;
         current = d.parent[top.element];
+    }
+
+    // Nearly every end tag repeats its start tag exactly, so one comparison decides.
+    TREECAST_INLINE void end_tag() {
+        const OpenElement& top = state.open[depth - 1];
+        const char* name = at + 2;
+        const char* close = name + top.name_length;
+        const char* wanted = base + state.document.start[top.element] + 1;
+        if (__builtin_expect(Scan::same_name(name, wanted, top.name_length) && *close == '>', 1)) at = close + 1;
+        else at = state.end_tag(at, top.element, top.name_length);
+        finish_element();
     }
 
     // The loop over text and markup. It ends when the root element closes.

@@ -1,5 +1,7 @@
 // The pass in portable C++.
+#include "document/binary.hpp"
 #include "document/reader_state.hpp"
+#include "document/survey.hpp"
 
 #include <cstring>
 
@@ -59,5 +61,6 @@ struct Scan {
 };
 
 #include "document/reader_pass.hpp"
+#include "document/binary_pass.hpp"
 
 }  // namespace treecast::level_scalar

@@ -50,6 +50,7 @@ void ReaderState::begin_document(bool forget_names) {
     if (buffer.capacity() > buffer_bytes_max) {
         document.release();
         buffer.release();
+        strings.release();
         open.release();
         std::string().swap(transcoded);
         decltype(hidden)().swap(hidden);
@@ -152,6 +153,24 @@ void ReaderState::look_ahead(const char* at) {
         if (prefix.size() == length) names.prefetch(prefix_uri[0], whole);
         else prefix_slots.prefetch(hash_bytes(prefix == "xmlns" ? whole.substr(prefix.size() + 1) : prefix));
     }
+}
+
+// Known names are found at once. A new one is examined as if it stood in a document of its own.
+QName* ReaderState::name_of_text(std::string_view name) {
+    if (name.size() > limits.name_bytes_max)
+        too_many("TC304", base, "a name is longer than", "name_bytes_max", limits.name_bytes_max);
+    if (QName* known = qnames.find(name, QNames::hash(name))) return known;
+    std::string alone(name);
+    alone += '>';
+    struct Elsewhere {                             // until the end of the block, whatever is thrown
+        ReaderState& state;
+        const char *base = state.base, *end = state.end;
+        ~Elsewhere() { state.base = base, state.end = end; }
+    } elsewhere{*this};
+    base = alone.data();
+    end = base + alone.size();
+    QName* learnt = learn_name(base, NamePlace::element);
+    return learnt->length == name.size() ? learnt : nullptr;
 }
 
 uint32_t ReaderState::prefix_id(std::string_view prefix) {

@@ -60,8 +60,8 @@ struct NamesFull {};
 struct ReaderState {
     ReaderState(const Limits& limits, std::shared_ptr<const Entities> entities);
 
-    const Limits limits;
-    const std::shared_ptr<const Entities> entities;
+    Limits limits;
+    std::shared_ptr<const Entities> entities;
     Document document;
     NameTable names;
     QNames qnames;
@@ -87,6 +87,13 @@ struct ReaderState {
     std::vector<Prefixed> prefixed;
     std::vector<uint64_t> name_stamps;         // by name id: the last element with such a prefixed attribute
 
+    // Of binary forms: their strings, padded, and what their numbers of names mean.
+    Column<char> strings;
+    std::vector<QName*> own_names;             // of the document
+    Column<const QName*> open_names;           // of open elements
+    std::vector<QName*> dictionary_names;      // null: not looked up yet
+    uint64_t dictionary_serial = 0, dictionary_generation = 0;
+
     void begin_document(bool forget_names = false);
     void reset_names();
     static constexpr uint32_t elements_per_pause = 1u << 14;
@@ -101,6 +108,7 @@ struct ReaderState {
     // reader_state.cpp: the rare cases of the pass.
     const char* scan_name(const char* at, const char* what);
     QName* learn_name(const char* at, NamePlace place);
+    QName* name_of_text(std::string_view name);             // that is known to be UTF-8
     const char* reference(const char* at, std::string& out, bool in_attribute);
     const char* cdata(const char* at, TextBuilder& text);
     const char* equals_sign(const char* at);                // returns the opening quote
@@ -144,5 +152,11 @@ size_t find_dtd(std::string_view text);
 // The pass: from the '<' of the root element to its end. Two builds of reader_pass.hpp.
 namespace level_scalar { const char* read_content(ReaderState& state, const char* root); }
 namespace level_avx2 { const char* read_content(ReaderState& state, const char* root); }
+
+// The same for a binary form: writes the text into `buffer`, and returns where it ends. Two builds of binary_pass.hpp.
+struct BinaryForm;
+class WireDictionary;
+namespace level_scalar { const char* read_binary(ReaderState& state, const BinaryForm& form, const WireDictionary* dictionary); }
+namespace level_avx2 { const char* read_binary(ReaderState& state, const BinaryForm& form, const WireDictionary* dictionary); }
 
 }  // namespace treecast

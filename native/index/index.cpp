@@ -145,7 +145,7 @@ void add_undecided(const View& view, const Matcher& matcher, size_t document, st
 }  // namespace
 
 // A Failure is about the document, and leaves the Matcher intact. After other exceptions it is not used again.
-std::shared_ptr<const View> Index::match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided) {
+std::shared_ptr<const View> Index::match(const GivenDocument& document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided) {
     store_.merge_if_due();
     auto reading = store_.read();
     std::shared_ptr<const View> view = store_.view();
@@ -164,7 +164,7 @@ std::shared_ptr<const View> Index::match(std::string_view document, Output<int32
     return view;
 }
 
-Batch Index::match_many(std::span<const std::string_view> documents, const BatchOptions& options) {
+Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOptions& options) {
     store_.merge_if_due();
     Batch batch;
     auto reading = store_.read();      // for all threads

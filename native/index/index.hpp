@@ -106,12 +106,12 @@ public:
     Store& store() { return store_; }
     // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
     // Undecided ones are returned in the same order.
-    std::shared_ptr<const View> match(std::string_view document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
-    Batch match_many(std::span<const std::string_view> documents, const BatchOptions& options);
+    std::shared_ptr<const View> match(const GivenDocument& document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
+    Batch match_many(std::span<const GivenDocument> documents, const BatchOptions& options);
     // Renders as many of the documents as fit, in one piece, in this thread.
-    DeliveryBatch render_part(std::span<const std::string_view> documents, const DeliveryOptions& options);
+    DeliveryBatch render_part(std::span<const GivenDocument> documents, const DeliveryOptions& options);
     // The same with several threads.
-    RenderedPieces render_many(std::span<const std::string_view> documents, const DeliveryOptions& options);
+    RenderedPieces render_many(std::span<const GivenDocument> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
     void drop_caches();

@@ -80,7 +80,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
 }
 
 // Appends what a document yields, or that it was not accepted. `bytes` grows by what `options.count` says.
-void render_document(Matcher& matcher, std::string_view document, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
+void render_document(Matcher& matcher, const GivenDocument& document, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
                      std::vector<uint64_t>& scratch, uint64_t& bytes) {
     constexpr uint64_t delivery_bytes = sizeof(int32_t) + sizeof(int64_t);      // its slot and the number of its payload
     auto begin = std::chrono::steady_clock::now();
@@ -202,7 +202,7 @@ private:
 
 }  // namespace
 
-DeliveryBatch Index::render_part(std::span<const std::string_view> documents, const DeliveryOptions& given) {
+DeliveryBatch Index::render_part(std::span<const GivenDocument> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
     store_.merge_if_due();
@@ -227,7 +227,7 @@ DeliveryBatch Index::render_part(std::span<const std::string_view> documents, co
 }
 
 // Threads take runs of documents until nothing is left, or until the answer is full.
-RenderedPieces Index::render_many(std::span<const std::string_view> documents, const DeliveryOptions& given) {
+RenderedPieces Index::render_many(std::span<const GivenDocument> documents, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
     store_.merge_if_due();

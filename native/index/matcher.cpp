@@ -8,9 +8,9 @@ void Matcher::adopt(const View& view) {
     run_->adopt(view, cache_bytes_max_);
 }
 
-const Document& Matcher::match(const View& view, std::string_view bytes, Output<int32_t>& out, bool to_render) {
+const Document& Matcher::match(const View& view, const GivenDocument& given, Output<int32_t>& out, bool to_render) {
     undecided_.clear();
-    const Document& document = reader_.read(bytes);
+    const Document& document = given.read ? *given.read : reader_.read(given.bytes);
     if (!run_) adopt(view);
     try {
         run_->match(view, document, to_render, out, undecided_);

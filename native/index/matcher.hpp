@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/output.hpp"
-#include "document/reader.hpp"
+#include "document/kept.hpp"
 #include "engines/engine.hpp"
 #include "render/render.hpp"
 
@@ -22,11 +22,11 @@ public:
     void adopt(const View& view);
 
     // Appends the slots of all subscriptions that the document satisfies, each once, and answers with the document, which stays
-    // until the next call. Throws Failure for a bad document and then appends nothing. For whoever renders what it finds, a
+    // until the next call, unless it was given. Throws Failure for a bad document and then appends nothing. For whoever renders what it finds, a
     // transformation that needs a recheck counts as satisfied, because building its payload checks it.
     // A subscription that would take more work than its limit is in undecided(), and among what is appended only for whoever
     // renders.
-    const Document& match(const View& view, std::string_view bytes, Output<int32_t>& out, bool to_render = false);
+    const Document& match(const View& view, const GivenDocument& given, Output<int32_t>& out, bool to_render = false);
     using Undecided = treecast::Undecided;
     const std::vector<Undecided>& undecided() const { return undecided_; }   // by the last match()
     Renderer& renderer(const RenderLimits& limits, bool share);

@@ -1,8 +1,9 @@
 """Read XML: bytes become a Document, a flat table of elements, attributes and texts.
 
-Use it to see a document the way treecast does; `Index.match` reads documents by itself. A Document is not a tree to
-edit; use lxml for that. The input must be well-formed XML 1.0 with namespaces, in UTF-8, UTF-16, US-ASCII, ISO-8859-1
-or windows-1252. A DTD is never processed, and nothing is ever fetched.
+Use it to see a document the way treecast does, or to read it once for several uses: `Index.match`, `render`, `explain`
+and their like take a Document wherever they take bytes, and do not read it again. `Index.match` reads bytes by itself.
+A Document is not a tree to edit; use lxml for that. The input must be well-formed XML 1.0 with namespaces, in UTF-8,
+UTF-16, US-ASCII, ISO-8859-1 or windows-1252. A DTD is never processed, and nothing is ever fetched.
 
     >>> from treecast.document import read
     >>> document = read(b'<a><b x="1">one</b><c/></a>')
@@ -22,13 +23,14 @@ from __future__ import annotations
 import atexit
 import html.entities
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
 from treecast import _native
+from treecast.errors import DocumentError
 
 Name = tuple[str, str]
 Bytes = bytes | bytearray | memoryview
@@ -129,62 +131,74 @@ def _html_entities() -> _native.Entities:
 
 
 class Document:
-    """A document as columns. Elements are numbered in document order; the root element is 0."""
+    """A document as columns. Elements are numbered in document order; the root element is 0.
+
+    It never changes, and any number of threads and indexes may use it. The limits and entities are those that it was
+    read with; an index that is given one applies none of its own, except for the work of deciding.
+    """
+
+    __slots__ = ("native",)
 
     def __init__(self, native: _native.Document) -> None:
-        self._native = native
+        self.native = native
+        """The form that native code takes."""
 
     def __len__(self) -> int:
         """The number of elements."""
-        return len(self._native)
+        return len(self.native)
 
     def __repr__(self) -> str:
-        return f"<Document of {len(self)} elements, {len(self.data)} bytes>"
+        return f"<Document of {len(self)} elements, {self.size_bytes} bytes>"
 
     @property
     def data(self) -> bytes:
         """The bytes as given."""
-        return self._native.data
+        return self.native.data
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of `data`."""
+        return self.native.size
 
     @property
     def names(self) -> list[Name]:
         """(namespace URI or "", local name) of each element."""
-        return self._native.names()
+        return self.native.names()
 
     @property
     def parents(self) -> memoryview:
         """The parent of each element; -1 for the root."""
-        return self._native.parents()
+        return self.native.parents()
 
     @property
     def depths(self) -> memoryview:
         """The number of ancestors of each element."""
-        return self._native.depths()
+        return self.native.depths()
 
     @property
     def sizes(self) -> memoryview:
         """The number of elements in each subtree, including its root."""
-        return self._native.sizes()
+        return self.native.sizes()
 
     @property
     def starts(self) -> memoryview:
         """Where each element starts in `data`."""
-        return self._native.starts()
+        return self.native.starts()
 
     @property
     def ends(self) -> memoryview:
         """Where each element ends in `data`."""
-        return self._native.ends()
+        return self.native.ends()
 
     @property
     def attributes(self) -> list[tuple[int, Name, str]]:
         """(element, name, value) of every attribute, in document order, without namespace declarations."""
-        return self._native.attributes()
+        return self.native.attributes()
 
     @property
     def texts(self) -> list[tuple[int, str]]:
         """(parent element, characters) of every text, as XPath sees them: CDATA is merged, comments divide."""
-        return self._native.texts()
+        return self.native.texts()
 
     @property
     def labels(self) -> list[tuple[int, int, int]]:
@@ -200,11 +214,41 @@ class Document:
 
     def string_value(self, element: int) -> str:
         """All text inside the element, as XPath's string()."""
-        return self._native.string_value(element)
+        return self.native.string_value(element)
 
     def slice(self, element: int) -> bytes:
         """The bytes of the element as given, from its start tag to its end tag."""
-        return self._native.slice(element)
+        return self.native.slice(element)
+
+
+AnyDocument = Bytes | Document
+"""What an index takes: bytes, which it reads, or a document that has been read."""
+
+
+def native_document(document: AnyDocument) -> Bytes | _native.Document:
+    """The form that native code takes."""
+    return document.native if isinstance(document, Document) else document
+
+
+def as_documents(answers: Sequence[_native.Document | Exception]) -> list[Document | DocumentError]:
+    """What native code answers about a batch: documents, and the errors of those that were refused."""
+    return [Document(one) if isinstance(one, _native.Document) else _refusal(one) for one in answers]
+
+
+def _refusal(error: Exception) -> DocumentError:
+    assert isinstance(error, DocumentError)
+    return error
+
+
+def read_many(
+    documents: Sequence[bytes], *, limits: Limits | None = None, entities: EntityTexts = None
+) -> list[Document | DocumentError]:
+    """Read a batch in one call: a Document for each, or the DocumentError that refuses it.
+
+    >>> [len(one) if isinstance(one, Document) else one.code for one in read_many([b"<a/>", b"<a>"])]
+    [1, 'TC209']
+    """
+    return as_documents(_native.read_documents(documents, (limits or Limits()).native(), native_entities(entities)))
 
 
 def read(data: Bytes, *, limits: Limits | None = None, entities: EntityTexts = None) -> Document:

@@ -19,6 +19,7 @@ NAMES = (
     "xtrie-length",
     "xtrie-variants",
     "xtrie-routers",
+    "onyx-formats",
     "onyx-pep",
 )
 

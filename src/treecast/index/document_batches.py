@@ -1,19 +1,23 @@
 """Documents for native code, and the settings that all calls on many documents share.
 
-Native code takes a sequence of buffers at a time. `as_sequence` makes one of a caller's documents, `take` cuts one off
-an iterable that may never end. For callers in this package; users see `Index.match_many` and its like.
+Native code takes a sequence at a time, of buffers and of documents that have been read. `as_sequence` makes one of a
+caller's documents, `take` cuts one off an iterable that may never end. For callers in this package; users see
+`Index.match_many` and its like.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from treecast.document import Bytes, arrow_views
+from treecast import _native
+from treecast.document import AnyDocument, Bytes, Document, arrow_views, native_document
 
 BATCH_DOCUMENTS_MAX = 4096
 BATCH_BYTES_MAX = 32 << 20
 THREADS_MAX = 1024
+
+NativeDocument = Bytes | _native.Document
 
 
 def is_report(on_error: str) -> bool:
@@ -30,22 +34,27 @@ def check_threads(threads: int) -> int:
     return threads
 
 
-def as_sequence(documents: Sequence[Bytes], caller: str, single: str) -> Sequence[Bytes]:
+def as_sequence(documents: Sequence[AnyDocument], caller: str, single: str) -> Sequence[NativeDocument]:
     """The documents of a call of `caller`, whose twin for one document is `single`."""
-    if isinstance(documents, (bytes, bytearray, memoryview, str)):
+    if isinstance(documents, (bytes, bytearray, memoryview, str, Document)):
         raise TypeError(f"{caller} takes a sequence of documents; for a single one use {single}()")
     if hasattr(documents, "to_pylist"):
         return arrow_views(documents)
-    return documents if isinstance(documents, (list, tuple)) else list(documents)
+    return natives(documents)
 
 
-def take(source: Iterator[Bytes], count: int) -> list[Bytes]:
+def natives(documents: Iterable[AnyDocument]) -> list[NativeDocument]:
+    """The documents in the form that native code takes."""
+    return [native_document(document) for document in documents]
+
+
+def take(source: Iterator[AnyDocument], count: int) -> list[NativeDocument]:
     """Up to `count` documents, and no more bytes than a batch may hold beyond the first."""
-    taken: list[Bytes] = []
+    taken: list[NativeDocument] = []
     size = 0
     for document in islice(source, count):
-        taken.append(document)
-        size += len(document)
+        taken.append(native_document(document))
+        size += document.size_bytes if isinstance(document, Document) else len(document)
         if size >= BATCH_BYTES_MAX:
             break
     return taken

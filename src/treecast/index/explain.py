@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from treecast import _native
-from treecast.document import Bytes, EntityTexts, Limits, native_entities
+from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_entities
 from treecast.names import printable
 from treecast.query.tree import FunctionName
 
@@ -155,7 +155,7 @@ class Explanation:
 
 
 def explain(
-    document: Bytes,
+    document: AnyDocument,
     query: str,
     *,
     namespaces: Mapping[str, str] | None = None,
@@ -168,8 +168,9 @@ def explain(
         raise TypeError("a document is bytes, not str; encode text as UTF-8 first")
     text = query.encode("utf-8", "surrogatepass")
     bindings = list((namespaces or {}).items())
+    given = document.native if isinstance(document, Document) else bytes(document)
     branch, steps, miss = _native.explain(
-        bytes(document), text, bindings, ordered, (limits or Limits()).native(), native_entities(entities)
+        given, text, bindings, ordered, (limits or Limits()).native(), native_entities(entities)
     )
     return Explanation(
         matched=miss is None,

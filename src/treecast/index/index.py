@@ -11,7 +11,8 @@ subscriptions as they were when it began.
     ['sport', 'all']
 
 Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
-with arrays instead of lists. `render` and `render_many` also give payloads, in the same forms.
+with arrays instead of lists. `render` and `render_many` also give payloads, in the same forms. All of them take bytes,
+or a `Document` that has been read already: then nothing is read again.
 
 This file holds the class and how its subscriptions change. `matching.py` and `rendering.py` turn native answers into
 Arrow tables, `saving.py` has the settings of a saved index.
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
-from treecast.document import Bytes, EntityTexts, Limits, native_entities
+from treecast.document import AnyDocument, EntityTexts, Limits, native_document, native_entities
 from treecast.errors import QueryError
 from treecast.index import matching, rendering
 from treecast.index.document_batches import check_threads, is_report
@@ -251,7 +252,7 @@ class Index:
 
     # -- documents
 
-    def match(self, document: Bytes) -> list[str]:
+    def match(self, document: AnyDocument) -> list[str]:
         """The ids of all subscriptions that the document satisfies, in the order they were added.
 
         A subscription that takes more work than `Limits.work_per_item_max` allows is undecided: the answer is that of
@@ -259,7 +260,7 @@ class Index:
         """
         if document is None:
             raise TypeError("a document is bytes, not None")
-        answer: Any = self._native.match(document)
+        answer: Any = self._native.match(native_document(document))
         if type(answer) is list:
             return answer
         ids, undecided = answer
@@ -268,16 +269,16 @@ class Index:
 
     @overload
     def match_many(
-        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise"] = "raise"
+        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise"] = "raise"
     ) -> pa.Table: ...
 
     @overload
     def match_many(
-        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["report"]
+        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["report"]
     ) -> tuple[pa.Table, pa.Table]: ...
 
     def match_many(
-        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
+        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
     ) -> pa.Table | tuple[pa.Table, pa.Table]:
         """Match a batch: a table of `document` (its number in the batch) and `subscription`, by document.
 
@@ -293,7 +294,7 @@ class Index:
 
     def match_batches(
         self,
-        documents: Iterable[Bytes],
+        documents: Iterable[AnyDocument],
         *,
         threads: int = 1,
         on_error: Literal["raise", "report"] = "raise",
@@ -310,7 +311,12 @@ class Index:
         )
 
     def match_part(
-        self, documents: Sequence[Bytes], *, report: bool, matches_max: int = BATCH_MATCHES_MAX, timed: bool = False
+        self,
+        documents: Sequence[AnyDocument],
+        *,
+        report: bool,
+        matches_max: int = BATCH_MATCHES_MAX,
+        timed: bool = False,
     ) -> Part:
         """As many of the documents as give about `matches_max` matches, at least one: for callers that pass batches on.
 
@@ -331,7 +337,7 @@ class Index:
         """What bounds `render`."""
         return self._delivery_limits
 
-    def render(self, document: Bytes) -> list[Delivery]:
+    def render(self, document: AnyDocument) -> list[Delivery]:
         """What each subscriber gets of the document, in the order they were added: one delivery for each id of `match`.
 
         Without a transformation that is the document as given, or with deliver="elements" what the query selects. A
@@ -340,21 +346,21 @@ class Index:
         """
         if document is None:
             raise TypeError("a document is bytes, not None")
-        deliveries = _native.render_one(self._native, document, self._render_limits(), True)
+        deliveries = _native.render_one(self._native, native_document(document), self._render_limits(), True)
         return [Delivery(*delivery) for delivery in deliveries]
 
     @overload
     def render_many(
-        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise"] = "raise"
+        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise"] = "raise"
     ) -> pa.Table: ...
 
     @overload
     def render_many(
-        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["report"]
+        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["report"]
     ) -> tuple[pa.Table, pa.Table]: ...
 
     def render_many(
-        self, documents: Sequence[Bytes], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
+        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
     ) -> pa.Table | tuple[pa.Table, pa.Table]:
         """Render a batch: a table of `document` (its number), `subscription`, `payload`, `code` and `message`.
 
@@ -378,7 +384,7 @@ class Index:
 
     def render_batches(
         self,
-        documents: Iterable[Bytes],
+        documents: Iterable[AnyDocument],
         *,
         threads: int = 1,
         on_error: Literal["raise", "report"] = "raise",
@@ -402,7 +408,7 @@ class Index:
 
     def render_part(
         self,
-        documents: Sequence[Bytes],
+        documents: Sequence[AnyDocument],
         *,
         report: bool,
         bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
@@ -421,7 +427,7 @@ class Index:
         limits = self._delivery_limits
         return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
 
-    def explain(self, document: Bytes, id: str) -> Explanation:
+    def explain(self, document: AnyDocument, id: str) -> Explanation:
         """Why a subscription matches the document, or how near it came. Raises a KeyError for an unknown id.
 
         A DocumentLimitError (TC340) says that finding out takes more work than `Limits.work_per_item_max` allows.

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast import _native
-from treecast.document import Bytes
+from treecast.document import AnyDocument
 from treecast.errors import DocumentError
-from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, as_sequence, take
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, NativeDocument, as_sequence, natives, take
 from treecast.rejections import Undecided, error_table, warn_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Part:
 
 
 def match_many(
-    index: _native.Index, documents: Sequence[Bytes], *, threads: int, report: bool
+    index: _native.Index, documents: Sequence[AnyDocument], *, threads: int, report: bool
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.match_many`."""
     import pyarrow as pa
@@ -56,13 +56,13 @@ def match_many(
 
 
 def match_batches(
-    index: _native.Index, documents: Iterable[Bytes], *, threads: int, report: bool, matches_max: int
+    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int, report: bool, matches_max: int
 ) -> Iterator[Any]:
     """See `Index.match_batches`."""
     import pyarrow as pa
 
     source, first = iter(documents), 0
-    waiting: list[Bytes] = []
+    waiting: list[NativeDocument] = []
     while True:
         waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
         if not waiting:
@@ -77,12 +77,12 @@ def match_batches(
 
 
 def match_part(
-    index: _native.Index, documents: Sequence[Bytes], *, report: bool, matches_max: int, timed: bool
+    index: _native.Index, documents: Sequence[AnyDocument], *, report: bool, matches_max: int, timed: bool
 ) -> Part:
     """See `Index.match_part`."""
     import pyarrow as pa
 
-    matches = index.match_many(documents, 1, report, matches_max, 0, timed, PART_ID_BYTES_MAX)
+    matches = index.match_many(natives(documents), 1, report, matches_max, 0, timed, PART_ID_BYTES_MAX)
     undecided: Undecided = matches.undecided
     if undecided and not report:
         raise undecided[0][2]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast import _native
-from treecast.document import Bytes
+from treecast.document import AnyDocument
 from treecast.errors import DocumentError
-from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, as_sequence, take
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, NativeDocument, as_sequence, natives, take
 from treecast.rejections import error_table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RenderedPart:
 
 
 def render_many(
-    index: _native.Index, documents: Sequence[Bytes], *, threads: int, report: bool, limits: _native.RenderLimits
+    index: _native.Index, documents: Sequence[AnyDocument], *, threads: int, report: bool, limits: _native.RenderLimits
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.render_many`."""
     sequence = as_sequence(documents, "render_many", "render")
@@ -54,7 +54,7 @@ def render_many(
 
 def render_batches(
     index: _native.Index,
-    documents: Iterable[Bytes],
+    documents: Iterable[AnyDocument],
     *,
     threads: int,
     report: bool,
@@ -63,7 +63,7 @@ def render_batches(
 ) -> Iterator[Any]:
     """See `Index.render_batches`."""
     source, first = iter(documents), 0
-    waiting: list[Bytes] = []
+    waiting: list[NativeDocument] = []
     while True:
         waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
         if not waiting:
@@ -77,7 +77,7 @@ def render_batches(
 
 def render_part(
     index: _native.Index,
-    documents: Sequence[Bytes],
+    documents: Sequence[AnyDocument],
     *,
     report: bool,
     bytes_max: int,
@@ -87,7 +87,7 @@ def render_part(
     """See `Index.render_part`."""
     import pyarrow as pa
 
-    batch = _native.render_part(index, documents, report, bytes_max, limits, share)
+    batch = _native.render_part(index, natives(documents), report, bytes_max, limits, share)
     ids = _column(batch, pa.string(), batch.deliveries, batch.id_ends, batch.ids)
     rows = pa.StructArray.from_arrays([ids, *_payload_columns(batch)], ["subscription", "payload", "code", "message"])
     ends = _column(batch, pa.int32(), batch.documents + 1, batch.ends)

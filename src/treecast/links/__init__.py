@@ -3,7 +3,8 @@
 A link has subscriptions behind it. What all of them allow is done before the link, once: parts that no one needs are
 removed (early projection), steps that all lists begin with are applied (early restructuring). Each subscription then
 has a remainder, and remainder(early(document)) is what the subscription itself makes of the document. Pure functions
-and one structure of counts; nothing here reads documents. docs/guide/links.md says more.
+and one structure of counts; only `Restructuring`, which applies the result, touches documents. docs/guide/links.md
+says more.
 
     >>> from treecast.model import Subscription
     >>> link = link_of([
@@ -20,9 +21,10 @@ from collections.abc import Iterable
 
 from treecast.links.demand import Demand, Early
 from treecast.links.link import Link, Nothing
+from treecast.links.restructuring import Restructuring
 from treecast.model import Subscription
 
-__all__ = ["Demand", "Early", "Link", "Nothing", "link_of"]
+__all__ = ["Demand", "Early", "Link", "Nothing", "Restructuring", "link_of"]
 
 
 def link_of(subscriptions: Iterable[Subscription]) -> Link:
