@@ -284,6 +284,32 @@ def test_chromium_is_wanted_and_not_needed(machine: Machine) -> None:
     assert machine.setup("chromium", TREECAST_PYTHON="python3").returncode == 0
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_npm_packages_are_fetched_where_npm_is(machine: Machine, works: bool) -> None:
+    """As the lock has them, once; where that fails, it is said, and everything else goes on."""
+    fake_python_that_makes_venvs(machine)
+    for name in ("cmp", "timeout"):
+        found = shutil.which(name, path="/usr/bin:/bin")
+        assert found
+        (machine.programs / name).symlink_to(found)
+    shutil.copytree(ROOT / "tests" / "npm", machine.checkout / "tests" / "npm")
+    packages = machine.checkout / "build" / "npm" / "node_modules"
+    assert machine.setup("maybe-npm", TREECAST_PYTHON="python3").returncode == 0
+    assert not packages.exists(), "there is no npm"
+    log = machine.programs.parent / "npm.log"
+    machine.fake("npm", f'echo "$*" >> "{log}"; mkdir node_modules; exit {0 if works else 1}')
+    for _ in range(2):
+        done = machine.setup("maybe-npm", TREECAST_PYTHON="python3")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert packages.exists() == works and ("could not be installed" in done.stdout) != works
+    asked = log.read_text().splitlines()
+    assert len(asked) == (1 if works else 2) and asked[0].startswith("ci ") and "--ignore-scripts" in asked[0]
+    lock = machine.checkout / "tests" / "npm" / "package-lock.json"
+    lock.write_text(lock.read_text() + "\n")
+    machine.setup("maybe-npm", TREECAST_PYTHON="python3")
+    assert len(log.read_text().splitlines()) == len(asked) + 1, "another lock, other packages"
+
+
 def run_tests(machine: Machine, plain: int, spark: int = 0, sanitized: int = 0) -> tuple[int, list[str], str]:
     """tools/test.sh with parts that end so: its status, what was asked for, in any order, and what is on stderr."""
     fake_python_that_makes_venvs(machine)

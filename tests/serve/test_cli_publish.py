@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import signal
 import subprocess
 import sys
@@ -136,7 +137,12 @@ class Unreliable:
                     return self.reply(503, b'{"code":"TC436","detail":"too much waits","hint":""}')
                 with HttpClient(f"http://127.0.0.1:{port}") as client:
                     answer = client.ask("POST", self.path, body, **{"Content-Type": self.headers["Content-Type"]})
-                if mood == "lost":  # after the documents were published
+                if mood == "partly":  # some are stored, the last one is to come again
+                    content = answer.json
+                    problem = {"code": "TC415", "detail": "the store is full", "hint": ""}
+                    content["documents"][-1] = {"status": 507, "problem": problem}
+                    self.reply(200, json.dumps(content).encode())
+                elif mood == "lost":  # after the documents were published
                     self.close_connection = True
                     self.connection.close()
                 else:
@@ -173,6 +179,12 @@ def test_documents_are_sent_again_with_the_same_ids(service: Service, source: st
     assert [one.is_copy for one in done] == [True] * 20 + [False] * 10
     kept = service.ask("GET", "/v1/documents?count=100").json["documents"]
     assert sum(one["source"] == source for one in kept) == 30
+
+
+def test_what_is_refused_for_now_comes_again_with_all_of_its_batch(service: Service, source: str) -> None:
+    with Unreliable(service.port, ["partly", "partly"]) as proxy:
+        done = publish_all(service, source, [b"<a/>", b"<b/>", b"<c/>"], PublishSettings(), proxy.port)
+    assert [(one.code, one.is_copy) for one in done] == [("", True)] * 3
 
 
 def test_documents_without_ids_are_not_sent_twice(service: Service, source: str) -> None:

@@ -61,7 +61,7 @@ async function redeliverAll() {
   let after = "";
   let [sent, failed] = [0, 0];
   do {
-    const answer = await get(`v1/letters?count=${ALL_ROWS}${after ? `&after=${after}` : ""}`);
+    const answer = await get(`v1/letters?count=${ALL_ROWS}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
     const letters = answer.letters.map((letter) => letter.letter);
     const done = await redeliver(letters);
     done.forEach((letter) => asked.add(letter));
