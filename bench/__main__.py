@@ -45,6 +45,7 @@ NAMES = (
     "fleet",
     "hooks",
     "validation",
+    "onyx_routing",
 )
 
 

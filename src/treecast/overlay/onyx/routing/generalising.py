@@ -18,9 +18,8 @@ lost but precision.
     ['//c', '//b', '/a']
 
 `choose` goes through the levels until few enough conjunctions are left. Within a level it is a greedy set cover: always
-the replacement that loses least precision for each conjunction that it saves. How much that is, `weight` estimates: a
-guess at the share of documents that match. It depends on nothing but the conjunctions, so two brokers with the same
-ones choose alike.
+the replacement that loses least precision for each conjunction that it saves. How much that is, a sample of documents
+says: those that it matches and nothing else does. Without one, `weight` guesses the share of documents that match.
 """
 
 from __future__ import annotations
@@ -32,13 +31,14 @@ from math import inf
 
 from treecast.overlay.onyx.routing.covering import is_always_true, read_test, split, structure
 from treecast.overlay.onyx.routing.routing_query import PATTERN, TRUE, Conjunction, Path, describe, is_plain
+from treecast.overlay.onyx.routing.sample import Sample
 
 __all__ = ["choose", "describe", "generalisations", "weight"]
 
 _PATHS_MAX = 4  # of one conjunction that are generalised each on its own
 
 # The guessed share of documents that pass one part of a path.
-_ROOT, _NAMED, _WILD, _EQUAL, _OTHER = 0.9, 0.6, 0.95, 0.05, 0.5
+_ROOT, _NAMED, _WILD, _EQUAL, _OTHER = 0.9, 0.6, 0.95, 0.005, 0.5
 _SHARE_MIN = 1e-9
 _LEAST = 0.01  # of what passes, the part that is taken to be lost in any case
 
@@ -99,18 +99,45 @@ def _path_weight(path: Path) -> float:
     return share
 
 
-def choose(conjunctions: Iterable[Conjunction], size_max: int) -> list[Conjunction]:
+def choose(conjunctions: Iterable[Conjunction], size_max: int, sample: Sample | None = None) -> list[Conjunction]:
     """Conjunctions that cover some of those given, so that no more than `size_max` remain with the others."""
     given = dict.fromkeys(conjunctions)
     rows = sorted(given)
     for level in range(LEVELS):
         if len(rows) <= size_max:
             break
-        rows = _reduce(rows, level, size_max)
+        rows = _reduce(rows, level, size_max, sample)
     return [row for row in rows if row not in given] if len(rows) <= size_max else [TRUE]
 
 
-def _reduce(rows: list[Conjunction], level: int, size_max: int) -> list[Conjunction]:
+class _Loss:
+    """How much precision replacements cost."""
+
+    def __init__(self, rows: list[Conjunction], broader: Iterable[Conjunction], sample: Sample | None) -> None:
+        self.rows = rows
+        self.documents = len(sample) if sample else 0
+        self.bits: dict[Conjunction, int] = {}
+        self.forwarded = 0
+        if sample and self.documents:
+            self.bits = sample.bits(dict.fromkeys([*rows, *broader]))
+            for row in rows:
+                self.forwarded |= self.bits[row]
+
+    def of(self, broader: Conjunction, places: list[int]) -> float:
+        """The share of documents that it would let through in vain, in place of these rows."""
+        own = weight(broader)
+        if self.documents:
+            extra = (self.bits[broader] & ~self.forwarded).bit_count() / self.documents
+            return extra + _LEAST * own  # the guess breaks ties
+        known = min(own, sum(weight(self.rows[place]) for place in places))
+        return own - known + _LEAST * own
+
+    def take(self, broader: Conjunction) -> None:
+        """Note that it was chosen."""
+        self.forwarded |= self.bits.get(broader, 0)
+
+
+def _reduce(rows: list[Conjunction], level: int, size_max: int, sample: Sample | None) -> list[Conjunction]:
     """The rows, some of them replaced by generalisations of one level."""
     members: dict[Conjunction, list[int]] = {}
     for place, conjunction in enumerate(rows):
@@ -119,21 +146,21 @@ def _reduce(rows: list[Conjunction], level: int, size_max: int) -> list[Conjunct
     for place, conjunction in enumerate(rows):
         if conjunction in members:  # one that is there already costs nothing
             members[conjunction].append(place)
+    members = {broader: places for broader, places in members.items() if len(places) > 1}
+    loss = _Loss(rows, members, sample)
     left = [True] * len(rows)
+    size = len(rows)
 
     def rate(broader: Conjunction) -> float:
-        """The precision lost for each conjunction saved."""
+        """The precision lost for each conjunction saved, as far as that is necessary."""
         members[broader] = alive = [place for place in members[broader] if left[place]]
         if len(alive) < 2:
             return inf
-        own = weight(broader)
-        known = min(own, sum(weight(rows[place]) for place in alive))
-        return (own - known + _LEAST * own) / (len(alive) - 1)
+        return loss.of(broader, alive) / min(len(alive) - 1, size - size_max)
 
     heap = [entry for entry in ((rate(broader), broader) for broader in members) if entry[0] < inf]
     heapq.heapify(heap)
     chosen: dict[Conjunction, None] = {}
-    size = len(rows)
     while size > size_max and heap:
         known, broader = heapq.heappop(heap)
         now = rate(broader)
@@ -146,4 +173,5 @@ def _reduce(rows: list[Conjunction], level: int, size_max: int) -> list[Conjunct
             left[place] = False
         size -= len(members[broader]) - 1
         chosen[broader] = None
+        loss.take(broader)
     return sorted({*chosen, *(row for place, row in enumerate(rows) if left[place])})
