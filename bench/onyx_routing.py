@@ -20,7 +20,6 @@ from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 
 BROKERS, AREAS_EACH, CODES_EACH, TOPICS, PERSONS = 8, 8, 2_000, 200, 5_000
 SUBSCRIPTIONS = 1_000_000
-BUDGETS = (10_000, 1_000, 100)
 BATCH = 64
 
 
@@ -32,11 +31,16 @@ class Load:
     documents: int = 512
     updates: int = 300
     passes: int = 3
+    budgets: tuple[int, ...] = (10_000,)
     bars: bool = True
 
     @classmethod
     def of(cls, quick: bool) -> Load:
-        return cls(subscriptions=20_000, documents=128, updates=40, passes=1, bars=False) if quick else cls()
+        return (
+            cls(20_000, documents=128, updates=40, passes=1, budgets=(10_000, 1_000, 100), bars=False)
+            if quick
+            else cls()
+        )
 
 
 def draw_document(random: Random) -> bytes:
@@ -96,7 +100,7 @@ def measure(report: Report, load: Load) -> None:
     report.figure("shapes", mapper.shapes, "")
     report.figure("different conjunctions", sum(len(set(rows)) for rows in mapped), "")
     wanted = wanted_by(population, documents)
-    for budget in BUDGETS:
+    for budget in load.budgets:
         measure_budget(report, load, budget, mapped, mapper, documents, wanted)
     measure_exact(report, load, population, documents, wanted)
 
@@ -157,7 +161,7 @@ def measure_routes(
 def measure_updates(
     report: Report, load: Load, name: str, hosts: list[Summary], table: RoutingTable, mapper: SubscriptionMapper
 ) -> None:
-    """A new subscription, and another one gone: through its host's summary and the parent's table to the grandparent."""
+    """A subscription comes, then goes: through its host's summary and the parent's table to the grandparent."""
     above = RoutingTable(table.settings)
     above.update("child", table.aggregate())
     times: list[float] = []

@@ -1,18 +1,20 @@
 """Content generalisation (ONYX, section 4.2.1): fewer, broader conjunctions in place of many.
 
-There are four ways to say less, from the one that loses least on:
+There are five ways to say less, from the one that loses least on:
 
-1. only what several conjunctions share is kept, one path of each (common disjuncts), or the tests are dropped (values);
-2. both;
-3. a prefix of that path (structure);
-4. one of its names, anywhere, or no more than the root element.
+1. only what several conjunctions share is kept, one path of each (common disjuncts), or only how texts begin (values);
+2. the tests are dropped (values);
+3. both: one path without tests;
+4. a prefix of that path (structure);
+5. one of its names, anywhere, or no more than the root element.
 
 Where conjunctions have nothing in common, what remains is *true*. Each result covers what it replaces, so nothing is
 lost but precision.
 
-    >>> for level in generalisations((("/a", "/b", "/c", "[@x=1]"), ("//d",))):
+    >>> for level in generalisations((("//d",), ("/a", "/b", "/c", '[@x="123"]'))):
     ...     print([describe(broader) for broader in level])
-    ['/a/b/c[@x=1]', '//d', '//d and /a/b/c']
+    ['/a/b/c[@x="123"]', '//d', '//d and /a/b/c[starts-with(@x, "12")]']
+    ['//d and /a/b/c']
     ['/a/b/c']
     ['/a/b']
     ['//c', '//b', '/a']
@@ -29,7 +31,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
 
-from treecast.overlay.onyx.routing.covering import is_always_true, read_test, split, structure
+from treecast.overlay.onyx.routing.covering import (
+    BEGINNINGS,
+    beginning,
+    consequences,
+    is_always_true,
+    read_test,
+    split,
+    structure,
+)
 from treecast.overlay.onyx.routing.routing_query import PATTERN, TRUE, Conjunction, Path, describe, is_plain
 from treecast.overlay.onyx.routing.sample import Sample
 
@@ -42,7 +52,7 @@ _ROOT, _NAMED, _WILD, _EQUAL, _OTHER = 0.9, 0.6, 0.95, 0.005, 0.5
 _SHARE_MIN = 1e-9
 _LEAST = 0.01  # of what passes, the part that is taken to be lost in any case
 
-LEVELS = 4
+LEVELS = 5
 
 
 def generalisations(conjunction: Conjunction) -> list[list[Conjunction]]:
@@ -54,16 +64,30 @@ def generalisations(conjunction: Conjunction) -> list[list[Conjunction]]:
     for path in bare:
         for level, shorter in enumerate(_shorter(path)):
             rows[level] += shorter
-    same = (paths, *((path,) for path in few if len(paths) > 1), structure(paths))
-    levels = [dict.fromkeys(same)] + [
-        dict.fromkeys((path,) for path in row if not is_always_true(path)) for row in rows
-    ]
+    shared = [(path,) for path in few if len(paths) > 1]
+    beginnings = [_shortened(paths, length) for length in reversed(BEGINNINGS)]
+    levels = [dict.fromkeys([paths, *shared, *beginnings]), {structure(paths): None}]
+    levels += [dict.fromkeys((path,) for path in row) for row in rows]
     seen: dict[Conjunction, None] = {conjunction: None, TRUE: None}
     found: list[list[Conjunction]] = []
-    for level in levels:
-        found.append([broader for broader in level if broader not in seen and not all(map(is_always_true, broader))])
-        seen |= level
+    for broader in levels:
+        found.append([each for each in broader if each not in seen and not all(map(is_always_true, each))])
+        seen |= broader
     return found
+
+
+def _shortened(paths: Conjunction, length: int) -> Conjunction:
+    """The conjunction with no more of its texts than how they begin."""
+    return tuple(sorted([tuple([_shortened_test(token, length) for token in path]) for path in paths]))
+
+
+@lru_cache(maxsize=1 << 16)
+def _shortened_test(token: str, length: int) -> str:
+    test = read_test(token) if token[0] == "[" else None
+    if test is None or not isinstance(test.value, str):
+        return token
+    shorter = beginning(test.target, test.value[:length])
+    return shorter if shorter in consequences(token) else token
 
 
 @lru_cache(maxsize=1 << 14)
@@ -95,7 +119,10 @@ def _path_weight(path: Path) -> float:
             share *= _ROOT if place == 0 and not step.gap else _NAMED
         for token in step.tests:
             test = read_test(token)
-            share *= _EQUAL if test is not None and test.relation == "=" else _OTHER
+            if test is not None and test.relation == "starts-with":
+                share *= max(_EQUAL, _OTHER ** len(str(test.value)))
+            else:
+                share *= _EQUAL if test is not None and test.relation == "=" else _OTHER
     return share
 
 

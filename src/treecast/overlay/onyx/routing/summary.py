@@ -21,14 +21,14 @@ now, which is broader than necessary, and `refine` removes it at a quiet moment.
 
 Theory of operation. Each hidden conjunction has a witness that covers it, itself visible or hidden. A new one asks the
 index of visible structures (`structures.py`) who may cover it, and whom it may cover. Within a structure, tests are
-looked up: what covers a conjunction has no test, or one of its tests, or the presence of a value that it tests.
+looked up: what covers a conjunction has no test, or one of its tests, or one that follows from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from treecast.overlay.onyx.routing.covering import covers, is_same_or_presence, presence, structure, tests_of
+from treecast.overlay.onyx.routing.covering import consequences, covers, follows, structure, tests_of
 from treecast.overlay.onyx.routing.generalising import choose
 from treecast.overlay.onyx.routing.routing_query import Conjunction, Delta, RoutingQuery
 from treecast.overlay.onyx.routing.sample import Sample
@@ -74,8 +74,8 @@ class _Bucket:
 
 
 def _implied(tests: list[str]) -> dict[str, None]:
-    """The tests, and the presence of the values that they speak of."""
-    return dict.fromkeys(tests) | dict.fromkeys(test for test in map(presence, tests) if test is not None)
+    """The tests, and what follows from them."""
+    return dict.fromkeys(tests) | dict.fromkeys(more for test in tests for more in consequences(test))
 
 
 def _discard(table: dict[str, dict[Conjunction, None]], key: str, conjunction: Conjunction) -> None:
@@ -87,9 +87,9 @@ def _discard(table: dict[str, dict[Conjunction, None]], key: str, conjunction: C
 
 def _hides(conjunction: Conjunction, other: Conjunction) -> bool:
     """Whether one covers the other; of two that cover each other, the first in order stays."""
-    if not covers(conjunction, other, is_same_or_presence):
+    if not covers(conjunction, other, follows):
         return False
-    return conjunction < other or not covers(other, conjunction, is_same_or_presence)
+    return conjunction < other or not covers(other, conjunction, follows)
 
 
 class Summary:
