@@ -46,6 +46,7 @@ NAMES = (
     "hooks",
     "validation",
     "wire",
+    "onyx_routing",
 )
 
 

@@ -14,7 +14,7 @@ from treecast import Index, Subscription
 from treecast.errors import PeerError
 from treecast.overlay.onyx.routing import LOCAL, Delta, RoutingQuery, RoutingSettings, RoutingTable, Summary
 from treecast.overlay.onyx.routing import map_subscription as map_one
-from treecast.overlay.onyx.routing.covering import covers, is_same_or_presence
+from treecast.overlay.onyx.routing.covering import covers, follows
 from treecast.overlay.onyx.routing.mapping import shared
 from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction
 
@@ -120,7 +120,7 @@ def maximal(conjunctions: set[Conjunction]) -> set[Conjunction]:
         each
         for each in conjunctions
         if not any(
-            covers(other, each, is_same_or_presence) and (other < each or not covers(each, other, is_same_or_presence))
+            covers(other, each, follows) and (other < each or not covers(each, other, follows))
             for other in conjunctions
             if other != each
         )

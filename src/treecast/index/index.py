@@ -47,7 +47,7 @@ from treecast.index.subscription_forms import (
     table_of,
 )
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
-from treecast.rejections import warn_of
+from treecast.rejections import Undecided, warn_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -258,14 +258,17 @@ class Index:
         A subscription that takes more work than `Limits.work_per_item_max` allows is undecided: the answer is that of
         the others, with an UndecidedWarning.
         """
+        ids, undecided = self.match_one(document)
+        if undecided:
+            warn_of(undecided)
+        return ids
+
+    def match_one(self, document: AnyDocument) -> tuple[list[str], Undecided]:
+        """As `match`, with what is undecided instead of a warning: for callers that pass it on."""
         if document is None:
             raise TypeError("a document is bytes, not None")
         answer: Any = self._native.match(native_document(document))
-        if type(answer) is list:
-            return answer
-        ids, undecided = answer
-        warn_of(undecided)
-        return ids  # type: ignore[no-any-return]
+        return (answer, []) if type(answer) is list else answer
 
     @overload
     def match_many(

@@ -36,6 +36,7 @@ _COMPARE = re.compile(rf"\[({_TARGET})(=|!=|<=|>=|<|>)({_VALUE})\]")
 _CALL = re.compile(rf"\[([a-z-]+)\(({_TARGET}), (\"[^\"]*\"|'[^']*')\)\]")
 _EXISTS = re.compile(rf"\[(text\(\)|@{_NAME})\]")
 _LOCAL_NAME = re.compile(r"\*\[local-name\(\)=\"([^\"]*)\"\]")
+BEGINNINGS = (2, 4, 8, 16)  # lengths to which a text is shortened
 _FRESH = "_"  # the name of elements of which nothing is known
 
 
@@ -100,17 +101,31 @@ def _is_presence(test: _Test) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def presence(token: str) -> str | None:
-    """The test that the value exists at all, which a test implies; None where it implies none."""
+def consequences(token: str) -> Path:
+    """What follows from a test and can be looked up: that the value exists, and how it begins.
+
+    >>> consequences('[@code="ab-123"]')
+    ('[@code]', '[starts-with(@code, "ab")]', '[starts-with(@code, "ab-1")]')
+    """
     test = read_test(token)
-    if test is None or not test.relation or test.target == "." or not _is_presence(test):
-        return None
-    return f"[{test.target}]"
+    if test is None or not test.relation or not _is_presence(test):
+        return ()
+    rows = [] if test.target == "." else [f"[{test.target}]"]
+    # Of several texts, `=` speaks of some, a function of the first.
+    is_first = test.relation == "starts-with" or (test.relation == "=" and test.target != "text()")
+    if isinstance(test.value, str) and is_first:
+        rows += [beginning(test.target, test.value[:length]) for length in BEGINNINGS if length < len(test.value)]
+    return tuple(rows)
 
 
-def is_same_or_presence(known: str, asked: str) -> bool:
+def beginning(target: str, text: str) -> str:
+    """The test that a value begins with a text."""
+    return f"[starts-with({target}, '{text}')]" if '"' in text else f'[starts-with({target}, "{text}")]'
+
+
+def follows(known: str, asked: str) -> bool:
     """A part of `test_implies` that needs no search: what `Summary` finds by looking up tests."""
-    return known == asked or presence(known) == asked
+    return known == asked or asked in consequences(known)
 
 
 @lru_cache(maxsize=1 << 15)

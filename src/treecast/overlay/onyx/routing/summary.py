@@ -21,16 +21,17 @@ now, which is broader than necessary, and `refine` removes it at a quiet moment.
 
 Theory of operation. Each hidden conjunction has a witness that covers it, itself visible or hidden. A new one asks the
 index of visible structures (`structures.py`) who may cover it, and whom it may cover. Within a structure, tests are
-looked up: what covers a conjunction has no test, or one of its tests, or the presence of a value that it tests.
+looked up: what covers a conjunction has no test, or one of its tests, or one that follows from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from treecast.overlay.onyx.routing.covering import covers, is_same_or_presence, presence, structure, tests_of
+from treecast.overlay.onyx.routing.covering import consequences, covers, follows, structure, tests_of
 from treecast.overlay.onyx.routing.generalising import choose
 from treecast.overlay.onyx.routing.routing_query import Conjunction, Delta, RoutingQuery
+from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.structures import Structures
 
@@ -39,40 +40,42 @@ _HALF = 0.5  # of the budget, below which rules may go
 
 
 class _Bucket:
-    """The visible conjunctions of one structure."""
+    """The visible conjunctions of one structure. Each is anchored at one of its tests: the rarest when it came."""
 
     __slots__ = ("anchored", "entries", "holding")
 
     def __init__(self) -> None:
-        self.entries: dict[Conjunction, None] = {}
-        self.anchored: dict[str, dict[Conjunction, None]] = {}  # the first of its tests, or "" -> conjunctions
+        self.entries: dict[Conjunction, str] = {}  # conjunction -> its anchor, or "" where it has no test
+        self.anchored: dict[str, dict[Conjunction, None]] = {}
         self.holding: dict[str, dict[Conjunction, None]] = {}  # each test that it implies -> conjunctions
 
     def add(self, conjunction: Conjunction) -> None:
-        self.entries[conjunction] = None
         tests = sorted(tests_of(conjunction))
-        self.anchored.setdefault(tests[0] if tests else "", {})[conjunction] = None
+        anchor = min(tests, key=self.frequency, default="")
+        self.entries[conjunction] = anchor
+        self.anchored.setdefault(anchor, {})[conjunction] = None
         for test in _implied(tests):
             self.holding.setdefault(test, {})[conjunction] = None
 
     def remove(self, conjunction: Conjunction) -> None:
-        del self.entries[conjunction]
-        tests = sorted(tests_of(conjunction))
-        _discard(self.anchored, tests[0] if tests else "", conjunction)
-        for test in _implied(tests):
+        _discard(self.anchored, self.entries.pop(conjunction), conjunction)
+        for test in _implied(sorted(tests_of(conjunction))):
             _discard(self.holding, test, conjunction)
+
+    def frequency(self, test: str) -> int:
+        return len(self.holding.get(test, ()))
 
     def covered(self, conjunction: Conjunction) -> list[Conjunction]:
         """Those that the conjunction may cover."""
         tests = sorted(tests_of(conjunction))
         if not tests:
             return list(self.entries)
-        return list(self.holding.get(min(tests, key=lambda test: len(self.holding.get(test, ()))), ()))
+        return list(self.holding.get(min(tests, key=self.frequency), ()))
 
 
 def _implied(tests: list[str]) -> dict[str, None]:
-    """The tests, and the presence of the values that they speak of."""
-    return dict.fromkeys(tests) | dict.fromkeys(test for test in map(presence, tests) if test is not None)
+    """The tests, and what follows from them."""
+    return dict.fromkeys(tests) | dict.fromkeys(more for test in tests for more in consequences(test))
 
 
 def _discard(table: dict[str, dict[Conjunction, None]], key: str, conjunction: Conjunction) -> None:
@@ -84,16 +87,20 @@ def _discard(table: dict[str, dict[Conjunction, None]], key: str, conjunction: C
 
 def _hides(conjunction: Conjunction, other: Conjunction) -> bool:
     """Whether one covers the other; of two that cover each other, the first in order stays."""
-    if not covers(conjunction, other, is_same_or_presence):
+    if not covers(conjunction, other, follows):
         return False
-    return conjunction < other or not covers(other, conjunction, is_same_or_presence)
+    return conjunction < other or not covers(other, conjunction, follows)
 
 
 class Summary:
     """Conjunctions with their counts; `query` is what covers them all, within the budget."""
 
-    def __init__(self, settings: RoutingSettings | None = None, *, seed: int | None = None) -> None:
+    def __init__(
+        self, settings: RoutingSettings | None = None, *, sample: Sample | None = None, seed: int | None = None
+    ) -> None:
+        """`sample` has documents by which generalisations are judged."""
         self.settings = settings or RoutingSettings()
+        self._sample = sample
         self._counts: dict[Conjunction, int] = {}
         self._rules: dict[Conjunction, None] = {}
         self._late: dict[Conjunction, None] = {}  # rules that stand for a removal
@@ -223,12 +230,14 @@ class Summary:
         return rest
 
     def _find_witness(self, conjunction: Conjunction, candidates: list[Conjunction]) -> Conjunction | None:
-        tests = ["", *_implied(sorted(tests_of(conjunction)))]  # "": without any
+        tests = {"": None, **_implied(sorted(tests_of(conjunction)))}.keys()  # "": without any
         for kind in candidates:
             anchored = self._buckets[kind].anchored
+            if tests.isdisjoint(anchored.keys()):
+                continue
             for test in tests:
                 for other in anchored.get(test, ()):
-                    if other != conjunction and _hides(other, conjunction):
+                    if other != conjunction and tests >= tests_of(other) and _hides(other, conjunction):
                         return other
         return None
 
@@ -307,7 +316,9 @@ class Summary:
     def _generalise(self) -> None:
         target = max(1, int(self.settings.entries_max * _ROOM))
         while len(self._visible) > self.settings.entries_max:
-            chosen = [rule for rule in choose(self._visible, target) if rule not in self._visible]
+            # Half of the way at a time: a rule may cover more than those that it was chosen for.
+            halfway = max(target, (len(self._visible) + target) // 2)
+            chosen = [rule for rule in choose(self._visible, halfway, self._sample) if rule not in self._visible]
             for rule in chosen:
                 self._rules[rule] = None
             self._enter([rule for rule in chosen if rule not in self._witness])

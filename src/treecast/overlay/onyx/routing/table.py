@@ -28,14 +28,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from treecast.document import Bytes, EntityTexts, Limits
-from treecast.errors import PeerError, QueryError
+from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction, Delta, RoutingQuery, write_query
+from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
 
 LOCAL = "local"
+_FEW = 4  # documents that are faster to match one by one: no arrays are made for them
 
 
 class RoutingTable:
@@ -53,7 +55,9 @@ class RoutingTable:
         self.unread = 0
         """Documents that could not be read, and went to every target."""
         self._index = Index(limits=limits, entities=entities, seed=seed)
-        self._summary = Summary(self.settings, seed=seed)
+        self.sample = Sample(self.settings.sample_max, seed=seed)
+        """Some of the documents that were routed: generalisations are judged by them."""
+        self._summary = Summary(self.settings, sample=self.sample, seed=seed)
         self._targets: dict[str, dict[Conjunction, int]] = {}
         self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
         self._numbers: dict[Conjunction, str] = {}  # of the index
@@ -138,6 +142,7 @@ class RoutingTable:
 
     def route(self, documents: Sequence[Bytes]) -> list[tuple[str, ...]]:
         """For each document the targets that want it."""
+        self.sample.learn(documents)
         everything = tuple(sorted(self._wanting.get(TRUE, ())))
         if len(everything) == len(self._targets):
             return [everything] * len(documents)
@@ -147,6 +152,8 @@ class RoutingTable:
         return found
 
     def _route(self, documents: Sequence[Bytes], everything: tuple[str, ...]) -> list[tuple[str, ...]]:
+        if len(documents) <= _FEW:
+            return [self._route_one(document, everything) for document in documents]
         part = self._index.match_part(documents, report=True)
         rows: list[list[str]] = part.matches.to_pylist()
         for place, number, _ in part.undecided:  # too much work to tell: they may want it
@@ -156,6 +163,14 @@ class RoutingTable:
             found[place] = self.targets
             self.unread += 1
         return found
+
+    def _route_one(self, document: Bytes, everything: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            numbers, undecided = self._index.match_one(document)
+        except DocumentError:
+            self.unread += 1
+            return self.targets
+        return self._wanted_by((*numbers, *(number for _, number, _ in undecided)), everything)
 
     def _wanted_by(self, signature: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, ...]:
         known = self._signatures.get(signature)

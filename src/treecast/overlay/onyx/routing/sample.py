@@ -1,0 +1,62 @@
+"""A few of the documents that a broker has routed: what generalisation measures its choices by.
+
+Every n-th document is kept, and n doubles whenever the sample is full. So it is spread over all documents, and equal
+documents in equal order give equal samples.
+
+    >>> sample = Sample(documents_max=4)
+    >>> sample.learn([f"<a><b{number}/></a>".encode() for number in range(10)])
+    >>> [document.decode() for document in sample.documents]
+    ['<a><b0/></a>', '<a><b4/></a>', '<a><b8/></a>']
+    >>> sample.bits([(("/a",),), (("//b4",),)])  # the first document is the lowest bit
+    {(('/a',),): 7, (('//b4',),): 2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from treecast.document import Bytes
+from treecast.index import Index
+from treecast.model import Subscription
+from treecast.overlay.onyx.routing.routing_query import Conjunction, write_query
+
+
+class Sample:
+    """Up to `documents_max` documents of any number."""
+
+    def __init__(self, documents_max: int, *, seed: int | None = None) -> None:
+        self.documents: list[Bytes] = []
+        self._documents_max = documents_max
+        self._seed = seed
+        self._stride = 1
+        self._wait = 0  # documents to pass over
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def learn(self, documents: Sequence[Bytes]) -> None:
+        """Take note of documents that went by."""
+        place = self._wait
+        while place < len(documents):
+            if len(self.documents) == self._documents_max:
+                self.documents = self.documents[::2]
+                # The next that a sample of twice the stride has.
+                place += self._stride * (self._documents_max % 2)
+                self._stride *= 2
+                continue
+            self.documents.append(documents[place])
+            place += self._stride
+        self._wait = place - len(documents)
+
+    def bits(self, conjunctions: Iterable[Conjunction]) -> dict[Conjunction, int]:
+        """For each conjunction the documents of the sample that match it, one bit for each."""
+        rows = list(conjunctions)
+        index = Index(seed=self._seed)
+        index.add_many([Subscription(str(place), *write_query(row)) for place, row in enumerate(rows)])
+        bits = [0] * len(rows)
+        if self.documents and rows:
+            numbers = index.match_part(self.documents, report=True, matches_max=1 << 40).matches.to_pylist()
+            for document, matched in enumerate(numbers):
+                for place in matched:
+                    bits[int(place)] |= 1 << document
+        return dict(zip(rows, bits, strict=True))
