@@ -238,4 +238,6 @@ def test_strangers_cannot_ask_for_promises_or_change_the_catalog() -> None:
     member = network.member("a")
     before = (member.membership.promised, member.membership.catalog_version)
     assert network.tell("stranger", "a", Stand(99, 2**62)) == []
+    network.tell("stranger", "a", NewView(View(first_epoch(99), {"a": BrokerInfo()}, {"a": {}})))
+    assert sorted(member.view.brokers) == ["a", "b", "c"]
     assert (member.membership.promised, member.membership.catalog_version) == before

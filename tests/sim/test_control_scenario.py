@@ -22,6 +22,13 @@ PLANTED_FIRST = {"view lost": 9, "two in charge": 2, "answer before the copy": 5
 PLANTED_SEEDS_MAX = 40
 
 
+@pytest.mark.long
+def test_many_seeds() -> None:
+    first = FIRST_SEED + SEEDS
+    failed = list(run_seeds(ControlScenario(), range(first, first + 2_000), lambda outcome: None))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+
+
 def test_fresh_seeds() -> None:
     outcomes: list[Outcome] = []
     failed = list(run_seeds(ControlScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))

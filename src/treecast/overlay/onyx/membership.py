@@ -180,7 +180,7 @@ class Membership:
     def receive(self, sender: str, message: Any, turn: Turn) -> list[Event]:
         """Handle a message of the control plane; others are ignored. Returns what is new."""
         match message:
-            case NewView() if sender in self.registries or sender in self._view.brokers:
+            case NewView() if self._may_bring_views(sender):
                 return self._adopt(message.view, turn)
             case AskView():
                 if self._view.epoch > message.epoch:
@@ -253,6 +253,10 @@ class Membership:
         beat = Heartbeat(self._life, self._view.epoch, self.promised, self._row.catalog, self._info(), self._state)
         for registry in self.registries:
             turn.send(registry, beat)
+
+    def _may_bring_views(self, sender: str) -> bool:
+        """A registry, or another broker. One that knows no registry gets its views from whoever runs it."""
+        return sender in self.registries or sender in self._view.brokers or not self.registries
 
     def _adopt(self, view: View, turn: Turn) -> list[Event]:
         if view.epoch <= self._view.epoch or problem_of(view) is not None:

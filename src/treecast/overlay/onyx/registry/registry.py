@@ -294,6 +294,12 @@ class Registry:
         match command:
             case RegisterSource():
                 row = self.catalog.register(command, lambda: self._choose_root(command), self._new_id, turn)
+                if (
+                    row.entry.root in brokers
+                    and row.entry.root not in self.view.trees
+                    and self.view_row.previous is None
+                ):
+                    self._change_view(dict(brokers), turn)  # so that it has a tree before anything is published
                 self._spread(row.entry.root, turn)
                 return Answer(number, places=[self._place_of(row.entry.number, row.entry.root)])
             case RemoveSource():
@@ -326,8 +332,11 @@ class Registry:
         for row in self.catalog.live().values():
             used[row.entry.root] = used.get(row.entry.root, 0) + row.bytes_per_second
         brokers = self.view.brokers
-        if len(self.view.trees) >= self.settings.roots_max:
-            brokers = {name: info for name, info in brokers.items() if name in self.view.trees} or brokers
+        if len(roots := self.catalog.roots()) >= self.settings.roots_max:
+            brokers = {name: info for name, info in brokers.items() if name in roots}
+            if not brokers:
+                message = f"there are {self.settings.roots_max} roots already, and none of them takes part"
+                raise RequestError(message, code="TC481", hint="wait until one is back, or raise roots_max")
         volume = command.messages_per_second * command.message_bytes
         copies = max(1, min(self.settings.fan_out_max, len(brokers) - 1))
         return choose_root(brokers, command.location, volume, used, copies)
