@@ -96,7 +96,7 @@ class Copy(_ReplicaMessage, frozen=True, tag="copy"):
 
 
 class Chunk(_ReplicaMessage, frozen=True, tag="chunk"):
-    """A piece of a snapshot. `number` counts from 1. The last one says which group the groups that follow come after."""
+    """A piece of a snapshot. `number` counts from 1. Groups after `group`, which the last one names, follow."""
 
     broker: Name
     term: Number
