@@ -12,8 +12,8 @@ and else with a snapshot.
     >>> from treecast.sim.storage import SimulatedStorage
     >>> host = ReplicaHost("b2", SimulatedStorage(), Random(1), lambda *_: None, ["b1"], "registry")
     >>> (answer,) = host.receive("registry", Role("b1", 7, "b2", "", after=6), now_ms=0)
-    >>> answer.message.state  # it has no replica of b1
-    'refused'
+    >>> answer.message.state  # it has no data of b1
+    'lost'
 
 A replica takes over only if it is complete in the term before: see `Ask.complete_at` and `Role.after`.
 """
