@@ -40,6 +40,7 @@ NAMES = (
     "broker_restart",
     "broker_stalled",
     "broker_soak",
+    "replica",
     "http",
     "http_streams",
     "fleet",

@@ -42,6 +42,7 @@ from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Send
+from treecast.overlay.replica.space import decode_changes
 from treecast.overlay.storage import Append
 from treecast.placement import FilterSharing, Router
 from treecast.serve import admission
@@ -185,6 +186,11 @@ def refuse_file(data: bytes) -> None:
 def refuse_frame(data: bytes) -> None:
     """Read frames that another peer sent."""
     FrameDecoder().feed(data)
+
+
+def refuse_replica(data: bytes) -> None:
+    """Read a group of changes that a primary sent to its backup."""
+    decode_changes(data)
 
 
 def refuse_request(data: bytes) -> None:
@@ -430,6 +436,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".subscriptions": refuse_subscriptions,
     ".file": refuse_file,
     ".frame": refuse_frame,
+    ".replica": refuse_replica,
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,

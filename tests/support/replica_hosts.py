@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 
 from support.served_broker import Stranger, stranger
-
 from treecast.overlay.messages import Hello
 from treecast.overlay.replica.messages import Role, Standing
+from treecast.serve.address import parse_address
 
 SCRIPT = """
 import json, sys
@@ -32,7 +32,7 @@ class HostProcess:
 
     def __init__(self, directory: Path, name: str, partners: dict[str, str]) -> None:
         self.name = name
-        addresses = {partner: (address.split(":")[0], int(address.split(":")[1])) for partner, address in partners.items()}
+        addresses = {partner: parse_address(address) for partner, address in partners.items()}
         arguments = json.dumps([str(directory), name, addresses])
         self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, arguments], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

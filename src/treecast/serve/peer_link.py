@@ -70,7 +70,7 @@ class PeerLink:
             try:
                 async with asyncio.timeout(self._settings.handshake_ms / 1000):
                     _, self._connection = await loop.create_connection(
-                        lambda line=line: FrameConnection(line, self._settings, self._settings.frame_bytes_max),  # type: ignore[misc]
+                        lambda line=line: FrameConnection(line, self._settings, self._settings.frame_bytes_max),
                         *self._address,
                         ssl=self._tls,
                     )

@@ -80,9 +80,7 @@ def open_replica_host(options: ReplicaOptions) -> tuple[Peer, PeerStore]:
         last_body = decode(data, Counters).body if data is not None else 0
         home = Home(options.name, BROKER_TABLES, last_body)
         random = Random(unused_name())
-        host = ReplicaHost(
-            options.name, store, random, make, options.partners, options.control, options.replica, home
-        )
+        host = ReplicaHost(options.name, store, random, make, options.partners, options.control, options.replica, home)
     except BaseException:
         store.close()
         raise

@@ -61,7 +61,7 @@ class Backup:
         if not message.complete_at or message.transfer != row.transfer or replica is None:
             return []
         is_filled = row.coming is None or row.is_filled
-        if not is_filled or replica.group < message.complete_at or row.complete_term == row.term and not row.coming:
+        if not is_filled or replica.group < message.complete_at or (row.complete_term == row.term and not row.coming):
             return []
         if row.coming is not None:
             member.adopt_coming()

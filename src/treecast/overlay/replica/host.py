@@ -12,8 +12,8 @@ and else with a snapshot.
     >>> from treecast.sim.storage import SimulatedStorage
     >>> host = ReplicaHost("b2", SimulatedStorage(), Random(1), lambda *_: None, ["b1"], "registry")
     >>> (answer,) = host.receive("registry", Role("b1", 7, "b2", "", after=6), now_ms=0)
-    >>> answer.message.state  # it has no replica of b1
-    'refused'
+    >>> answer.message.state  # it has no data of b1
+    'lost'
 
 A replica takes over only if it is complete in the term before: see `Ask.complete_at` and `Role.after`.
 """
@@ -117,20 +117,28 @@ class ReplicaHost:
     def index(self) -> Any:
         """The index of the host's own broker, for whoever saves it; None if a saved one could not be used."""
         primary = self._primaries.get(self._home.broker) if self._home is not None else None
-        return getattr(primary.inner, "index", None) if primary is not None and self._members[primary.name].is_own() else None
+        return (
+            getattr(primary.inner, "index", None)
+            if primary is not None and self._members[primary.name].is_own()
+            else None
+        )
 
     @property
     def index_version(self) -> int:
         primary = self._primaries.get(self._home.broker) if self._home is not None else None
-        return getattr(primary.inner, "index_version", 0) if primary is not None and self._members[primary.name].is_own() else 0
+        return (
+            getattr(primary.inner, "index_version", 0)
+            if primary is not None and self._members[primary.name].is_own()
+            else 0
+        )
 
     def stats(self) -> dict[str, int]:
         """Counts of the broker that is served, and of what waits for its backup."""
         primary = self._primary("")
         if primary is None:
             return {}
-        stats = getattr(primary.inner, "stats", dict)()
-        return {**stats, **primary.stats()}
+        stats: Callable[[], dict[str, int]] = getattr(primary.inner, "stats", dict)
+        return {**stats(), **primary.stats()}
 
     def members(self) -> dict[str, MemberRow]:
         """What this host is, for each broker."""
@@ -330,9 +338,7 @@ class ReplicaHost:
         assert member.space is not None
         self._life += 1
         inner = self._make(member.broker, member.space, self._random, member.is_own())
-        self._primaries[member.broker] = Replicated(
-            self.name, member, inner, self._random, self.settings, self._life
-        )
+        self._primaries[member.broker] = Replicated(self.name, member, inner, self._random, self.settings, self._life)
 
     def _say(self, standing: Standing) -> list[Effect]:
         return [Send(self._control, standing)]

@@ -87,7 +87,7 @@ class Member:
         for name, space, replica in (("replica", self.space, row.replica), ("coming", self.coming, row.coming)):
             if space is not None and replica is not None:
                 fields[name] = msgspec.structs.replace(replica, last_body=space.last_body, body_end=space.body_end)
-        self.row = row = msgspec.structs.replace(row, **fields)  # type: ignore[arg-type]
+        self.row = row = msgspec.structs.replace(row, **fields)
         return Put(MEMBERS, self.broker, _ENCODER.encode(row))
 
     @property
@@ -135,7 +135,7 @@ def with_tables(tables: dict[str, bool], changes: Iterable[Change]) -> dict[str,
     more = {
         change.table: isinstance(change.key, int)
         for change in changes
-        if type(change) is not Append and type(change) is not DropBefore and change.table not in tables  # type: ignore[union-attr]
+        if not isinstance(change, Append | DropBefore) and change.table not in tables
     }
     return {**tables, **more} if more else tables
 

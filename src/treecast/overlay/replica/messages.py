@@ -54,8 +54,8 @@ class Standing(_ReplicaMessage, frozen=True, tag="standing"):
 
     asking: new, and finding out whether its backup has data. alone: serves without a backup, as it was told. joining:
     serves alone until its backup has everything. paired: acknowledges what both have. waiting: paired, and something
-    has waited for the backup for too long. deposed: another host has a higher term. lost: its data is gone, and the
-    backup has it. refused: it cannot take over, since its replica is not complete in the term before. backup: holds a
+    has waited for the backup for too long. deposed: another host has a higher term. lost: it has no data of a broker
+    that is not new, or less than its backup has. refused: it cannot take over, since its replica is not complete in the term before. backup: holds a
     replica; it may take over from terms up to `complete_term`.
     """
 
@@ -96,7 +96,7 @@ class Copy(_ReplicaMessage, frozen=True, tag="copy"):
 
 
 class Chunk(_ReplicaMessage, frozen=True, tag="chunk"):
-    """A piece of a snapshot. `number` counts from 1. The last one says which group the groups that follow come after."""
+    """A piece of a snapshot. `number` counts from 1. Groups after `group`, which the last one names, follow."""
 
     broker: Name
     term: Number

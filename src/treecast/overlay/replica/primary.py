@@ -121,9 +121,7 @@ class Replicated:
     def is_full(self) -> bool:
         """Too much waits for the backup: no requests are taken."""
         settings = self._settings
-        return self.state == "paired" and (
-            len(self._held) >= settings.held_effects_max or self._is_far_ahead()
-        )
+        return self.state == "paired" and (len(self._held) >= settings.held_effects_max or self._is_far_ahead())
 
     def _is_far_ahead(self) -> bool:
         settings = self._settings
@@ -348,10 +346,10 @@ class Replicated:
                 effects.append(self._chunk(number, data))
             return effects
         while self._is_streaming and self._sent < self._member.group and self._has_room():
-            data = self._space.get(LOG, self._sent + 1)
-            if data is None:
+            logged = self._space.get(LOG, self._sent + 1)
+            if logged is None:
                 break  # it is not durable yet
-            effects += self._copy(self._sent + 1, encode_changes(decode_changes(data, self._space)))
+            effects += self._copy(self._sent + 1, encode_changes(decode_changes(logged, self._space)))
         return effects
 
     def _copy(self, group: int, data: bytes) -> list[Effect]:

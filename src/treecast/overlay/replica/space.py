@@ -47,10 +47,10 @@ _SIZE_BYTES = 8
 
 
 class ReplicaError(PeerError):
-    """TC440: what the other side has sent about a replica cannot be right."""
+    """TC425: what the other side has sent about a replica cannot be right."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"TC440 {message}", code="TC440")
+        super().__init__(f"TC425 {message}", code="TC425")
 
 
 def encode_changes(changes: Iterable[Change], with_bodies: bool = True) -> bytes:

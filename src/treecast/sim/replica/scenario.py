@@ -79,7 +79,8 @@ def draw_pair_faults(random: Random, duration_ms: int) -> Iterator[Fault]:
     for _ in range(random.choice([0, 2, 4])):
         effect: Any = random.choice(["loss", "duplication", "reordering", "reordering", "delay"])
         amount = random.choice([50, 300]) if effect in ("loss", "duplication") else random.choice([20, 200])
-        yield LinkFault(effect, *random.sample(HOSTS, 2), random.randrange(duration_ms // 2), duration_ms, amount)
+        sender, receiver = random.sample(HOSTS, 2)
+        yield LinkFault(effect, sender, receiver, random.randrange(duration_ms // 2), duration_ms, amount)
 
 
 class ReplicaScenario(BrokerScenario):
@@ -257,10 +258,12 @@ class ReplicaRun(BrokerRun):
 
     def _compare(self) -> None:
         """Both hosts have the same."""
-        spaces = [
-            self.machines[host].peer.space(BROKER) for host in (self.control.role.primary, self.control.role.backup)
-        ]  # type: ignore[union-attr]
-        tables = self._row(HOSTS[0]).replica.tables  # type: ignore[union-attr]
+        role = self.control.role
+        peers: list[Any] = [self.machines[host].peer for host in (role.primary, role.backup)]
+        spaces = [peer.space(BROKER) for peer in peers]
+        replica = self._row(role.primary).replica
+        assert replica is not None
+        tables = replica.tables
         for table, is_integer in tables.items():
             after: Any = KEY_MIN if is_integer else ""
             first, second = (space.scan(table, after, 100_000) for space in spaces)
