@@ -415,7 +415,9 @@ class Application:
         if effects and wait_ms:
             id, name = delivery.subscription, self.plan.name
             self._postponed.add(id)
-            self._history.postponed.append(Postponement(self._world.now_us, name, id, self._identify(delivery), wait_ms))
+            self._history.postponed.append(
+                Postponement(self._world.now_us, name, id, self._identify(delivery), wait_ms)
+            )
         return effects
 
 
