@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.served_broker import QUICK
 from support.served_network import REGISTRY, NetworkProcesses
 
 from treecast.overlay.messages import RegisterSource
@@ -34,7 +33,7 @@ async def receive(connection: Connection, id: str, seen: dict[str, bytes], *payl
 def test_documents_travel_and_survive_a_kill(tmp_path: Path) -> None:
     async def run(network: NetworkProcesses) -> None:
         b1, b2, b3 = network.brokers
-        async with Connection(network.registry.address, "owner", settings=QUICK) as owner:
+        async with network.connect(network.registry, "owner") as owner:
             async with asyncio.timeout(WAIT_SECONDS):
                 while len(await owner.inspect("brokers")) < len(network.brokers):
                     await asyncio.sleep(0.05)
@@ -42,9 +41,9 @@ def test_documents_travel_and_survive_a_kill(tmp_path: Path) -> None:
             await owner.request(RegisterSource("east", location=(0.0, 0.0)))
             await owner.request(RegisterSource("west", location=(2.0, 0.0)))
         async with (
-            Connection(b1.address, "publisher-1", settings=QUICK) as east,
-            Connection(b3.address, "publisher-3", settings=QUICK) as west,
-            Connection(b2.address, "reader", settings=QUICK) as reader,
+            network.connect(b1, "publisher-1") as east,
+            network.connect(b3, "publisher-3") as west,
+            network.connect(b2, "reader") as reader,
         ):
             await publish(east, "east", [b"<early/>"])  # waits until the root knows of its source
             await publish(west, "west", [b"<early/>"])

@@ -1,4 +1,4 @@
-"""Brokers of a network and their registry, each in a process of its own, on free ports of loopback.
+"""Brokers of a network and their registry, each in a process of its own, on free ports of loopback, with mutual TLS.
 
 As a program it is such a process: `python served_network.py OPTIONS`, with options in JSON; it prints its address.
 """
@@ -14,16 +14,37 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
+import trustme
 
+from treecast.overlay.client import ClientSettings
 from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.serve.client import Connection
 from treecast.serve.logs import make_log
 from treecast.serve.network_process import NetworkOptions, run_network_peer
+from treecast.serve.tls import TlsFiles
 
 REGISTRY = "registry"
 MEMBERSHIP = MembershipSettings(heartbeat_ms=100)
 NETWORK = NetworkSettings(positions_ms=200, announce_ms=200, repair_ms=200)
+QUICK = ClientSettings(request_ms=5_000, request_ms_max=5_000)
 END_SECONDS = 20
+
+
+class Authority:
+    """Signs the certificates of everybody in a network, in which their names are."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._authority = trustme.CA()
+        self._ca = directory / "ca.pem"
+        self._authority.cert_pem.write_to_path(self._ca)
+
+    def files(self, name: str) -> TlsFiles:
+        path = self._directory / f"{name}.pem"
+        certificate = self._authority.issue_cert("127.0.0.1", name, common_name=name)
+        certificate.private_key_and_cert_chain_pem.write_to_path(path)
+        return TlsFiles(certificate=str(path), ca=str(self._ca))
 
 
 class PeerProcess:
@@ -82,17 +103,23 @@ class NetworkProcesses:
 
     def __init__(self, directory: Path, count: int) -> None:
         self._directory = directory
-        self.registry = PeerProcess(directory, REGISTRY)
+        self.authority = Authority(directory)
+        self.registry = PeerProcess(directory, REGISTRY, tls=self.authority.files(REGISTRY))
         self.brokers: list[PeerProcess] = []
         self._count = count
 
     def __enter__(self) -> NetworkProcesses:
         self.registry.start()
         for place in range(self._count):
-            broker = PeerProcess(self._directory, f"b{place + 1}", self.registry.address, location=(float(place), 0.0))
+            name = f"b{place + 1}"
+            tls, location = self.authority.files(name), (float(place), 0.0)
+            broker = PeerProcess(self._directory, name, self.registry.address, tls=tls, location=location)
             self.brokers.append(broker)
             broker.start()
         return self
+
+    def connect(self, process: PeerProcess, name: str) -> Connection:
+        return Connection(process.address, name, tls=self.authority.files(name), settings=QUICK)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
