@@ -9,13 +9,18 @@ import pytest
 
 from treecast.model import Subscription
 from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.link import Link
-from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Resync
+from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_messages import Announce, CatchUp, Covered, Forward, History, Parcel, Resync
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
+from treecast.overlay.onyx.view import BrokerInfo, View
+from treecast.overlay.peer import Send
+from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
 
@@ -284,3 +289,15 @@ def test_a_late_announcement_changes_nothing() -> None:
     for late in (announce(1, 0, (X, NOTHING)), announce(9, 0, (X, NOTHING), life=4)):
         root.take_announce("c", late)
     assert len(root.table.collect("c")) == 2 and root.children["c"].version == 2  # type: ignore[attr-defined]
+
+
+def test_strangers_are_not_heard() -> None:
+    broker = NetworkBroker("r", SimulatedStorage(), Random(1))
+    broker.receive("registry", NewView(View(1, {"r": BrokerInfo(), "c": BrokerInfo()}, {"r": {"c": "r"}})), 0)
+    question = CatchUp("r", 1, 1, 0)
+
+    def answers(sender: str) -> int:
+        effects = broker.receive(sender, question, 0)
+        return sum(isinstance(effect, Send) and isinstance(effect.message, History) for effect in effects)
+
+    assert answers("c") == 1 and answers("stranger") == 0

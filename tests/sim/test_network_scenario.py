@@ -16,8 +16,8 @@ from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
 
-SEEDS = 80
-SIMPLE_SEEDS = 10
+SEEDS = 60
+SIMPLE_SEEDS = 40
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 """Set it to look at other seeds than last time."""
 PLANTED_SEEDS_MAX = 60

@@ -7,6 +7,7 @@ query (`/*`) covers all others, so that removing it has to bring back what it co
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -38,16 +39,22 @@ class SimpleTable:
         self._uses: Counter[str] = Counter()
 
     def update(self, target: str, added: SimpleQuery, removed: SimpleQuery) -> SimpleDelta:
+        return self.update_many(target, sorted(added), sorted(removed))
+
+    def update_many(self, target: str, added: list[str], removed: list[str]) -> SimpleDelta:
         before = self.aggregate()
         counts = self._targets.setdefault(target, Counter())
-        for query in sorted(added):
+        for query in added:
             counts[query] += 1
             self._use(query, 1)
-        for query in sorted(removed):
+        for query in removed:
             assert counts[query] > 0, f"{query} is removed from {target!r}, which does not have it"
             counts[query] -= 1
             self._use(query, -1)
         return self._since(before)
+
+    def refine(self) -> SimpleDelta:
+        return SimpleDelta(SimpleQuery(), SimpleQuery())
 
     def drop(self, target: str) -> SimpleDelta:
         before = self.aggregate()
@@ -93,3 +100,6 @@ class SimpleRouting:
 
     def decode(self, data: bytes) -> SimpleQuery:
         return SimpleQuery(msgspec.msgpack.decode(data, type=list[str]))
+
+    def parts(self, queries: Iterable[SimpleQuery]) -> list[str]:
+        return [text for query in queries for text in sorted(query)]

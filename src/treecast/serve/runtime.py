@@ -38,6 +38,7 @@ from treecast.serve.acceptor import Acceptor, AcceptPolicy, address_of, bind
 from treecast.serve.admission import is_own, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.metrics import Metrics
+from treecast.serve.peer_links import PeerLinks
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
 from treecast.serve.transport_error import TransportError
@@ -109,7 +110,10 @@ class Runtime:
         settings: RuntimeSettings | None = None,
         tls: ssl.SSLContext | None = None,
         metrics: Metrics | None = None,
+        links: PeerLinks | None = None,
     ) -> None:
+        """`links` are the connections to other peers of a network."""
+        self._links = links
         self._open_peer = open_peer
         self._log = log
         self._settings = settings or RuntimeSettings()
@@ -182,6 +186,8 @@ class Runtime:
         if self._acceptor is not None and self._listening is not None:
             await self._acceptor.close()
             self._listening.close()
+        if self._links is not None:
+            await self._links.close()
         await self._wait_for_connections()
         self._writer.shutdown()
         self._saver.shutdown()
@@ -353,6 +359,10 @@ class Runtime:
             for packet in packets:
                 self.metrics.count_sent(packet.message)
             local.received([packet.message for packet in packets])
+            return
+        if self._links is not None and self._links.send(name, packets):
+            for packet in packets:
+                self.metrics.count_sent(packet.message)
             return
         connection = self._by_name.get(name)
         if connection is None or not connection.can_send:

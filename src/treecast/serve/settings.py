@@ -39,6 +39,14 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     close_ms: int = 2_000
     """How long a connection that is being closed may take to read what it was sent."""
 
+    links_max: int = 300
+    """Connections to other peers of a network. Beyond it, those of peers that have left are forgotten."""
+    link_packets_max: int = 1_000
+    """Packets that wait for such a connection to be made. The first of them are dropped."""
+    connect_ms: int = 50
+    """A connection to a peer is tried again after so long, then after twice as long, and so on."""
+    connect_ms_max: int = 1_000
+
     tick_ms: int = TICK_MS
     reopen_ms: int = 500
     """After a failure the store is opened again after so long, then after twice as long, and so on."""

@@ -171,6 +171,10 @@ class Membership:
         """No view of a lower term is adopted."""
         return max(self._row.promised, term_of(self._view.epoch))
 
+    def broker(self, name: str) -> BrokerInfo | None:
+        """What the view has of a broker."""
+        return self._view.brokers.get(name)
+
     def is_member(self) -> bool:
         """The view that counts has this broker."""
         return self.name in self._view.brokers

@@ -150,6 +150,7 @@ class NetworkBroker:
         self.membership.tick(turn)
         self._wants.expired(turn)
         self._wants.refuse_late(turn)
+        self._wants.refine()
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -273,6 +274,8 @@ class NetworkBroker:
     # --- messages of brokers -----------------------------------------------------------------------------------------
 
     def _take(self, sender: str, message: NetworkMessage, turn: Turn) -> None:
+        if self.membership.broker(sender) is None:
+            return  # a stranger, or a broker that has to come back first
         if message.epoch != self.epoch:
             self.membership.hear_epoch(sender, message.epoch, turn)
         if isinstance(message, CatchUp | PositionsMessage):
@@ -410,6 +413,15 @@ class NetworkBroker:
                 turn.send(root, PositionsMessage(root, self.positions.store_of(root), self.epoch, number))
 
     # --- looking at it -----------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> Index:
+        """Of this broker's own subscriptions, to be saved: see `SaveIndex`."""
+        return self.broker.index
+
+    @property
+    def index_version(self) -> int:
+        return self.broker.index_version
 
     def stats(self) -> dict[str, int]:
         links = [child.link for tree in self.trees.values() for child in tree.children.values()]

@@ -11,8 +11,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing import RoutingQuery, RoutingSettings, RoutingTable, map_subscription
+from treecast.overlay.onyx.routing.routing_query import Conjunction
 
 
 class PathRouting:
@@ -33,3 +36,6 @@ class PathRouting:
 
     def decode(self, data: bytes) -> RoutingQuery:
         return RoutingQuery.decode(data)
+
+    def parts(self, queries: Iterable[RoutingQuery]) -> list[Conjunction]:
+        return [conjunction for query in queries for conjunction in query.conjunctions]

@@ -24,7 +24,7 @@ from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Request, Subscribe, SubscribeMany
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import LOCAL, Routing, Tree
+from treecast.overlay.onyx.tree import LOCAL, Delta, Routing, Tree
 
 
 class Waiting:
@@ -80,14 +80,12 @@ class Wants:
     def rebuilt(self, rows: Iterable[SubscriptionRow]) -> Any:
         """What these subscriptions want together, computed anew: for checks."""
         table = self._routing.table()
-        for row in rows:
-            table.update(LOCAL, self._map(row), self._routing.empty())
+        table.update_many(LOCAL, self._routing.parts(map(self._map, rows)), [])
         return table.aggregate()
 
     def load(self, rows: Iterable[SubscriptionRow]) -> None:
         """After a restart: what is stored counts already."""
-        for row in rows:
-            self.table.update(LOCAL, self._map(row), self._routing.empty())
+        self.table.update_many(LOCAL, self._routing.parts(map(self._map, rows)), [])
 
     def encoded(self) -> bytes:
         """All of it as one routing query, for questions to roots."""
@@ -99,8 +97,16 @@ class Wants:
         deliver: Any = item.deliver
         return self._routing.map(Subscription("", item.query, item.namespaces, item.ordered, deliver))
 
-    def _change(self, added: Any, removed: Any) -> None:
-        delta = self.table.update(LOCAL, added, removed)
+    def _change(self, added: list[Any], removed: list[Any]) -> None:
+        """These routing queries have come, and these have gone."""
+        if added or removed:
+            self._spread(self.table.update_many(LOCAL, self._routing.parts(added), self._routing.parts(removed)))
+
+    def refine(self) -> None:
+        """Do what removals have left for later."""
+        self._spread(self.table.refine())
+
+    def _spread(self, delta: Delta) -> None:
         if delta:
             self._encoded = None
             for tree in self._trees.values():
@@ -137,8 +143,7 @@ class Wants:
         if waiting.queries:
             self.version += 1
             waiting.version = self.version
-            for query in waiting.queries:
-                self._change(query, self._routing.empty())
+            self._change(waiting.queries, [])
             self._expect(waiting)
         self._queues.setdefault(sender, deque()).append(waiting)
         self._count += 1
@@ -157,9 +162,7 @@ class Wants:
     def _settle(self, turn: Turn, done: int) -> int:
         """Take back what removed and changed subscriptions wanted; returns how many were added or changed."""
         changes = turn.changed_subscriptions[done:]
-        for before, _ in changes:
-            if before is not None:
-                self._change(self._routing.empty(), self._map(before))
+        self._change([], [self._map(before) for before, _ in changes if before is not None])
         return sum(after is not None for _, after in changes)
 
     def expired(self, turn: Turn) -> None:
@@ -207,8 +210,7 @@ class Wants:
 
     def _take_back(self, waiting: Waiting) -> None:
         """It was refused, or nobody waits for it any more."""
-        for query in waiting.queries:
-            self._change(self._routing.empty(), query)
+        self._change([], waiting.queries)
 
     def forget(self, client: str) -> None:
         """A client begins anew: what it has asked for before does not count any more."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from treecast.overlay.broker import Broker
 from treecast.overlay.client import Answered, Client, ClientSettings
 from treecast.overlay.messages import Command, Inspected, Kind, Publish, Request
+from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Peer, Send
 from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, ReceiverSettings
 from treecast.serve.client import RefusedError
@@ -56,6 +57,8 @@ class LocalClient:
     # --- what the runtime calls ---------------------------------------------------------------------------------------
 
     def opened(self, peer: Peer) -> None:
+        if isinstance(peer, NetworkBroker):
+            peer = peer.broker  # a door looks at what this broker has itself
         assert isinstance(peer, Broker)
         self.broker = peer
         if self._ticker is None:

@@ -193,6 +193,11 @@ class Registry:
             previous = sorted(self.view.brokers) if self.pair.row.is_paired else self.view_row.previous
             self._put_view(dict(self.view.brokers), previous, turn)
 
+    def broker(self, name: str) -> BrokerInfo | None:
+        """What a broker has said of itself last, or what the view has of it."""
+        heard = self.roster.heard.get(name)
+        return heard.beat.info if heard is not None else self.view.brokers.get(name)
+
     # --- brokers and views --------------------------------------------------------------------------------------------
 
     def _hear(self, broker: str, beat: Heartbeat, turn: Turn) -> None:

@@ -1,0 +1,134 @@
+"""A broker of a network, or its registry, in a process of its own: real store, real runtime, links to the others.
+
+    run_network_peer(NetworkOptions(directory="b1", listen=("127.0.0.1", 7401), name="b1",
+                                    registries={"registry": "127.0.0.1:7400"}), log, print)
+
+Every broker is told where the registries are; from their views it learns where the other brokers are. A registry learns
+that from the heartbeats of the brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable
+from random import Random
+
+import structlog
+
+from treecast.durable import unused_name
+from treecast.overlay.onyx.membership import MembershipSettings
+from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.registry import Registry, RegistrySettings
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.onyx.view import BrokerInfo
+from treecast.overlay.peer import Peer
+from treecast.serve.address import format_address
+from treecast.serve.broker_process import BrokerOptions, in_thread, warm_up
+from treecast.serve.peer_links import PeerLinks
+from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.store import Store
+from treecast.serve.tls import client_context, server_context
+
+
+class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):
+    """What a broker of a network, or a registry, is started with."""
+
+    registries: dict[str, str]
+    """Addresses of the registries, by their names."""
+    address: str = ""
+    """Where others reach this peer; empty: where it listens."""
+    location: tuple[float, float] = (0.0, 0.0)
+    network: NetworkSettings = NetworkSettings()
+    membership: MembershipSettings = MembershipSettings()
+    registry: RegistrySettings = RegistrySettings()
+
+
+class NetworkPeer:
+    """The peer of a process, whenever it is made anew, and where the others are."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        self._options = options
+        self._peer: NetworkBroker | Registry | None = None
+        self._address = options.address
+
+    @property
+    def is_registry(self) -> bool:
+        return self._options.name in self._options.registries
+
+    def open(self) -> tuple[Peer, PeerStore]:
+        """Open the store, and make the peer from what it holds. Raises StorageError."""
+        options = self._options
+        store = Store.open(options.directory)
+        try:
+            gc.disable()
+            self._peer = self._make(store)
+            self._tell_address()
+            return self._peer, store
+        except BaseException:
+            store.close()
+            raise
+        finally:
+            gc.enable()
+
+    def _make(self, store: Store) -> NetworkBroker | Registry:
+        options = self._options
+        random, registries = Random(unused_name()), tuple(options.registries)
+        if self.is_registry:
+            return Registry(options.name, store, random, options.registry, registries)
+        index, version = store.load_index() or (None, 0)
+        return NetworkBroker(
+            *(options.name, store, random, options.broker, options.network, index, version, in_thread),
+            registries=registries,
+            membership=options.membership,
+        )
+
+    def listens(self, host: str, port: int) -> None:
+        """Now it is known where others reach it, if nobody has said so before."""
+        self._address = self._address or format_address(host, port)
+        self._tell_address()
+
+    def _tell_address(self) -> None:
+        if isinstance(self._peer, NetworkBroker):
+            self._peer.info = BrokerInfo(self._address, self._options.location)
+
+    def resolve(self, name: str) -> str | None:
+        """Where a peer is."""
+        if name in self._options.registries:
+            return self._options.registries[name]
+        if isinstance(self._peer, NetworkBroker):
+            info = self._peer.membership.broker(name)
+        else:
+            info = self._peer.broker(name) if self._peer is not None else None
+        return info.address if info is not None else None
+
+
+def run_network_peer(
+    options: NetworkOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
+) -> None:
+    """`serve_network_peer`, in an event loop of its own."""
+    asyncio.run(serve_network_peer(options, log, announce))
+
+
+async def serve_network_peer(
+    options: NetworkOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` gets the address when others may come. Raises TreecastError."""
+    peer = NetworkPeer(options)
+    server_tls = server_context(options.tls) if options.tls else None
+    client_tls = client_context(options.tls) if options.tls else None
+    random = Random(unused_name())
+    links = PeerLinks(options.name, peer.resolve, random, log, options.runtime, client_tls)
+    runtime = Runtime(peer.open, random, log, options.runtime, server_tls, links=links)
+    address = await runtime.start(*options.listen)
+    peer.listens(*address)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.stop)
+    log.info("ready", address=format_address(*address), directory=options.directory)
+    announce(*address)
+    warming = loop.run_in_executor(None, warm_up)
+    await runtime.run()
+    await warming
+    log.info("stopped")

@@ -1,0 +1,158 @@
+"""Connections to other peers of a network: one to each, made when there is something to send, and made again.
+
+A broker listens for its clients and for other brokers alike (`runtime.py`). What it has to say to another broker goes
+over a connection of its own, which begins with `Hello` and its name, as that of a client does; what the other one says
+comes over the other one's. So no two peers have to agree on who connects to whom.
+
+Nothing is certain to arrive. While there is no connection, some packets wait, and the first of them are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+
+import structlog
+
+from treecast.overlay.messages import Hello
+from treecast.overlay.packets import Packet, packet_of
+from treecast.overlay.retry import Retry
+from treecast.serve.address import parse_address
+from treecast.serve.connection import FrameConnection, steady_ms
+from treecast.serve.settings import RuntimeSettings
+
+LIVED_MS = 2_000
+"""After a connection that lived so long, another one is tried soon."""
+
+Resolve = Callable[[str], str | None]
+"""The address of a peer, by its name; None if it has none, or is no peer."""
+
+
+class PeerLinks:
+    """All connections that one peer has made to others."""
+
+    def __init__(
+        self,
+        name: str,
+        resolve: Resolve,
+        random: Random,
+        log: structlog.typing.FilteringBoundLogger,
+        settings: RuntimeSettings | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.name = name
+        self._resolve = resolve
+        self._random = random
+        self._log = log
+        self._settings = settings or RuntimeSettings()
+        self._tls = tls
+        self._links: dict[str, _PeerLink] = {}
+        self._is_closed = False
+
+    def send(self, name: str, packets: list[Packet]) -> bool:
+        """Send these to another peer, now or soon; False if nobody knows where a peer of that name is."""
+        address = self._resolve(name)
+        if not address or self._is_closed:
+            return False
+        link = self._links.get(name)
+        if link is not None and link.address != address:  # it has moved
+            link.end()
+            link = None
+        if link is None:
+            if len(self._links) >= self._settings.links_max:
+                self._drop_unknown()
+            link = self._links[name] = _PeerLink(self, name, address)
+        link.send(packets)
+        return True
+
+    def _drop_unknown(self) -> None:
+        """Forget peers that have left."""
+        for name in [name for name in self._links if not self._resolve(name)]:
+            self._links.pop(name).end()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.end()
+        await asyncio.gather(*(link.task for link in links), return_exceptions=True)
+
+    def stats(self) -> dict[str, int]:
+        links = self._links.values()
+        return {"links": len(links), "connected": sum(link.is_connected for link in links)}
+
+
+class _PeerLink:
+    """The connection to one peer."""
+
+    def __init__(self, links: PeerLinks, name: str, address: str) -> None:
+        self.address = address
+        self._links = links
+        self._name = name
+        settings = links._settings
+        self._waiting: deque[Packet] = deque(maxlen=settings.link_packets_max)
+        self._connection: FrameConnection | None = None
+        self._lost = asyncio.Event()
+        self._retry = Retry(links._random, settings.connect_ms, settings.connect_ms_max)
+        self.task = asyncio.get_running_loop().create_task(self._keep_connected())
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
+    def send(self, packets: Iterable[Packet]) -> None:
+        connection = self._connection
+        if connection is None:
+            self._waiting.extend(packets)
+            return
+        connection.send(packets)
+        while connection.refused:
+            error = connection.refused.pop()
+            self._links._log.error("a message cannot be sent", to=self._name, error=str(error))
+
+    def end(self) -> None:
+        self.task.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _keep_connected(self) -> None:
+        links, loop = self._links, asyncio.get_running_loop()
+        host, port = parse_address(self.address)
+        while True:
+            self._lost.clear()
+            try:
+                await loop.create_connection(
+                    lambda: FrameConnection(self, links._settings, links._settings.frame_bytes_max),
+                    *(host, port),
+                    ssl=links._tls,
+                    server_hostname=host if links._tls else None,
+                )
+                await self._lost.wait()
+            except OSError as error:  # and those of TLS
+                links._log.debug("no connection to a peer", name=self._name, error=str(error))
+            self._retry.start(steady_ms())
+            while not self._retry.is_due(steady_ms()):
+                await asyncio.sleep(0.01)
+
+    # --- what the connection calls ------------------------------------------------------------------------------------
+
+    def opened(self, connection: FrameConnection) -> None:
+        self._connection = connection
+        self._links._log.info("connected to a peer", name=self._name, address=self.address)
+        connection.send([packet_of(Hello(self._links.name))])
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self.send(waiting)
+
+    def received(self, connection: FrameConnection, packets: list[Packet], size: int) -> None:
+        """Answers come over the other peer's own connection; here it only says why it closes this one."""
+
+    def closed(self, connection: FrameConnection, error: Exception | None) -> None:
+        if steady_ms() - connection.opened_ms > LIVED_MS:
+            self._retry.reset()
+        if self._connection is connection:
+            self._connection = None
+        self._lost.set()

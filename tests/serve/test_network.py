@@ -1,0 +1,84 @@
+"""A network of real processes on loopback: documents reach subscribers of other brokers, also after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.served_network import REGISTRY, NetworkProcesses
+
+from treecast.overlay.messages import RegisterSource
+from treecast.serve.client import Connection, RefusedError
+
+pytestmark = pytest.mark.house
+
+WAIT_SECONDS = 60
+
+
+async def receive(connection: Connection, id: str, seen: dict[str, bytes], *payloads: bytes) -> None:
+    """Until these have come. What comes again has the same id: whoever remembers ids sees everything once."""
+    deliveries = connection.deliveries([id])
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not set(payloads) <= set(seen.values()):
+                delivery = await anext(deliveries)
+                seen[delivery.id] = delivery.payload
+                await delivery.acknowledge()
+    finally:
+        await deliveries.aclose()
+    assert len(set(seen.values())) == len(seen)
+
+
+def test_documents_travel_and_survive_a_kill(tmp_path: Path) -> None:
+    async def run(network: NetworkProcesses) -> None:
+        b1, b2, b3 = network.brokers
+        async with network.connect(network.registry, "owner") as owner:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while len(await owner.inspect("brokers")) < len(network.brokers):
+                    await asyncio.sleep(0.05)
+            # The registry chooses the nearest broker as the root of a source.
+            await owner.request(RegisterSource("east", location=(0.0, 0.0)))
+            await owner.request(RegisterSource("west", location=(2.0, 0.0)))
+        async with (
+            network.connect(b1, "publisher-1") as east,
+            network.connect(b3, "publisher-3") as west,
+            network.connect(b2, "reader") as reader,
+        ):
+            await publish(east, "east", [b"<early/>"])  # waits until the root knows of its source
+            await publish(west, "west", [b"<early/>"])
+            await reader.subscribe("x", "/x")
+            await publish(east, "east", [b"<x>e1</x>", b"<y/>"])
+            await publish(west, "west", [b"<x>w1</x>"])
+            seen: dict[str, bytes] = {}
+            await receive(reader, "x", seen, b"<x>e1</x>", b"<x>w1</x>")
+            await asyncio.to_thread(b2.kill)
+            await publish(east, "east", [b"<x>e2</x>"])
+            await publish(west, "west", [b"<x>w2</x>"])
+            await asyncio.to_thread(b2.start)
+            await receive(reader, "x", seen, b"<x>e2</x>", b"<x>w2</x>")
+            # A root that was killed keeps what it has acknowledged.
+            await asyncio.to_thread(b1.kill)
+            await asyncio.to_thread(b1.start)
+            await publish(east, "east", [b"<x>e3</x>"])
+            await receive(reader, "x", seen, b"<x>e3</x>")
+            assert len(seen) == 5
+
+    with NetworkProcesses(tmp_path, 3) as network:
+        asyncio.run(run(network))
+        assert all(process.end() == 0 for process in [*network.brokers, network.registry])
+    for name in ("b1", "b2", "b3", REGISTRY):
+        assert "made anew" not in (tmp_path / f"{name}.log").read_text()
+
+
+async def publish(connection: Connection, source: str, documents: list[bytes]) -> None:
+    """Until the broker knows that the source is its own."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                await connection.publish(source, documents)
+            except RefusedError as error:
+                assert error.code == "TC410"
+                await asyncio.sleep(0.05)
+            else:
+                return
