@@ -22,7 +22,8 @@ from bench.broker import BATCH, MATCHES, WINDOW, broker, make_documents, publish
 from bench.broker_peers import Load, cpu_seconds, median_load
 from bench.measure import Report, finish, options_of, run
 from treecast.overlay.frames import FrameDecoder, encode
-from treecast.overlay.messages import Hello, packet_of
+from treecast.overlay.messages import Hello
+from treecast.overlay.packets import packet_of
 from treecast.overlay.replica.messages import Role, Standing
 from treecast.overlay.replica.space import Space
 from treecast.overlay.storage import Append, Put

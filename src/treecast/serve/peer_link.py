@@ -13,7 +13,8 @@ from typing import Any
 
 import structlog
 
-from treecast.overlay.messages import Detach, Hello, Packet, packet_of
+from treecast.overlay.messages import Detach, Hello
+from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.peer import Peer
 from treecast.overlay.retry import Retry
 from treecast.serve.connection import FrameConnection, steady_ms

@@ -55,8 +55,8 @@ class Standing(_ReplicaMessage, frozen=True, tag="standing"):
     asking: new, and finding out whether its backup has data. alone: serves without a backup, as it was told. joining:
     serves alone until its backup has everything. paired: acknowledges what both have. waiting: paired, and something
     has waited for the backup for too long. deposed: another host has a higher term. lost: it has no data of a broker
-    that is not new, or less than its backup has. refused: it cannot take over, since its replica is not complete in the term before. backup: holds a
-    replica; it may take over from terms up to `complete_term`.
+    that is not new, or less than its backup has. refused: it cannot take over, since its replica is not complete in
+    the term before. backup: holds a replica; it may take over from terms up to `complete_term`.
     """
 
     broker: Name
