@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.broker import BATCH, MATCHES, WINDOW, broker, make_documents, publish, subscribe
-from bench.broker_peers import Load, cpu_seconds, median_load
+from bench.broker_peers import Load, cpu_seconds, free_port, median_load
 from bench.measure import Report, finish, options_of, run
 from treecast.overlay.frames import FrameDecoder, encode
 from treecast.overlay.messages import Hello
@@ -36,18 +36,18 @@ SCRIPT = """
 import json, sys
 from treecast.serve.logs import make_log
 from treecast.serve.replica_process import ReplicaOptions, run_replica_host
-directory, name, partners = json.loads(sys.argv[1])
+directory, name, port, partners = json.loads(sys.argv[1])
 options = ReplicaOptions(
-    directory=directory, listen=("127.0.0.1", 0), name=name, partners={n: tuple(a) for n, a in partners.items()}
+    directory=directory, listen=("127.0.0.1", port), name=name, partners={n: tuple(a) for n, a in partners.items()}
 )
 run_replica_host(options, make_log("json", "error"), lambda host, port: print(f"{host}:{port}", flush=True))
 """
 
 
 @contextmanager
-def host(directory: Path, name: str, partners: dict[str, tuple[str, int]]) -> Iterator[tuple[str, int]]:
+def host(directory: Path, name: str, port: int, partners: dict[str, tuple[str, int]]) -> Iterator[tuple[str, int]]:
     """The address of a host, and its process id."""
-    arguments = json.dumps([str(directory), name, partners])
+    arguments = json.dumps([str(directory), name, port, partners])
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
@@ -83,8 +83,9 @@ def load(address: str, pid: int, count: int, subscriptions: int, passes: int) ->
 def measure_pair(report: Report, count: int, subscriptions: int, passes: int) -> Load:
     with ExitStack() as stack:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        second, second_pid = stack.enter_context(host(path / "b2", "b2", {"b1": ("127.0.0.1", 1)}))
-        first, pid = stack.enter_context(host(path / "b1", "b1", {"b2": parse_address(second)}))
+        ports = [free_port(), free_port()]
+        second, second_pid = stack.enter_context(host(path / "b2", "b2", ports[1], {"b1": ("127.0.0.1", ports[0])}))
+        first, pid = stack.enter_context(host(path / "b1", "b1", ports[0], {"b2": ("127.0.0.1", ports[1])}))
         role = Role("b1", 1, "b1", "b2", is_new=True)
         asyncio.run(appoint(second, role, "backup"))
         asyncio.run(appoint(first, role, "paired"))

@@ -7,15 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.replica_hosts import HostProcess, appoint
+from support.replica_hosts import HostProcess, appoint, free_address
 from support.served_broker import QUICK, take
 
 from treecast.overlay.replica.messages import Role
 from treecast.serve.client import Connection
 
 pytestmark = pytest.mark.house
-
-NOWHERE = "127.0.0.1:1"  # the host with the greater name does not dial
 
 
 async def publish(address: str, client: str, first: int, last: int) -> list[bytes]:
@@ -33,9 +31,10 @@ async def receive(address: str, count: int) -> list[bytes]:
 
 
 def test_a_primary_that_dies_without_its_disk_is_replaced_and_comes_back(tmp_path: Path) -> None:
+    places = {"b1": free_address(), "b2": free_address()}
     with (
-        HostProcess(tmp_path / "b2", "b2", {"b1": NOWHERE}) as second,
-        HostProcess(tmp_path / "b1", "b1", {"b2": second.address}) as first,
+        HostProcess(tmp_path / "b2", "b2", places["b2"], {"b1": places["b1"]}) as second,
+        HostProcess(tmp_path / "b1", "b1", places["b1"], {"b2": places["b2"]}) as first,
     ):
         asyncio.run(lose_and_return(tmp_path, first, second))
 
@@ -56,7 +55,7 @@ async def lose_and_return(path: Path, first: HostProcess, second: HostProcess) -
     await appoint(second, Role("b1", 4, "b2", "", after=1), lambda standing: standing.state == "alone")
     documents += await publish(second.address, "writer", 30, 50)
 
-    with HostProcess(path / "b1", "b1", {"b2": second.address}) as returned:
+    with HostProcess(path / "b1", "b1", first.address, {"b2": second.address}) as returned:
         lost = Role("b1", 5, "b1", "b2", after=4)
         await appoint(returned, lost, lambda standing: standing.state == "lost")
         role = Role("b1", 6, "b2", "b1", after=1)

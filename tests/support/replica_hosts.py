@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,21 +20,27 @@ SCRIPT = """
 import json, sys
 from treecast.serve.logs import make_log
 from treecast.serve.replica_process import ReplicaOptions, run_replica_host
-directory, name, partners = json.loads(sys.argv[1])
+directory, name, listen, partners = json.loads(sys.argv[1])
 options = ReplicaOptions(
-    directory=directory, listen=("127.0.0.1", 0), name=name, partners={n: tuple(a) for n, a in partners.items()}
+    directory=directory, listen=tuple(listen), name=name, partners={n: tuple(a) for n, a in partners.items()}
 )
 run_replica_host(options, make_log("json", "error"), lambda host, port: print(f"{host}:{port}", flush=True))
 """
 
 
+def free_address() -> str:
+    """Two hosts must know each other's addresses before they start."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 class HostProcess:
     """A process that is ended by its id."""
 
-    def __init__(self, directory: Path, name: str, partners: dict[str, str]) -> None:
+    def __init__(self, directory: Path, name: str, listen: str, partners: dict[str, str]) -> None:
         self.name = name
         addresses = {partner: parse_address(address) for partner, address in partners.items()}
-        arguments = json.dumps([str(directory), name, addresses])
+        arguments = json.dumps([str(directory), name, parse_address(listen), addresses])
         self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, arguments], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()

@@ -38,8 +38,9 @@ from treecast.overlay.peer import Peer
 from treecast.overlay.replica import ReplicaHost, ReplicaSettings
 from treecast.overlay.replica.host import Home
 from treecast.overlay.storage import Storage
+from treecast.serve.address import format_address
 from treecast.serve.broker_process import in_thread, warm_up
-from treecast.serve.peer_link import PeerLink
+from treecast.serve.peer_links import PeerLinks
 from treecast.serve.runtime import PeerStore, Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.store import Store
@@ -59,7 +60,7 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Of the host, and of its own broker."""
     partners: dict[str, tuple[str, int]]
-    """Other hosts, by their names, with their addresses. The one whose name is less dials."""
+    """Other hosts, by their names, with their addresses."""
     control: str = "control"
     tls: TlsFiles | None = None
     broker: BrokerSettings = BrokerSettings()
@@ -93,35 +94,18 @@ async def serve_replica_host(
     """Serve until SIGTERM or SIGINT; `announce` gets the address when others may come. Raises TreecastError."""
     tls = server_context(options.tls) if options.tls else None
     random = Random(unused_name())
-    runtime = Runtime(lambda: open_replica_host(options), random, log, options.runtime, tls)
-    links = [
-        PeerLink(
-            runtime,
-            options.name,
-            partner,
-            address,
-            random,
-            log,
-            options.runtime,
-            client_context(options.tls) if options.tls else None,
-        )
-        for partner, address in options.partners.items()
-        if options.name < partner
-    ]
+    addresses = {partner: format_address(*address) for partner, address in options.partners.items()}
+    client_tls = client_context(options.tls) if options.tls else None
+    links = PeerLinks(options.name, addresses.get, random, log, options.runtime, client_tls)
+    runtime = Runtime(lambda: open_replica_host(options), random, log, options.runtime, tls, links=links)
     warm_up()
     address = await runtime.start(*options.listen)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.stop)
-    for link in links:
-        link.start()
-    log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
+    log.info("ready", address=format_address(*address), directory=options.directory)
     announce(*address)
-    try:
-        await runtime.run()
-    finally:
-        for link in links:
-            await link.stop()
+    await runtime.run()
 
 
 def run_replica_host(
