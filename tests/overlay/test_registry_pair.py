@@ -9,7 +9,7 @@ import pytest
 from support.control_network import ControlNetwork
 
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import PlaceSubscription, RegisterSource
+from treecast.overlay.messages import PlaceSubscription, RegisterSource, RemovePlace
 from treecast.overlay.onyx.control_messages import Grant, NewView, Ship, ShipPart, Stand
 from treecast.overlay.onyx.membership import Membership
 from treecast.overlay.onyx.registry import RegistrySettings
@@ -138,8 +138,12 @@ def test_one_that_is_cut_off_cannot_change_anything() -> None:
 def test_a_large_store_is_copied_in_parts() -> None:
     network = ControlNetwork(RegistrySettings(ship_bytes_max=2_000, groups_max=3), registries=2)
     network.add_brokers(a=BrokerInfo(), b=BrokerInfo(), c=BrokerInfo())
+    for number in range(5):
+        network.ask(PlaceSubscription(f"p{number}"))
     network.stop("r2")
     network.run(4_000)
+    for number in range(5):
+        network.ask(RemovePlace(f"p{number}"))
     for number in range(30):
         network.ask(RegisterSource(f"s{number:02}", "x" * 400))
         network.ask(PlaceSubscription(f"q{number:02}"))
