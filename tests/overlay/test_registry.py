@@ -13,10 +13,22 @@ from treecast.overlay.messages import (
     RemoveSource,
     Unsubscribe,
 )
-from treecast.overlay.onyx.control_messages import CatalogDelta, Heartbeat, Located, Migrate, Moved, NewView, WhereIs
+from treecast.overlay.onyx.control_messages import (
+    AskView,
+    CatalogDelta,
+    CatalogEntry,
+    Gossip,
+    Heartbeat,
+    Located,
+    Migrate,
+    Moved,
+    NewView,
+    WhereIs,
+)
 from treecast.overlay.onyx.registry import RegistrySettings
 from treecast.overlay.onyx.registry.placing import choose_backups, hosts_of_partitions
 from treecast.overlay.onyx.registry_client import Found
+from treecast.overlay.onyx.trees import changed_parents, cost_by_location, tree_of
 from treecast.overlay.onyx.view import BrokerInfo
 
 pytestmark = pytest.mark.house
@@ -112,6 +124,41 @@ def test_a_missed_view_is_asked_for_from_a_broker() -> None:
     ]
     assert views, "the registry does not reach it, others do"
     assert not network.member("c").membership.is_member()
+
+
+def test_a_broker_that_hears_of_a_newer_view_asks_for_it() -> None:
+    network = ControlNetwork()
+    network.add_brokers(**three())
+    epoch = network.registry().view.epoch
+    assert network.tell("b", "a", Gossip(epoch + 1)) == [AskView(epoch)]
+    assert network.tell("b", "a", Gossip(epoch)) == []
+    assert network.tell("b", "a", AskView(epoch - 1)) == [NewView(network.registry().view)]
+    assert network.tell("b", "a", AskView(epoch)) == []
+
+
+def test_a_change_of_the_catalog_is_not_applied_before_what_it_is_based_on() -> None:
+    network = ControlNetwork()
+    network.add_brokers(**three())
+    membership = network.member("a").membership
+    network.tell("r1", "a", CatalogDelta(3, 4, [CatalogEntry("s4", "a", 4)]))
+    assert membership.catalog_version == 0 and not membership.catalog
+    network.tell("r1", "a", CatalogDelta(0, 3, [CatalogEntry("s3", "a", 3)]))
+    network.tell("r1", "a", CatalogDelta(1, 4, [CatalogEntry("s4", "a", 4)]))
+    assert membership.catalog_version == 4 and sorted(membership.catalog) == ["s3", "s4"]
+
+
+def test_a_view_keeps_the_trees_of_the_one_before() -> None:
+    network = ControlNetwork(RegistrySettings(fan_out_max=2))
+    network.add_brokers(**{f"b{number:02}": BrokerInfo("", (number * 7 % 13, number)) for number in range(12)})
+    before = network.registry().view.trees["b00"]
+    gone = before["b11"]
+    network.do(gone, network.member(gone).leave(network.now_ms))
+    network.stop(gone)
+    network.run(300)
+    after = network.registry().view.trees["b00"]
+    assert changed_parents(before, after) == sum(parent == gone for parent in before.values()) > 0
+    fresh = tree_of("b00", after.keys() | {"b00"}, cost_by_location(network.registry().view.brokers), 2)
+    assert changed_parents(before, fresh) > changed_parents(before, after)
 
 
 def test_with_replicas_each_broker_has_a_backup_which_stays() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from support.control_network import ControlNetwork
 
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import PlaceSubscription, RegisterSource
+from treecast.overlay.messages import PlaceSubscription, RegisterSource, RemovePlace
 from treecast.overlay.onyx.control_messages import Grant, NewView, Ship, ShipPart, Stand
 from treecast.overlay.onyx.membership import Membership
 from treecast.overlay.onyx.registry import RegistrySettings
@@ -138,8 +139,12 @@ def test_one_that_is_cut_off_cannot_change_anything() -> None:
 def test_a_large_store_is_copied_in_parts() -> None:
     network = ControlNetwork(RegistrySettings(ship_bytes_max=2_000, groups_max=3), registries=2)
     network.add_brokers(a=BrokerInfo(), b=BrokerInfo(), c=BrokerInfo())
+    for number in range(5):
+        network.ask(PlaceSubscription(f"p{number}"))
     network.stop("r2")
     network.run(4_000)
+    for number in range(5):
+        network.ask(RemovePlace(f"p{number}"))
     for number in range(30):
         network.ask(RegisterSource(f"s{number:02}", "x" * 400))
         network.ask(PlaceSubscription(f"q{number:02}"))
@@ -148,6 +153,38 @@ def test_a_large_store_is_copied_in_parts() -> None:
     network.run(3_000)
     parts = [message for _, to, message in network.sent[before:] if to == "r2" and isinstance(message, ShipPart)]
     assert len(parts) > 8 and all(sum(len(row.value or b"") for row in part.rows) < 3_000 for part in parts)
+    assert network.registry("r1").pair.row.is_paired and copied(network)
+
+
+def test_parts_of_two_copies_are_never_put_together() -> None:
+    """The first part of an old copy comes late: what follows in a new one does not fit to it."""
+    network = ControlNetwork(RegistrySettings(ship_bytes_max=500, groups_max=1), registries=2)
+    network.add_brokers(a=BrokerInfo(), b=BrokerInfo(), c=BrokerInfo())
+
+    def copy_again(name: str) -> list[ShipPart]:
+        network.stop("r2")
+        network.run(4_000)
+        for number in range(5):
+            network.ask(RegisterSource(f"{name}{number}", "x" * 300))
+        network.start("r2")
+        before = len(network.sent)
+        network.run(3_000)
+        assert copied(network)
+        return [message for _, to, message in network.sent[before:] if to == "r2" and isinstance(message, ShipPart)]
+
+    old, new = copy_again("old"), copy_again("new")
+    assert old[0].part == new[0].part == 1 and new[-1].is_last
+    network.cut.add(("r2", "r1"))  # so that the other one does not help
+    network.stop("r1")
+    for message in (old[0], *new[1:]):
+        late = msgspec.structs.replace(message, term=network.registry("r2").pair.row.term)
+        network.tell("r1", "r2", late)
+    assert not network.registry("r2").pair.row.is_complete
+    for message in new[1:]:
+        network.tell("r1", "r2", message)
+    network.start("r1")
+    network.cut.clear()
+    network.run(3_000)
     assert network.registry("r1").pair.row.is_paired and copied(network)
 
 

@@ -200,6 +200,8 @@ class ShipPart(_Control, frozen=True, tag="ship-part"):
     """The table has no more rows."""
     is_last: bool
     """There are no more parts."""
+    copy: Number
+    """Drawn for each copy: parts of two copies are never put together."""
 
 
 class Renew(_Control, frozen=True, tag="renew"):
@@ -219,9 +221,11 @@ class Shipped(_Control, frozen=True, tag="shipped"):
     log_term: Number
     number: Number
     part: Number = 0
-    """The last part of a whole copy that it has; 0 if none is under way."""
+    """The last part of a whole copy that it has got."""
     is_complete: bool = True
     """What it has is a whole store."""
+    copy: Number = 0
+    """The copy that `part` belongs to."""
 
 
 class Stand(_Control, frozen=True, tag="stand"):

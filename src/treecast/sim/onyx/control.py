@@ -293,10 +293,11 @@ class ControlClient:
         self.answers += 1
         command = self._tickets.pop(event.ticket)
         checks = self._run.checks
+        if event.refusals:
+            return  # nothing has changed
         if isinstance(command, RegisterSource | RemoveSource) and event.ticket > self._answered.get(command.source, 0):
             self._answered[command.source] = event.ticket
-            if not event.refusals:
-                checks.sources[command.source] = isinstance(command, RegisterSource)
+            checks.sources[command.source] = isinstance(command, RegisterSource)
         for place in event.places:
             thing = type(command).__name__
             name = msgspec.to_builtins(command)[1]

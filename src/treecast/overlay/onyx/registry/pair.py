@@ -53,10 +53,11 @@ PART_ROWS = 1_000
 class _Copying:
     """A copy of the whole store that is under way."""
 
-    __slots__ = ("after", "message", "number", "table")
+    __slots__ = ("after", "copy", "message", "number", "table")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, copy: int) -> None:
         self.number = number
+        self.copy = copy
         self.table = 0
         self.after: str | int = next(iter(TABLES.values()))
         self.message: ShipPart | None = None
@@ -75,6 +76,7 @@ class Pair:
         self._parity = registries.index(name)
         self._shadow = shadow
         self._settings = settings
+        self._random = random
         data = shadow.get(LOCAL, "pair")
         self.row = decode(data, PairRow) if data else PairRow()
         self.sends: list[Effect] = []
@@ -86,7 +88,7 @@ class Pair:
         self._acked = self.row.number if not self.partner else -1
         self._held: deque[tuple[int, Effect]] = deque()
         self._copying: _Copying | None = None
-        self._part = 0  # of a copy that arrives
+        self._copy = self._part = 0  # the copy that arrives, or arrived last, and its last part
         self._heard_ms: int | None = None  # when the other one was heard last
         self._shipped_ms: int | None = None
         self._fenced_ms: int | None = None
@@ -291,7 +293,7 @@ class Pair:
         self._held.clear()
         self._groups.clear()
         self._copying = None
-        self._part = 0
+        self._copy = self._part = 0
         self._set(term=term, is_primary=False, is_paired=False, is_complete=False, may_stand=False)
 
     # --- what the other registry says ---------------------------------------------------------------------------------
@@ -317,7 +319,7 @@ class Pair:
                 self._step_down(message.term)
             else:
                 self._set(term=message.term, may_stand=False)
-                self._part = 0
+                self._copy = self._part = 0
             self._known_term = max(self._known_term, message.term)
         if self.row.is_primary:
             return  # its own, which came back: no other registry has this term
@@ -332,7 +334,8 @@ class Pair:
 
     def _report(self) -> None:
         row = self.row
-        self.sends.append(Send(self.partner, Shipped(row.term, row.log_term, row.number, self._part, row.is_complete)))
+        report = Shipped(row.term, row.log_term, row.number, self._part, row.is_complete, self._copy)
+        self.sends.append(Send(self.partner, report))
 
     def _take_groups(self, message: Ship) -> None:
         row = self.row
@@ -346,10 +349,10 @@ class Pair:
             self._set(may_stand=True)
 
     def _take_part(self, message: ShipPart) -> None:
-        if message.part == 1:
-            self._part = 0
-        if message.part != self._part + 1 or message.table not in TABLES:
-            return
+        if message.copy != self._copy and message.part == 1:
+            self._copy, self._part = message.copy, 0
+        if message.copy != self._copy or message.part != self._part + 1 or message.table not in TABLES:
+            return  # of another copy, or it came before: what it has may be out of date
         self._part = message.part
         kept = {written.key for written in message.rows}
         end = None if message.is_end or not message.rows else message.rows[-1].key
@@ -360,8 +363,6 @@ class Pair:
                 self.changes.append(Delete(message.table, key))
         self.changes += [_change(written) for written in message.rows]
         self._set(is_complete=message.is_last, may_stand=False, number=message.number, log_term=message.term)
-        if message.is_last:
-            self._part = 0
         self.must_reload = True
 
     def take_shipped(self, message: Shipped, now_ms: int) -> None:
@@ -406,7 +407,7 @@ class Pair:
     def _start_copying(self) -> None:
         self._acked = -1
         self._groups.clear()
-        self._copying = _Copying(self.row.number)
+        self._copying = _Copying(self.row.number, self._random.getrandbits(62) + 1)
         self._send_part(self._copying, 1)
 
     def _go_on_copying(self, message: Shipped) -> None:
@@ -416,10 +417,13 @@ class Pair:
         )
         if copying is None or copying.message is None or not is_kept:
             self._start_copying()
+        elif message.copy != copying.copy:
+            if copying.message.part > 1:
+                self._start_copying()  # it has begun anew; otherwise the first part has not arrived yet
         elif message.part == copying.message.part:
             self._send_part(copying, message.part + 1)
         elif message.part != copying.message.part - 1:
-            self._start_copying()  # it has begun anew
+            self._start_copying()
 
     def _send_part(self, copying: _Copying, part: int) -> None:
         tables = list(TABLES)
@@ -440,7 +444,9 @@ class Pair:
             copying.after = TABLES[tables[copying.table]]
         elif rows:
             copying.after = rows[-1].key
-        copying.message = ShipPart(self.row.term, copying.number, part, table, after, rows, is_end, is_last)
+        copying.message = ShipPart(
+            self.row.term, copying.number, part, table, after, rows, is_end, is_last, copying.copy
+        )
         self.sends.append(Send(self.partner, copying.message))
 
 

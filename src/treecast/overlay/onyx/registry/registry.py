@@ -299,14 +299,11 @@ class Registry:
         match command:
             case RegisterSource():
                 row = self.catalog.register(command, lambda: self._choose_root(command), self._new_id, turn)
-                if (
-                    row.entry.root in brokers
-                    and row.entry.root not in self.view.trees
-                    and self.view_row.previous is None
-                ):
+                root = row.entry.root
+                if root in brokers and root not in self.view.trees and self.view_row.previous is None:
                     self._change_view(dict(brokers), turn)  # so that it has a tree before anything is published
-                self._spread(row.entry.root, turn)
-                return Answer(number, places=[self._place_of(row.entry.number, row.entry.root)])
+                self._spread(root, turn)
+                return Answer(number, places=[self._place_of(row.entry.number, root)])
             case RemoveSource():
                 root = self.catalog.rows[command.source].entry.root if command.source in self.catalog.rows else ""
                 self.catalog.remove(command.source, turn)
