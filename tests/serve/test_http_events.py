@@ -95,6 +95,27 @@ def test_streams_that_are_refused(service: Service) -> None:
     assert service.ask("HEAD", "/v1/events?subscription=known").status == 200
 
 
+def test_what_retention_dropped_is_said_to_be_gone(tmp_path: Path) -> None:
+    broker = {"keep_ms": 1, "retention_step_ms": 50, "keep_bytes": 0}
+    with Service(tmp_path / "data", broker=broker, advance_ms=50) as service:
+        service.subscribe("dropped", "/dropped")
+        first, second, _ = (service.publish("<dropped/>") for _ in range(3))
+        with service.events("dropped") as events:
+            assert events.take(1)[0]["document"] == first
+            position = events.last
+            events.take(2)
+        service.publish("<other/>")
+        eventually(lambda: service.ask("GET", f"/v1/documents/{second}").status == 410)
+        with service.events("dropped", last=position) as events:
+            name, gone = next(iter(events))
+            assert name == "gone" and gone["first"] <= second <= gone["last"]
+            last = service.publish("<dropped/>")
+            assert events.take(1)[0]["document"] == last
+        # Whoever asks for all of it again learns where it begins.
+        again = service.ask("POST", "/v1/subscriptions/dropped:replay", {"from_document": first})
+        assert again.json["first"] > second
+
+
 def test_a_position_in_other_data_is_gone(service: Service) -> None:
     service.subscribe("moved", "/moved")
     number = service.publish("<moved/>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 import pytest
 from support.served_http import Service, eventually
@@ -149,6 +150,12 @@ def test_replay(service: Service) -> None:
     answer = service.ask("POST", "/v1/subscriptions/replayed:replay", {"from_document": numbers[1]})
     assert answer.json == {"first": numbers[1]}
     assert [delivery["document"] for delivery in pull(service, "replayed")] == numbers[1:]
+    kept = service.ask("GET", "/v1/documents?count=1000").json["documents"]
+    times = {one["document"]: datetime.fromisoformat(one["published"]).timestamp() * 1000 for one in kept}
+    late = service.ask("POST", "/v1/subscriptions/replayed:replay", {"from_ms": round(times[numbers[2]]) + 60_000})
+    assert late.json["first"] > numbers[2] and pull(service, "replayed", wait_ms=0) == []
+    early = service.ask("POST", "/v1/subscriptions/replayed:replay", {"from_ms": round(times[numbers[0]])})
+    assert early.json["first"] <= numbers[0]
     service.ask("POST", "/v1/subscriptions/replayed:replay", {"from_document": numbers[0]})
     with service.events("replayed") as events:
         assert [event["document"] for event in events.take(3)] == numbers

@@ -28,7 +28,7 @@ BOMB = gzip.compress(bytes(5 << 20))
 
 def send(url: str, **settings: int) -> Outcome:
     async def run() -> Outcome:
-        sender = Sender(HookSettings(allow=HERE, **settings))  # type: ignore[arg-type]
+        sender = Sender(HookSettings(allow=HERE, **settings))
         await sender.open()
         try:
             return await sender.send("POST", URL(url), {}, b"{}")

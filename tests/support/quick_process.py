@@ -224,7 +224,7 @@ def run_request(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
     sys.path.insert(0, request["directory"])
-    status = 1
+    status, is_interrupted = 1, False
     try:
         run_python(request["arguments"])
         status = 0
@@ -232,14 +232,18 @@ def run_request(request: dict[str, Any], descriptors: list[int]) -> None:
         status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         if isinstance(leaving.code, str):
             print(leaving.code, file=sys.stderr)
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
+        is_interrupted = isinstance(error, KeyboardInterrupt)
     finally:
         # As at the end of any process: what is buffered, and threads that are not daemons.
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         with contextlib.suppress(Exception):
             sys.stdout.flush()
+        if is_interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         os._exit(status)
 
 

@@ -1,0 +1,58 @@
+"""Processes that are forked behave as those that are started: arguments, streams, exit status, signals, buffers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.quick_process import PIPE, QuickProcess
+
+pytestmark = pytest.mark.house
+
+PROGRAMS = {
+    "arguments": "import sys; print(sys.argv, __name__)",
+    "place": "import os, sys; print(os.getcwd(), os.environ.get('QUICK'), os.environ.get('HOME'), sys.stdin.read())",
+    "unflushed": "import sys; sys.stdout.write('left in the buffer')",
+    "status": "import sys; sys.exit(7)",
+    "message": "import sys; sys.exit('a reason')",
+    "exception": "raise ValueError('wrong')",
+    "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "at exit": "import atexit, threading, time\natexit.register(print, 'last')\n"
+    "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\nprint('main')",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_as_a_process_of_its_own(name: str, tmp_path: Path) -> None:
+    arguments = ["-c", PROGRAMS[name], "one", "-two"]
+    environment = {"QUICK": "yes", "PATH": os.environ["PATH"]}
+    with QuickProcess(arguments, stdout=PIPE, stderr=PIPE, cwd=tmp_path, env=environment) as quick:
+        shown, errors = quick.communicate(60)
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert (shown, quick.returncode) == (done.stdout, done.returncode)
+    assert errors.splitlines()[-1:] == done.stderr.splitlines()[-1:]
+
+
+def test_signals_and_waiting() -> None:
+    program = "import time; print('here', flush=True); time.sleep(60)"
+    with QuickProcess(["-c", program], stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(60)
+    assert (errors.splitlines()[-1], process.returncode) == ("KeyboardInterrupt", -signal.SIGINT)
+    process.kill()  # it has ended
+    assert process.poll() == process.wait() == process.returncode
