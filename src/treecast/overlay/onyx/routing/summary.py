@@ -36,6 +36,7 @@ from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.structures import Structures
 
 _ROOM = 0.75  # of the budget, what generalisation leaves full
+_SAMPLED = 2  # times the budget, up to which a sample decides what is generalised
 _HALF = 0.5  # of the budget, below which rules may go
 
 
@@ -318,7 +319,9 @@ class Summary:
         while len(self._visible) > self.settings.entries_max:
             # Half of the way at a time: a rule may cover more than those that it was chosen for.
             halfway = max(target, (len(self._visible) + target) // 2)
-            chosen = [rule for rule in choose(self._visible, halfway, self._sample) if rule not in self._visible]
+            # PERF: bench.onyx_routing, summarise: far beyond the budget a guess has to do, since matching takes long.
+            sample = self._sample if len(self._visible) <= _SAMPLED * self.settings.entries_max else None
+            chosen = [rule for rule in choose(self._visible, halfway, sample) if rule not in self._visible]
             for rule in chosen:
                 self._rules[rule] = None
             self._enter([rule for rule in chosen if rule not in self._witness])
