@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Forward, Parcel
 from treecast.overlay.onyx.routing import Delta, RoutingQuery
 from treecast.overlay.onyx.tree import LOCAL, Tree
@@ -32,16 +33,6 @@ class OwnRoutesTree(Tree):
             super().announce_all()
         finally:
             self.table = whole
-
-
-class UncoveredTree(Tree):
-    """A range of the parent is taken as complete, whether it is or not."""
-
-    def accept(self, sender: str, message: Forward) -> int | None:
-        if sender != self.parent:
-            return None
-        begin = max(message.after, self.passed)
-        return begin if begin < message.upto else None
 
 
 class HastyChildTree(Tree):
@@ -82,11 +73,13 @@ class EarlyPositions(CheckedBroker):
     """A position is stored first, and the documents with the next turn: a crash between loses them."""
 
     def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Turn) -> None:
-        late = self.__dict__.setdefault("late", [])
-        super()._take_parcels(root, upto, [], turn)
-        late.append((root, parcels))
-        if self.on_range is not None:  # it would be seen at once
-            self.positions.store(turn)
+        before = self.positions.number(root)
+        NetworkBroker._take_parcels(self, root, upto, [], turn)
+        self.positions.store(turn)
+        fresh = [parcel for parcel in parcels if parcel.number > before]
+        self.__dict__.setdefault("late", []).append((root, fresh))
+        if self.on_range is not None:  # nothing is missing, as it seems
+            self.on_range(self, root, before, upto, parcels)
 
     def tick(self, now_ms: int) -> list[Effect]:
         effects = super().tick(now_ms)
@@ -109,6 +102,14 @@ class UnstoredForwards(CheckedBroker):
             super().send(to, message)
 
 
+class ForgottenVersions(CheckedBroker):
+    """When a root is back, its tree begins with the first version: whoever slept takes it for an old one."""
+
+    def _new_tree(self, root: str) -> Tree:
+        self._last_version = 0
+        return super()._new_tree(root)
+
+
 def _with_tree(kind: type[Tree]) -> Callable[..., CheckedBroker]:
     class Broker(CheckedBroker):
         tree_class = kind
@@ -123,10 +124,10 @@ class HastyBroker(CheckedBroker):
 PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "a delta that forgets what was covered": (NetworkScenario(_with_tree(ForgetfulTree)), 0),
     "a route lost on repair": (NetworkScenario(_with_tree(OwnRoutesTree)), 0),
-    "a range taken without coverage": (NetworkScenario(_with_tree(UncoveredTree)), 0),
+    "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 16),
     "a child covered too early": (NetworkScenario(_with_tree(HastyChildTree)), 0),
     "coverage acknowledged too early": (NetworkScenario(HastyBroker), 0),
-    "a duplicate after fail-over": (NetworkScenario(LatePositions), 0),
+    "a duplicate after fail-over": (NetworkScenario(LatePositions), 20),
     "a position stored before its documents": (NetworkScenario(EarlyPositions), 0),
     "documents passed on before they are durable": (NetworkScenario(UnstoredForwards), 0),
 }

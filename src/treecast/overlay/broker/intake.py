@@ -231,7 +231,8 @@ class Intake:
         turn.put(DOCUMENTS, number, row)
         self._archive.rows.remember(number, row)
         if self._settings.announces:
-            turn.events.append(Published(number, published_ms, ids, [contents[choice] for choice in choices]))
+            contents_of = [contents[choice] for choice in choices]
+            turn.events.append(Published(number, published_ms, ids, contents_of, origin))
         for id, code in refused:
             self._backlog.add_letter(id, number, published_ms, code, 0, b"", turn, origin)
         self._backlog.enqueue(number, ids, turn)

@@ -48,6 +48,8 @@ class Published(msgspec.Struct, frozen=True):
     published_ms: int
     subscriptions: list[str]
     payloads: list[bytes]
+    origin: tuple[str, int] = ("", 0)
+    """In a network: store and number where it was published, if not at this broker."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -81,6 +83,8 @@ class TailItem(msgspec.Struct, frozen=True):
     published_ms: int
     subscription: str
     payload: bytes
+    origin: tuple[str, int] = ("", 0)
+    """As that of `Published`."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -246,15 +250,16 @@ class Tail:
     def _items(
         self, number: int, row: DocumentRow, ids: Collection[str], again: list[str], indexes: dict[str, Index]
     ) -> Iterator[TailItem]:
+        origin = (row.origin, row.origin_number)
         for id, body in zip(row.subscriptions, row.payloads, strict=True):
             if id in ids and id not in again:
                 try:
-                    yield TailItem(number, row.published_ms, id, self._shadow.body(body))
+                    yield TailItem(number, row.published_ms, id, self._shadow.body(body), origin)
                 except StorageError:
                     continue  # dropped, or damaged: nobody can get it
         for id in again:
             if (payload := self._match_again(id, row, indexes)) is not None:
-                yield TailItem(number, row.published_ms, id, payload)
+                yield TailItem(number, row.published_ms, id, payload, origin)
 
     def _match_again(self, id: str, row: DocumentRow, indexes: dict[str, Index]) -> bytes | None:
         if id not in indexes:

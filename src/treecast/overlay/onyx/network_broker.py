@@ -341,8 +341,8 @@ class NetworkBroker:
             repair.hear_of(message.upto, self.positions.number(root), turn.now_ms)
             return
         parcels = [parcel for parcel in message.documents if parcel.number > begin]
-        tree.pass_on(begin, message.upto, parcels)
         self.forwarded += len(parcels)
+        parcels = tree.pass_on(begin, message.upto, parcels)
         if begin > self.positions.number(root):
             repair.want(begin)
             repair.keep(begin, message.upto, parcels)

@@ -326,21 +326,23 @@ class Tree:
         begin = max(message.after, self.since, self.passed)
         return begin if begin < message.upto else None
 
-    def pass_on(self, after: int, upto: int, parcels: list[Parcel]) -> None:
-        """Documents (after, upto] that are complete: to the children whom they concern."""
+    def pass_on(self, after: int, upto: int, parcels: list[Parcel]) -> list[Parcel]:
+        """Documents (after, upto] that are complete: to the children whom they concern. Returns those that may concern
+        the broker's own subscriptions."""
+        # PERF: a broker that only passes a document on reads it once, for routing.
         self.passed = max(self.passed, upto)
         is_open = any(child.link.is_open for child in self.children.values())
         if not is_open:
-            return
-        chosen: dict[str, list[Parcel]] = {name: [] for name in self.children}
+            return parcels
+        chosen: dict[str, list[Parcel]] = {name: [] for name in (LOCAL, *self.children)}
         if parcels:
             for parcel, targets in zip(parcels, self.table.route([p.body for p in parcels]), strict=True):
                 for name in targets:
-                    if name != LOCAL:
-                        chosen[name].append(parcel)
+                    chosen[name].append(parcel)
         for name, child in self.children.items():
             child.link.offer(after, upto, chosen[name], self._place.now_ms)
             self._flush(name, child)
+        return chosen[LOCAL]
 
     def claim_all(self) -> None:
         """At the root: numbers that were given to documents of other roots concern nobody."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from treecast.catalog.delivery_ids import delivery_id
+from treecast.overlay.receiver import Delivery
 
 CONTENT_TYPE = "application/xml"
 
@@ -35,14 +36,28 @@ encode = msgspec.json.Encoder().encode
 
 
 def envelope(
-    store: str, document: int, published_ms: int, subscription: str, payload: bytes, attempt: int = 0
+    store: str,
+    document: int,
+    published_ms: int,
+    subscription: str,
+    payload: bytes,
+    attempt: int = 0,
+    origin: tuple[str, int] = ("", 0),
 ) -> Envelope:
+    """`origin`: in a network, the store and number of the document where it was published, if not at this broker."""
     try:
         text, encoding = payload.decode(), ""
     except UnicodeDecodeError:
         text, encoding = base64.b64encode(payload).decode(), "base64"
-    id = delivery_id(store, document, subscription)
+    id = delivery_id(origin[0] or store, origin[1] or document, subscription)
     return Envelope(id, document, subscription, CONTENT_TYPE, text, timestamp(published_ms), encoding, attempt)
+
+
+def envelope_of(delivery: Delivery, attempt: int = 0) -> Envelope:
+    """That of a delivery of a session."""
+    d = delivery
+    origin = (d.origin, d.origin_number)
+    return envelope(d.store, d.document, d.published_ms, d.subscription, d.payload, attempt, origin)
 
 
 def timestamp(time_ms: int) -> str:

@@ -206,7 +206,7 @@ class Feed:
         ]
         for subscription, payload in sorted(wanted):
             place = (event.document, subscription)
-            text = self._event(place, event.published_ms, payload)
+            text = self._event(place, event.published_ms, payload, event.origin)
             chunk = b"%x\r\n%s\r\n" % (len(text), text)
             written = 0
             for stream in self._by_subscription[subscription]:
@@ -218,8 +218,8 @@ class Feed:
                 self.delivered += written
                 self._sent[subscription] = max(place[0], self._sent.get(subscription, 0))
 
-    def _event(self, place: Place, published_ms: int, payload: bytes) -> bytes:
-        data = encode(envelope(self._store, place[0], published_ms, place[1], payload))
+    def _event(self, place: Place, published_ms: int, payload: bytes, origin: tuple[str, int]) -> bytes:
+        data = encode(envelope(self._store, place[0], published_ms, place[1], payload, origin=origin))
         return b"id: %s\nevent: delivery\ndata: %s\n\n" % (event_id(self._store, place).encode(), data)
 
     # --- streams ------------------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Feed:
         for item in sorted(items, key=lambda item: (item.document, item.subscription)):
             place = (item.document, item.subscription)
             if stream.wants(place):
-                events.append((place, self._event(place, item.published_ms, item.payload)))
+                events.append((place, self._event(place, item.published_ms, item.payload, item.origin)))
         if read_to >= last:
             stream.is_behind = False
         return events, (read_to + 1, "")

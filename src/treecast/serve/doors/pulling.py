@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened
 from treecast.serve.connection import steady_ms
-from treecast.serve.doors.envelopes import Envelope, envelope
+from treecast.serve.doors.envelopes import Envelope, envelope_of
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.settings import DoorSettings
@@ -71,7 +71,7 @@ class PullSession:
         now = self.used_ms = steady_ms()
         self.held.update((delivery.id, (delivery, now)) for delivery in pulled)
         self._ask()  # for no more than is waited for
-        return [envelope(d.store, d.document, d.published_ms, d.subscription, d.payload, d.attempt) for d in pulled]
+        return [envelope_of(delivery, delivery.attempt) for delivery in pulled]
 
     def settle(self, ids: Iterable[str], is_failed: bool) -> list[str]:
         """Returns the ids that are not held here: they were settled before, or come again."""

@@ -24,7 +24,7 @@ from treecast.serve.access.refusals import no_token
 from treecast.serve.connection import steady_ms
 from treecast.serve.doors.calls import decode_form
 from treecast.serve.doors.document_pages import DocumentPages, batch_item
-from treecast.serve.doors.envelopes import envelope
+from treecast.serve.doors.envelopes import envelope_of
 from treecast.serve.doors.forms import (
     BatchLine,
     SocketInterrupted,
@@ -167,16 +167,7 @@ class SocketSession:
                 if before is not None:  # the broker did not wait for it any longer
                     self._client.settle([before[0]], is_failed=True)
                 self._held[delivery.id] = (msgspec.structs.replace(delivery, payload=b""), now)
-                self._say(
-                    envelope(
-                        delivery.store,
-                        delivery.document,
-                        delivery.published_ms,
-                        delivery.subscription,
-                        delivery.payload,
-                        delivery.attempt,
-                    )
-                )
+                self._say(envelope_of(delivery, delivery.attempt))
             self.ask()
         elif isinstance(event, Interrupted):  # all of it comes again, in another session with the broker
             self._held.clear()

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from treecast.overlay.receiver import Delivery
-from treecast.serve.doors.envelopes import CONTENT_TYPE, Envelope, envelope, timestamp
+from treecast.serve.doors.envelopes import CONTENT_TYPE, Envelope, envelope_of, timestamp
 from treecast.serve.hooks.rows import HookRow
 from treecast.serve.hooks.signing import sign
 
@@ -38,9 +38,7 @@ def request_of(delivery: Delivery, row: HookRow, now_ms: int) -> tuple[dict[str,
         headers["treecast-subscription"] = quote(delivery.subscription, safe="")
         headers["treecast-published"] = timestamp(delivery.published_ms)
     else:
-        made = envelope(
-            delivery.store, delivery.document, delivery.published_ms, delivery.subscription, delivery.payload
-        )
+        made = envelope_of(delivery)
         id, body = made.delivery, _encode(HookMessage(EVENT_TYPE, made.published, made))
         headers["content-type"] = "application/json"
     headers["webhook-id"] = id
