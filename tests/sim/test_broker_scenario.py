@@ -78,6 +78,7 @@ def test_planted_bugs_are_found(name: str) -> None:
     scenario = PLANTED[name]
     found = next((o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None), None)
     assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    assert " raised " not in str(found.failure), "a check finds it; that the planted code breaks says nothing"
     # It is the planted bug, and nothing else, that makes this seed fail.
     assert type(scenario)().run(found.seed).failure is None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.archive import Payload
@@ -119,9 +120,9 @@ def swap_payloads(broker: Broker) -> None:
         if payload is None:
             return None
         last[:] = [*last[-1:], payload]
-        if key % 5:
-            return payload
-        return Payload(payload.document, payload.published_ms, ("swapped", key), last[0].body)
+        if key % 5 == 0:
+            payload.place, payload.body = ("swapped", key), last[0].body
+        return payload
 
     broker._archive.payload = payload  # type: ignore[method-assign]
 
@@ -143,9 +144,9 @@ def accept_any_lease(broker: Broker) -> None:
     """What an earlier life of a client has sent counts, however late it arrives."""
     handle = broker._request
 
-    def request(sender: str, request: Request, turn: Turn) -> None:
+    def request(sender: str, request: Request, turn: Turn, objection: TreecastError | None = None) -> None:
         lease = broker._clients.row(sender, turn).lease
-        handle(sender, msgspec.structs.replace(request, lease=lease), turn)
+        handle(sender, msgspec.structs.replace(request, lease=lease), turn, objection)
 
     broker._request = request  # type: ignore[method-assign]
 
