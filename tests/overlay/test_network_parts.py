@@ -9,17 +9,27 @@ import pytest
 
 from treecast.model import Subscription
 from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import Request, Subscribe
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.link import Link
-from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.onyx.network_messages import Announce, CatchUp, Covered, Forward, History, Parcel, Resync
+from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
+from treecast.overlay.onyx.network_messages import (
+    Announce,
+    CatchUp,
+    Covered,
+    Forward,
+    History,
+    Latest,
+    Parcel,
+    Resync,
+)
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
-from treecast.overlay.peer import Send
+from treecast.overlay.peer import Deliver, Effect, Send
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
@@ -301,3 +311,25 @@ def test_strangers_are_not_heard() -> None:
         return sum(isinstance(effect, Send) and isinstance(effect.message, History) for effect in effects)
 
     assert answers("c") == 1 and answers("stranger") == 0
+
+
+def test_what_a_root_did_not_keep_is_said_to_be_gone() -> None:
+    """A broker that was away for too long: it goes on behind the gap, and says so."""
+    broker = NetworkBroker("c", SimulatedStorage(), Random(1))
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    view = View(1, {"r": BrokerInfo(), "c": BrokerInfo()}, {"r": {"c": "r"}})
+    (announced,) = sent(broker.receive("registry", NewView(view), 0), Announce)
+    asked = sent(broker.receive("r", Covered("r", "store", 1, 7, broker.life, announced.version, 9), 0), CatchUp)
+    assert not asked and broker.positions.number("r") == 9, "without subscriptions it need not have what was before"
+    assert len(broker.index) == 1, "now it is covered"
+    broker.receive("r", Latest("r", "store", 1, 7, 20), 0)
+    (question,) = sent(broker.tick(1_000), CatchUp)
+    assert question.after == 9
+    history = History("r", "store", 1, 7, question.question, 9, 20, 20, 15, [parcel(18)])
+    events = [effect.event for effect in broker.receive("r", history, 1_000) if isinstance(effect, Deliver)]
+    assert events == [Gone("r", 9, 15)] and broker.gone == 6
+    assert broker.positions.number("r") == 20 and broker.broker.last_document == 1
+
+
+def sent(effects: list[Effect], kind: type) -> list[Any]:
+    return [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, kind)]

@@ -14,12 +14,13 @@ import gc
 import signal
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.onyx.membership import MembershipSettings
-from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo
@@ -104,6 +105,25 @@ class NetworkPeer:
         return info.address if info is not None else None
 
 
+class GoneLog:
+    """A `LocalPeer` that writes to the log what a broker has lost, because its root did not keep it long enough."""
+
+    name = "log of a network"
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._log = log
+
+    def opened(self, peer: Peer) -> None: ...
+
+    def closed(self) -> None: ...
+
+    def received(self, messages: list[Any]) -> None: ...
+
+    def announced(self, event: Any) -> None:
+        if isinstance(event, Gone):
+            self._log.error("documents are gone", root=event.root, after=event.after, upto=event.upto)
+
+
 def run_network_peer(
     options: NetworkOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
 ) -> None:
@@ -121,6 +141,7 @@ async def serve_network_peer(
     random = Random(unused_name())
     links = PeerLinks(options.name, peer.resolve, random, log, options.runtime, client_tls)
     runtime = Runtime(peer.open, random, log, options.runtime, server_tls, links=links)
+    runtime.register(GoneLog(log))
     address = await runtime.start(*options.listen)
     peer.listens(*address)
     loop = asyncio.get_running_loop()
