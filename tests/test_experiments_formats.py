@@ -27,6 +27,7 @@ def made_rows(
     slower: float = 4.0,
     network: float = 0.0,
     documents: int = 40,
+    load: float = 0.5,
 ) -> list[Row]:
     """Rows of two points. Compressed forms are `packed` times as large and take `slower` times as long."""
     rows: list[Row] = []
@@ -47,6 +48,7 @@ def made_rows(
                     "kept_us": us + 50,
                     "new_us": us + 100 + network * text,
                     "documents": documents,
+                    "load": load,
                 }
             )
     return rows
@@ -65,6 +67,7 @@ def test_the_verdict_follows_the_rows() -> None:
     assert answers(made_rows(delays=DELAYS | {"binary": 20.0}))[3] == "differs"
     assert answers(made_rows(slower=1.1))[4] == "differs"
     assert answers(made_rows(network=0.1))[5] == "differs"
+    assert answers(made_rows(network=0.1, load=9.0))[5] == "inconclusive", "the machine was busy"
 
 
 def test_messages_arrive_over_kept_and_new_connections() -> None:

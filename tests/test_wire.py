@@ -312,6 +312,7 @@ def test_limits_hold() -> None:
         (long, Limits(name_bytes_max=10), "TC304"),
         (long, Limits(attribute_bytes_max=10), "TC305"),
         (long, Limits(document_bytes_max=20), "TC301"),
+        (deep, Limits(names_max=2), "TC309"),
     )
     for document, limits, code in cases:
         with pytest.raises(DocumentError, match=code):

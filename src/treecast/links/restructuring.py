@@ -28,6 +28,7 @@ _WIDE = Limits(
     depth_max=65535,
     attributes_max=(1 << 32) - 1,
     attribute_bytes_max=(1 << 32) - 1,
+    names_max=(1 << 32) - 1,
 )
 
 
