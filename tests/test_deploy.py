@@ -124,3 +124,10 @@ def test_systemd_is_told(tmp_path: Path, is_abstract: bool, monkeypatch: pytest.
     assert not notify("READY=1")  # nobody listens
     monkeypatch.delenv("NOTIFY_SOCKET")
     assert not notify("READY=1")
+
+
+def test_the_image_has_what_the_build_calls() -> None:
+    """Scripts that CMake runs are none of the sources, and were forgotten once."""
+    called = set(re.findall(r"CMAKE_CURRENT_SOURCE_DIR\}/(tools/[\w./]+)", (ROOT / "CMakeLists.txt").read_text()))
+    copied = {word for line in (DEPLOY / "Containerfile").read_text().splitlines() for word in line.split()}
+    assert called and called <= copied
