@@ -32,7 +32,7 @@ from treecast.sim.shorten import shorten
 
 pytestmark = pytest.mark.house
 
-SEEDS = 150
+SEEDS = 300
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 """Set it to look at other seeds than last time."""
 OTHER_SEEDS = 40
