@@ -25,6 +25,7 @@ from support.hook_receiver import HookReceiver, Response
 import treecast
 from treecast import _native, durable
 from treecast.cli.up_settings import resolve
+from treecast.engines.operators import Plan, RunSettings, run_plan
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
@@ -121,6 +122,13 @@ def refuse_work(data: bytes) -> None:
     index = treecast.Index(limits=treecast.Limits(work_per_item_max=1))
     index.add("one", data.decode().removesuffix("\n"))
     index.match_part([b"<b>" * 500 + b"</b>" * 500], report=False)
+
+
+def refuse_tuples(data: bytes) -> None:
+    """Run one query on elements in elements, as an operator network."""
+    plan = Plan()
+    plan.add_local("one", data.decode().removesuffix("\n"))
+    run_plan(plan, treecast.read(b"<b>" * 50 + b"</b>" * 50), RunSettings(tuples_max=1_000))
 
 
 def refuse_document(data: bytes) -> None:
@@ -433,6 +441,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".transformation": refuse_transformation,
     ".render": refuse_render,
     ".work": refuse_work,
+    ".tuples": refuse_tuples,
     ".subscriptions": refuse_subscriptions,
     ".file": refuse_file,
     ".frame": refuse_frame,
