@@ -21,6 +21,8 @@ NAMES = (
     "xtrie-routers",
     "onyx-formats",
     "onyx-pep",
+    "onyx-sharing",
+    "onyx-priorities",
 )
 
 

@@ -47,6 +47,11 @@ HEADINGS = {
     "expected_us": "model µs",
     "net_speed": "without Spark",
     "needed": "leaves needed",
+    "nfa_us": "NFA µs",
+    "chosen_us": "chosen µs",
+    "routed_us": "routed µs",
+    "routed_after": "operators until routed",
+    "built": "transformations",
 }
 
 

@@ -208,9 +208,13 @@ class _PlanRun:
     def _select(self, operator: Operator, one_is_enough: bool) -> list[Tuple]:
         assert operator.condition is not None
         column, found = operator.columns[0], []
+        known: dict[int, bool] = {}  # tuples that others need may have an element more than once
         for row in self._input(operator, 0):
-            self._outcome.predicates += 1
-            if holds(operator.condition, self._values, row[column]):
+            element = row[column]
+            if element not in known:
+                self._outcome.predicates += 1
+                known[element] = holds(operator.condition, self._values, element)
+            if known[element]:
                 found.append(row)
                 if one_is_enough:
                     break
