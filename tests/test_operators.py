@@ -270,6 +270,19 @@ def test_a_shared_operator_runs_in_the_highest_class_that_needs_it() -> None:
     assert order == [None, Target(Priority.ROUTE, "5"), None]
 
 
+def test_routing_is_over_when_no_route_needs_an_operator() -> None:
+    """The link is chosen by its first query; the second one's selection runs later, for a local query only."""
+    plan = Plan()
+    plan.add_route("5", "/a/b")
+    plan.add_route("5", '/a/c[@x="1"]')
+    plan.add_local("q", '/a/c[@x="1"]')
+    document = '<a><b/><c x="1"/></a>'
+    for first in (True, False):
+        found = run(plan, document, priorities=first)
+        assert (found.operators, found.routed_after) == (3, 1)
+        assert run(plan, document, priorities=first, short_cuts=False).routed_after == 3
+
+
 def test_a_transformation_waits_until_its_link_is_chosen() -> None:
     plan = Plan()
     plan.add_transformation("5", '/a/b[@x="1"]', lambda document: b"five")

@@ -72,7 +72,6 @@ class Operator:
     inputs: tuple[int, ...] = ()
     outputs: list[int] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
-    consumers: list[int] = field(default_factory=lambda: [0] * len(Priority))
     path: int = 0
     """The accepting state whose tuples it makes, passes on or keeps; 0 if it has none."""
     columns: tuple[int, ...] = ()
@@ -100,6 +99,10 @@ class Plan:
         """Accepting state -> its path operator."""
         self.steps: dict[int, dict[int, int]] = {}
         """Accepting state -> the steps whose elements somebody asks for, each with its place in the tuples."""
+        self.consumers: list[list[int]] = [[0] for _ in Priority]
+        """Class -> operator -> how many consumers it has."""
+        self.missing: list[int] = [0]
+        """Operator -> how many inputs it waits for."""
         self._made: dict[tuple[object, ...], int] = {}
 
     def __len__(self) -> int:
@@ -186,6 +189,9 @@ class Plan:
         """The operator of this key, which is new or shared."""
         if key not in self._made:
             self.operators.append(operator)
+            self.missing.append(len(operator.inputs))
+            for each in self.consumers:
+                each.append(0)
             self._made[key] = len(self)
             for number in operator.inputs:
                 self.operators[number].outputs.append(len(self))
@@ -200,12 +206,12 @@ class Plan:
 
     def _gain(self, number: int, priority: Priority) -> None:
         """One more consumer: if it is the first, the operators before it gain one as well."""
-        waiting = [number]
-        while waiting:
-            operator = self.operators[waiting.pop()]
-            operator.consumers[priority] += 1
-            if operator.consumers[priority] == 1:
-                waiting += operator.inputs
+        consumers, gaining = self.consumers[priority], [number]
+        while gaining:
+            number = gaining.pop()
+            consumers[number] += 1
+            if consumers[number] == 1:
+                gaining += self.operators[number].inputs
 
 
 def write(condition: Condition) -> str:

@@ -96,10 +96,9 @@ class _PlanRun:
     def __init__(self, plan: Plan, document: Document, settings: RunSettings, watch: Watch | None) -> None:
         self._plan, self._document, self._settings, self._watch = plan, document, settings, watch
         self._values = ElementValues(document)
-        operators = plan.operators
-        self._consumers = [[operator.consumers[each] for operator in operators] for each in Priority]
-        self._missing = [len(operator.inputs) for operator in operators]
-        self._outputs: list[list[Tuple] | None] = [None] * len(operators)
+        self._consumers = [list(each) for each in plan.consumers]
+        self._missing = list(plan.missing)
+        self._outputs: list[list[Tuple] | None] = [None] * len(plan.operators)
         self._queues: list[deque[int]] = [deque() for _ in Priority]
         self._waiting: dict[int, None] = {}
         self._necessary: set[int] = set()  # for a transformation whose link was chosen
@@ -128,7 +127,7 @@ class _PlanRun:
 
     def _enqueue(self, number: int) -> None:
         """An operator that is ready."""
-        needed = [self._consumers[each][number] > 0 for each in Priority]
+        needed = [each[number] > 0 for each in self._consumers]
         if not self._settings.priorities:
             if any(needed):
                 self._queues[0].append(number)
@@ -171,9 +170,9 @@ class _PlanRun:
     def _perform(self, number: int, matched: NfaRun) -> None:
         operator = self._plan.operators[number]
         self._outcome.operators += 1
+        is_routing = self._consumers[Priority.ROUTE][number] > 0  # a route that was chosen needs it no more
         output = self._output(number, operator, matched)
         self._outputs[number] = output
-        is_routing = operator.consumers[Priority.ROUTE] > 0
         if is_routing:
             self._outcome.routed_after = self._outcome.operators
         if output:
