@@ -306,6 +306,15 @@ def test_what_waits_for_a_link_runs_for_a_local_query_all_the_same() -> None:
     assert (found.local, found.built, found.links) == (["q"], 0, [])
 
 
+def test_an_element_is_tested_once() -> None:
+    """Tuples of a path that another query asks for two elements of have the last one twice."""
+    plan = Plan()
+    plan.add_local("one", "//a//b[@x]/c")
+    plan.add_local("two", "//a[@y]//b/c")
+    found = run(plan, '<a y="1"><a><b><c/></b></a></a>')
+    assert (found.local, found.tuples, found.predicates) == (["two"], 2, 3)
+
+
 def test_too_many_ways() -> None:
     plan = Plan()
     plan.add_local("q", "//a[@x]//a[@x]//a[@x]")

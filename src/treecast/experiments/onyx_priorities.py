@@ -244,7 +244,7 @@ def _waiting(rows: Sequence[Row], short: str) -> Finding:
         "the share of transformations that the wait queue avoids: agree from 20 %, differs below 5 %",
         at_least(None if short else avoided, agree=0.2, differs=0.05),
         short
-        or f"{LINKS} links with many queries each are nearly all chosen, and nothing can be avoided; with fewer queries "
+        or f"{LINKS} links with many queries each are nearly all chosen, and nothing is avoided; with fewer queries "
         "a link is chosen more rarely than its transformation, which generalises them, would match",
         avoided,
     )
