@@ -19,10 +19,10 @@ NAMES = (
     "xtrie-length",
     "xtrie-variants",
     "xtrie-routers",
-    "onyx-formats",
-    "onyx-pep",
     "onyx-sharing",
     "onyx-priorities",
+    "onyx-formats",
+    "onyx-pep",
 )
 
 
