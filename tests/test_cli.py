@@ -41,6 +41,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "bench",
             "run",
             "broker",
+            "registry",
+            "source",
             "up",
             "publish",
             "subscribe",
@@ -50,7 +52,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         )
     ]
     + [["generate", what, "--help"] for what in ("documents", "queries")]
-    + [["token", what, "--help"] for what in ("create", "list", "revoke")],
+    + [["token", what, "--help"] for what in ("create", "list", "revoke")]
+    + [["source", what, "--help"] for what in ("add", "list", "remove")],
     ids=" ".join,
 )
 def test_help_fits_a_screen_and_shows_an_example(

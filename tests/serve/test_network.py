@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from support.served_network import REGISTRY, NetworkProcesses
 
+from treecast.index import Index
 from treecast.overlay.messages import RegisterSource
 from treecast.serve.client import Connection, RefusedError
 
@@ -63,12 +65,67 @@ def test_documents_travel_and_survive_a_kill(tmp_path: Path) -> None:
             await publish(east, "east", [b"<x>e3</x>"])
             await receive(reader, "x", seen, b"<x>e3</x>")
             assert len(seen) == 5
+        await under_load(network)
 
     with NetworkProcesses(tmp_path, 3) as network:
         asyncio.run(run(network))
         assert all(process.end() == 0 for process in [*network.brokers, network.registry])
     for name in ("b1", "b2", "b3", REGISTRY):
         assert "made anew" not in (tmp_path / f"{name}.log").read_text()
+
+
+async def under_load(network: NetworkProcesses) -> None:
+    """Every broker has subscribers; a host and a root are killed while documents come. What is delivered is what one
+    index matches."""
+    b1, b2, b3 = network.brokers
+    queries = {f"q{n}": f"/load/item[@n > {n * 10}]" if n % 2 else f"//item[k{n}]" for n in range(12)}
+    documents = [f"<load><item n='{n}'><k{n % 12}/></item></load>".encode() for n in range(120)]
+    index = Index()
+    for id, query in queries.items():
+        index.add(id, query)
+    expected = {(id, document) for document in documents for id in index.match(document)}
+    assert expected
+    async with AsyncExitStack() as stack:
+        readers = [
+            await stack.enter_async_context(network.connect(broker, f"reader-{broker.name}"))
+            for broker in network.brokers
+        ]
+        for place, (id, query) in enumerate(queries.items()):
+            await readers[place % 3].subscribe(id, query)
+        east = await stack.enter_async_context(network.connect(b1, "load-east"))
+        west = await stack.enter_async_context(network.connect(b3, "load-west"))
+
+        async def publish_all(connection: Connection, source: str, mine: list[bytes]) -> None:
+            for begin in range(0, len(mine), 5):
+                await publish(connection, source, mine[begin : begin + 5])
+
+        async def kill_some() -> None:
+            for process in (b2, b1):
+                await asyncio.to_thread(process.kill)
+                await asyncio.to_thread(process.start)
+
+        got: set[tuple[str, bytes]] = set()
+        async with asyncio.timeout(WAIT_SECONDS), asyncio.TaskGroup() as group:
+            group.create_task(publish_all(east, "east", documents[::2]))
+            group.create_task(publish_all(west, "west", documents[1::2]))
+            group.create_task(kill_some())
+            for place, reader in enumerate(readers):
+                mine = list(queries)[place::3]
+                group.create_task(collect(reader, mine, got, {pair for pair in expected if pair[0] in mine}))
+        assert got == expected
+
+
+async def collect(
+    reader: Connection, ids: list[str], got: set[tuple[str, bytes]], expected: set[tuple[str, bytes]]
+) -> None:
+    deliveries = reader.deliveries(ids)
+    try:
+        while not expected <= got:
+            delivery = await anext(deliveries)
+            got.add((delivery.subscription, delivery.payload))
+            await delivery.acknowledge()
+    finally:
+        await deliveries.aclose()
 
 
 async def publish(connection: Connection, source: str, documents: list[bytes]) -> None:

@@ -17,7 +17,22 @@ from pathlib import Path
 from typing import NoReturn
 
 from treecast import __version__
-from treecast.cli import bench, broker, experiment, explain, generate, match, publish, run, status, subscribe, token, up
+from treecast.cli import (
+    bench,
+    broker,
+    experiment,
+    explain,
+    generate,
+    match,
+    publish,
+    registry,
+    run,
+    source,
+    status,
+    subscribe,
+    token,
+    up,
+)
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -116,6 +131,8 @@ def build_parser() -> Parser:
     bench.add_to(verbs)
     run.add_to(verbs)
     broker.add_to(verbs)
+    registry.add_to(verbs)
+    source.add_to(verbs)
     up.add_to(verbs)
     publish.add_to(verbs)
     subscribe.add_to(verbs)

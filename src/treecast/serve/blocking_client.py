@@ -17,7 +17,8 @@ from collections.abc import Coroutine, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from treecast.overlay.messages import Document, Kind, Subscribe
+from treecast.overlay.client import Answered
+from treecast.overlay.messages import Command, Document, Kind, Subscribe
 from treecast.serve.client import Connection, ReceivedDelivery
 
 Result = TypeVar("Result")
@@ -92,6 +93,13 @@ class BlockingConnection:
 
     def subscribe_many(self, subscriptions: Sequence[Subscribe]) -> None:
         self.wait_for(self._connection.subscribe_many(subscriptions))
+
+    def remove_source(self, source: str) -> None:
+        self.wait_for(self._connection.remove_source(source))
+
+    def request(self, command: Command) -> Answered:
+        """Any command."""
+        return self.wait_for(self._connection.request(command))
 
     def inspect(self, kind: Kind, **arguments: Any) -> list[dict[str, str | int]]:
         return self.wait_for(self._connection.inspect(kind, **arguments))

@@ -80,17 +80,11 @@ async def serve_broker(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the address when clients may come. Raises TreecastError."""
     tls = server_context(options.tls) if options.tls else None
-    if not options.open and not (options.tls and options.tls.ca):
-        # The directory of a service may have tokens: they would be worth nothing.
-        has_tokens = TokenStore(Path(options.directory)).path.exists()
-        advice = "give --tls-cert, --tls-key and --tls-ca"
-        check_peer_exposure(
-            options.listen, has_tokens=has_tokens, advice=advice if has_tokens else f"{advice}, or listen on 127.0.0.1"
-        )
+    check_options(options)
     runtime = Runtime(lambda: open_broker(options), Random(unused_name()), log, options.runtime, tls)
     pages = StatusPages(runtime.metrics, runtime.is_ready)
     if options.status is not None:
-        await _listen(pages, *options.status)
+        await listen_for_status(pages, *options.status)
     try:
         address = await runtime.start(*options.listen)
         loop = asyncio.get_running_loop()
@@ -106,6 +100,17 @@ async def serve_broker(
         await pages.close()
 
 
+def check_options(options: BrokerOptions) -> None:
+    """Whether strangers would be let in. Raises AccessRefusedError TC608."""
+    if not options.open and not (options.tls and options.tls.ca):
+        # The directory of a service may have tokens: they would be worth nothing.
+        has_tokens = TokenStore(Path(options.directory)).path.exists()
+        advice = "give --tls-cert, --tls-key and --tls-ca"
+        check_peer_exposure(
+            options.listen, has_tokens=has_tokens, advice=advice if has_tokens else f"{advice}, or listen on 127.0.0.1"
+        )
+
+
 def warm_up() -> None:
     """Load what the first document would have to wait for: pyarrow takes longer to import than a broker to start."""
     index = Index()
@@ -113,7 +118,8 @@ def warm_up() -> None:
     index.render_part([b"<up/>"], report=True)
 
 
-async def _listen(pages: StatusPages, host: str, port: int) -> None:
+async def listen_for_status(pages: StatusPages, host: str, port: int) -> None:
+    """Raises TransportError TC408."""
     try:
         await pages.listen(host, port)
     except OSError as error:

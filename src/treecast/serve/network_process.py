@@ -22,15 +22,22 @@ from treecast.durable import unused_name
 from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
+from treecast.overlay.onyx.registry.settings import Policy
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo
 from treecast.overlay.peer import Peer
 from treecast.serve.address import format_address
-from treecast.serve.broker_process import BrokerOptions, in_thread, warm_up
+from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, listen_for_status, warm_up
 from treecast.serve.peer_links import PeerLinks
 from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.status_pages import StatusPages
 from treecast.serve.store import Store
 from treecast.serve.tls import client_context, server_context
+
+
+def registry_settings(*, policy: Policy = "near", fan_out_max: int = 4) -> RegistrySettings:
+    """Those of a registry of real brokers, which do not hand subscriptions over yet: these stay with their hosts."""
+    return RegistrySettings(policy=policy, fan_out_max=fan_out_max, migrations_open_max=0)
 
 
 class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):
@@ -43,7 +50,7 @@ class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):
     location: tuple[float, float] = (0.0, 0.0)
     network: NetworkSettings = NetworkSettings()
     membership: MembershipSettings = MembershipSettings()
-    registry: RegistrySettings = RegistrySettings()
+    registry: RegistrySettings = registry_settings()
 
 
 class NetworkPeer:
@@ -135,6 +142,29 @@ async def serve_network_peer(
     options: NetworkOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the address when others may come. Raises TreecastError."""
+    check_options(options)
+    peer, runtime = make_runtime(options, log)
+    pages = StatusPages(runtime.metrics, runtime.is_ready)
+    if options.status is not None:
+        await listen_for_status(pages, *options.status)
+    try:
+        address = await runtime.start(*options.listen)
+        peer.listens(*address)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, runtime.stop)
+        log.info("ready", address=format_address(*address), directory=options.directory)
+        announce(*address)
+        warming = loop.run_in_executor(None, warm_up)
+        await runtime.run()
+        await warming
+        log.info("stopped")
+    finally:
+        await pages.close()
+
+
+def make_runtime(options: NetworkOptions, log: structlog.typing.FilteringBoundLogger) -> tuple[NetworkPeer, Runtime]:
+    """A peer with links to the others; the runtime is still to be started. Raises TransportError TC409."""
     peer = NetworkPeer(options)
     server_tls = server_context(options.tls) if options.tls else None
     client_tls = client_context(options.tls) if options.tls else None
@@ -142,14 +172,4 @@ async def serve_network_peer(
     links = PeerLinks(options.name, peer.resolve, random, log, options.runtime, client_tls)
     runtime = Runtime(peer.open, random, log, options.runtime, server_tls, links=links)
     runtime.register(GoneLog(log))
-    address = await runtime.start(*options.listen)
-    peer.listens(*address)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.stop)
-    log.info("ready", address=format_address(*address), directory=options.directory)
-    announce(*address)
-    warming = loop.run_in_executor(None, warm_up)
-    await runtime.run()
-    await warming
-    log.info("stopped")
+    return peer, runtime

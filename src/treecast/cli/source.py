@@ -1,0 +1,143 @@
+"""`treecast source`: the sources of a network, at its registry: add, list, remove."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.cli.network_options import add_registry_option, add_tls_options, location, read_registries, read_tls
+from treecast.durable import unused_name
+from treecast.names import printable
+
+if TYPE_CHECKING:
+    from treecast.serve.blocking_client import BlockingConnection
+
+
+DESCRIPTION = """\
+Documents of a network belong to sources. The registry gives each source its
+root: the broker that takes its documents."""
+
+EPILOG = """\
+example:
+  treecast source add news --registry 127.0.0.1:7410 --location 2,0
+  treecast source list --registry 127.0.0.1:7410
+  treecast source remove news --registry 127.0.0.1:7410"""
+
+Action = Callable[[argparse.Namespace, "BlockingConnection"], str]
+CONNECT_SECONDS = 5.0
+ROWS_AT_ONCE = 1_000
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = _add(verbs, "source", "say what a network publishes", DESCRIPTION, EPILOG)
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    example = "example:\n  treecast source "
+    add = _add(
+        *(actions, "add", "add a source, or change it", "Adds a source, or changes it, and prints its root."),
+        f"{example}add news --registry 127.0.0.1:7410 --schema news.dtd",
+    )
+    add.add_argument("source", metavar="NAME")
+    option = add.add_argument
+    option("--schema", metavar="FILE", help="a DTD that its documents follow")
+    option("--description", metavar="TEXT", default="", help="for those who read the list")
+    option("--location", metavar="X,Y", type=location, default=(0.0, 0.0), help="the root is near; else 0,0")
+    option("--messages-per-second", metavar="N", type=_count, default=0, help="documents that are expected")
+    option("--message-bytes", metavar="N", type=_count, default=0, help="of one of them")
+    _finish(add, _add_source)
+    shown = _add(
+        *(actions, "list", "show sources and their roots", "Shows the sources of a network."),
+        f"{example}list --registry 127.0.0.1:7410",
+    )
+    shown.add_argument("--format", metavar="FORMAT", choices=("text", "json"), default="text", help="text or json")
+    _finish(shown, _list)
+    remove = _add(
+        *(actions, "remove", "end a source", "Removes a source; its documents are still delivered."),
+        f"{example}remove news --registry 127.0.0.1:7410",
+    )
+    remove.add_argument("source", metavar="NAME")
+    _finish(remove, _remove)
+
+
+def _add(
+    verbs: argparse._SubParsersAction[Any], name: str, help: str, description: str, epilog: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=epilog,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
+    )
+    return parser
+
+
+def _finish(parser: argparse.ArgumentParser, action: Action) -> None:
+    add_registry_option(parser, "where it is; again for a second one", is_needed=True)
+    parser.add_argument("--name", metavar="NAME", help="yours, as in your certificate")
+    add_tls_options(parser, "of yours", "CA of the registry")
+
+    def run(options: argparse.Namespace) -> int:
+        try:
+            import treecast.serve.blocking_client  # noqa: F401
+        except ModuleNotFoundError as error:
+            parser.error(f"this needs {error.name}; pip install 'treecast[serve]'")
+        print(_ask(parser, options, action), end="")
+        return 0
+
+    parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return int(text)
+
+
+def _ask(parser: argparse.ArgumentParser, options: argparse.Namespace, action: Action) -> str:
+    """Of two registries one answers: that in charge. Raises TransportError, RefusedError."""
+    from treecast.serve.blocking_client import BlockingConnection
+    from treecast.serve.transport_error import TransportError
+
+    *others, last = read_registries(parser, options.registry).values()
+    tls = read_tls(parser, options)
+    name = options.name or unused_name("source-")
+    for address in others:
+        try:
+            with BlockingConnection(address, name, tls=tls, connect_s=CONNECT_SECONDS) as connection:
+                return action(options, connection)
+        except TransportError:
+            continue
+    with BlockingConnection(last, name, tls=tls, connect_s=CONNECT_SECONDS) as connection:
+        return action(options, connection)
+
+
+def _add_source(options: argparse.Namespace, connection: BlockingConnection) -> str:
+    from treecast.overlay.messages import RegisterSource
+
+    schema = Path(options.schema).read_text(encoding="utf-8") if options.schema else ""
+    command = RegisterSource(
+        *(options.source, schema, options.description, options.location),
+        *(options.messages_per_second, options.message_bytes),
+    )
+    (place,) = (connection.request(command)).places
+    return f"{printable(options.source)}: publish at {printable(place.broker)}, {printable(place.address)}\n"
+
+
+def _list(options: argparse.Namespace, connection: BlockingConnection) -> str:
+    rows: list[dict[str, Any]] = []
+    while some := connection.inspect("sources", after=rows[-1]["key"] if rows else "", count_max=ROWS_AT_ONCE):
+        rows += some
+    if options.format == "json":
+        return "".join(json.dumps({"source": row.pop("key"), **row}) + "\n" for row in rows)
+    return "".join(
+        f"{printable(row['key']):<24} {printable(row['root']):<16} {printable(row['description'])}".rstrip() + "\n"
+        for row in rows
+    )
+
+
+def _remove(options: argparse.Namespace, connection: BlockingConnection) -> str:
+    connection.remove_source(options.source)
+    return ""
