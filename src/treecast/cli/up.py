@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from treecast import __version__
 from treecast.cli.fleet import worker_of
+from treecast.cli.network import network_of
 from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, build, format_settings, resolve, sections
 from treecast.errors import TreecastError
 from treecast.names import printable_lines
@@ -38,6 +39,7 @@ environment (TREECAST_UP_LOG_LEVEL=error). Options win, then the environment.
 example:
   treecast up --demo
   treecast up --data news-data --listen 127.0.0.1:8080
+  treecast up --data news-data --brokers 3
   treecast up --backbone nats://127.0.0.1:4222 --fleet news
   curl -T article.xml -X POST http://127.0.0.1:8080/v1/documents"""
 
@@ -79,6 +81,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         with _data_directory(effective):
             is_worker = bool(effective["backbone"].value)
             service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
+            if effective["brokers"].value > 1:
+                service = network_of(effective, service)
             if options.check:
                 print(format_settings(effective), end="")
                 return 0
@@ -104,7 +108,12 @@ def _run(service: ServiceOptions | WorkerOptions, effective: Mapping[str, Effect
             data = effective["data"]
             print(next_steps(url, data.value, is_kept=data.origin != DEMO), file=sys.stderr, flush=True)
 
-    if isinstance(service, service_process.ServiceOptions):
+    if effective["brokers"].value > 1:
+        from treecast.serve.network.service import NetworkServiceOptions, run_network
+
+        assert isinstance(service, NetworkServiceOptions)
+        run_network(service, log, announce)
+    elif isinstance(service, service_process.ServiceOptions):
         service_process.run_service(service, log, announce)
     else:
         from treecast.serve.fleet.fleet_process import run_worker

@@ -69,6 +69,7 @@ TOP = (
         "", "peer_listen", "address", "", "address for the Python client; else none", "HOST:PORT", is_optional=True
     ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
+    Setting("", "brokers", "count", 1, "be a network of so many, in processes; else 1", "N"),
     Setting("", "backbone", "text", "", "NATS servers: be one of several workers", "URL[,URL]", is_optional=True),
     Setting("", "fleet", "text", "main", "which fleet of workers; else main", "NAME"),
     Setting("", "name", "text", "broker", "of the broker, in messages; else broker", "NAME"),

@@ -47,6 +47,7 @@ from treecast.overlay.messages import (
     Unsubscribe,
     Welcome,
 )
+from treecast.overlay.onyx.control_messages import Located, Thing, WhereIs
 from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
 from treecast.overlay.receiver import Delivered, Delivery, Opened
@@ -149,6 +150,8 @@ class Connection:
         self._error: Exception | None = None  # why there is no connection
         self._is_hopeless = False
         self._inspections: dict[int, asyncio.Future[Inspected]] = {}
+        self._places: dict[int, asyncio.Future[Located]] = {}
+        self._question = 0
         self._answers: dict[int, asyncio.Future[Answered]] = {}
         self._queues: dict[int, asyncio.Queue[list[Delivery] | TreecastError]] = {}
         self._outgoing: list[Packet] = []
@@ -248,6 +251,10 @@ class Connection:
             message = packet.message
             if isinstance(message, Detach) and not message.session:
                 self._error = PeerError(message.reason, code="TC407")  # why it closes the connection
+                continue
+            if isinstance(message, Located):
+                if (place := self._places.get(message.question)) is not None and not place.done():
+                    place.set_result(message)
                 continue
             self._do(self._client.receive(BROKER, message, now_ms()))
             if isinstance(message, Welcome):
@@ -377,6 +384,21 @@ class Connection:
                 continue  # it was lost: ask again
             finally:
                 del self._inspections[question]
+
+    async def where(self, thing: Thing, name: str) -> Located:
+        """Of a registry: which broker has a source or a subscription. Without a broker there is no such thing."""
+        while True:
+            self._question += 1
+            question = self._question
+            future: asyncio.Future[Located] = asyncio.get_running_loop().create_future()
+            self._places[question] = future
+            self._do([Send(BROKER, WhereIs(question, thing, name))])
+            try:
+                return await asyncio.wait_for(future, INSPECT_SECONDS)
+            except TimeoutError:
+                continue  # it was lost: ask again
+            finally:
+                del self._places[question]
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 

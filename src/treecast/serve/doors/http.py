@@ -48,10 +48,13 @@ class HttpDoor(Door):
         directory: str | None = None,
         gate: Gate | None = None,
         firewall: Firewall | None = None,
+        *,
+        has_default_source: bool = True,
     ) -> None:
         """`directory` is where the data are: its sizes are part of the status."""
         settings = settings or DoorSettings()
         gate = gate or Gate(None, log)
+        self._has_default_source = has_default_source
         self._looking: asyncio.Task[None] | None = None
         self._client = LocalClient(runtime, random, settings.answer_ms)
         self._subscriptions = SubscriptionPages(self._client, settings, gate.settings)
@@ -88,7 +91,8 @@ class HttpDoor(Door):
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""
-        await self._documents.register_default()
+        if self._has_default_source:
+            await self._documents.register_default()
         self._looking = asyncio.create_task(self._gate.run())
         await self._outgoing.start()
 

@@ -1,0 +1,332 @@
+"""The HTTP door of a whole network: it passes each request on to the door of the broker that it is for.
+
+Documents go to the root of their source, subscriptions and all that is done with them to their host; lists are put
+together. An event stream goes on when its host dies and comes back: the door opens it again where it was.
+
+Pages that are about the data of one broker are refused with TC490: documents by number, letters, hooks, files of
+subscriptions, WebSockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from operator import itemgetter
+from typing import Any
+
+import aiohttp
+import msgspec
+import structlog
+from yarl import URL
+
+from treecast.errors import TreecastError
+from treecast.overlay.onyx.control_messages import Thing
+from treecast.serve.access.gate import Gate
+from treecast.serve.connection import steady_ms
+from treecast.serve.doors.calls import Call, Reply
+from treecast.serve.doors.console_pages import ConsolePages
+from treecast.serve.doors.document_pages import DEFAULT_SOURCE
+from treecast.serve.doors.door import Door
+from treecast.serve.doors.openapi import describe
+from treecast.serve.doors.problems import DoorError
+from treecast.serve.doors.routes import ROUTES, Route
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.metrics import Metrics
+from treecast.serve.network.places import Places
+from treecast.serve.network.supervisor import Supervised
+
+PASSED_ON = (b"authorization", b"content-type", b"accept", b"treecast-source", b"treecast-document-id")
+PASSED_BACK = ("retry-after", "cache-control", "www-authenticate")
+EVENT_END = b"\n\n"
+EVENT_ID = re.compile(rb"^id: ?(.*)$", re.MULTILINE)
+HTTP_OK, HTTP_CREATED, HTTP_ERROR, HTTP_NOT_FOUND, HTTP_BUSY = 200, 201, 400, 404, 503
+
+
+class FrontDoorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and times of the door of a network."""
+
+    back_ms: int = 15_000
+    """A request waits so long for a broker that is being started again; then it is refused with TC436."""
+    retry_ms: int = 50
+    """Between two attempts to reach it."""
+    stream_back_ms: int = 600_000
+    """An event stream waits so long for its host; then it ends."""
+    answer_bytes_max: int = 64 << 20
+    event_bytes_max: int = 64 << 20
+    """Of one event of a stream. A stream with a larger one ends."""
+    places_max: int = 100_000
+    """Sources and subscriptions whose brokers are remembered."""
+
+
+class FrontDoor(Door):
+    """An ASGI application. `open` once the brokers serve."""
+
+    def __init__(
+        self,
+        brokers: dict[str, Supervised],
+        places: Places,
+        log: structlog.typing.FilteringBoundLogger,
+        version: str,
+        settings: DoorSettings,
+        gate: Gate,
+        front: FrontDoorSettings | None = None,
+    ) -> None:
+        self._brokers = brokers
+        self._places = places
+        self._front = front or FrontDoorSettings()
+        self._streams: dict[int, None] = {}
+        self._stream_count = 0
+        self._http: aiohttp.ClientSession | None = None
+        super().__init__(log, settings, gate, Metrics(self._stats), self._is_serving, {"streams": self._streams})
+        self._pages = (ConsolePages(),)
+        offered = tuple(route for route in ROUTES if self._page(route) is not None)
+        self._description = msgspec.json.encode(describe(version, offered))
+
+    async def open(self) -> None:
+        connector = aiohttp.TCPConnector(limit=self.settings.connections_max)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.answer_ms / 1000)
+        self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    def _is_serving(self) -> bool:
+        return all(broker.is_up.is_set() for broker in self._brokers.values())
+
+    def _stats(self) -> dict[str, int]:
+        brokers = self._brokers.values()
+        return {
+            "brokers": len(brokers),
+            "brokers_up": sum(broker.is_up.is_set() for broker in brokers),
+            "restarts": sum(broker.restarts for broker in brokers),
+        }
+
+    def _not_offered(self, route: Route) -> Exception:
+        hint = "ask the broker itself, or run one broker: treecast up without --brokers"
+        return DoorError(f"a network does not offer {route.method} {route.path}", code="TC490", hint=hint)
+
+    # --- documents and sources ----------------------------------------------------------------------------------------
+
+    async def publish(self, call: Call) -> Reply:
+        source = call.text_parameter("source") or call.header(b"treecast-source") or DEFAULT_SOURCE
+        reply = await self._pass_on(call, await self._broker_of("source", source))
+        if reply.status == HTTP_BUSY:
+            self._places.forget("source", source)  # it may have moved
+        return reply
+
+    publish_batch = publish
+
+    async def put_source(self, call: Call) -> Reply:
+        """First at the registry, then at the root, which looks at the schema."""
+        body = await self._body(call)
+        form = _fields(body)
+        root = await self._places.find("source", call.parameter)
+        is_new = not root
+        root = await self._places.register_source(
+            call.parameter, _text(form.get("schema")), _text(form.get("description"))
+        )
+        reply = await self._pass_on(call, root, body)
+        if reply.status < HTTP_ERROR:
+            # The root may have heard of it from the registry already.
+            return Reply(HTTP_CREATED if is_new else HTTP_OK, reply.body, reply.content_type)
+        if is_new:
+            await self._places.remove_source(call.parameter)
+        return reply
+
+    async def get_source(self, call: Call) -> Reply:
+        return await self._pass_on(call, await self._broker_of("source", call.parameter))
+
+    async def delete_source(self, call: Call) -> Reply:
+        reply = await self._pass_on(call, await self._broker_of("source", call.parameter))
+        if reply.status < HTTP_ERROR:
+            await self._places.remove_source(call.parameter)
+        return reply
+
+    async def list_sources(self, call: Call) -> Reply:
+        return await self._lists(call, "sources")
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    async def put_subscription(self, call: Call) -> Reply:
+        """If the host refuses a new one, it has no place."""
+        body = await self._body(call)
+        host = await self._places.find("subscription", call.parameter)
+        is_new = not host
+        if is_new:
+            form = _fields(body)
+            spaces = form.get("namespaces")
+            namespaces = {key: _text(value) for key, value in spaces.items()} if isinstance(spaces, dict) else {}
+            host = await self._places.place_subscription(call.parameter, _text(form.get("query")), namespaces)
+        reply = await self._pass_on(call, host, body)
+        if is_new and HTTP_ERROR <= reply.status < HTTP_BUSY:
+            await self._places.remove_subscription(call.parameter)
+        return reply
+
+    async def delete_subscription(self, call: Call) -> Reply:
+        host = await self._places.find("subscription", call.parameter)
+        reply = await self._pass_on(call, host or self._any())
+        if host and (reply.status < HTTP_ERROR or reply.status == HTTP_NOT_FOUND):
+            await self._places.remove_subscription(call.parameter)
+        return reply
+
+    async def get_subscription(self, call: Call) -> Reply:
+        return await self._pass_on(call, await self._broker_of("subscription", call.parameter))
+
+    pull = acknowledge = fail = pause = resume = replay = get_subscription
+
+    async def list_subscriptions(self, call: Call) -> Reply:
+        return await self._lists(call, "subscriptions")
+
+    # --- others -------------------------------------------------------------------------------------------------------
+
+    async def status(self, call: Call) -> Reply:
+        """That of one broker."""
+        return await self._pass_on(call, self._any())
+
+    try_subscription = status
+
+    async def events(self, call: Call) -> Reply | None:
+        hosts = {await self._broker_of("subscription", id) for id in call.query("subscription")} or {self._any()}
+        if len(hosts) > 1:
+            hint = "open a stream for each of them"
+            raise DoorError("these subscriptions are with different brokers", code="TC490", hint=hint)
+        (host,) = hosts
+        last = call.header(b"last-event-id") or call.text_parameter("last_event_id")
+        response = await self._ask(call, host, b"", self._front.back_ms, last)
+        if response.status != HTTP_OK:
+            return await self._reply(response)
+        self._stream_count += 1
+        number = self._stream_count
+        self._streams[number] = None
+        try:
+            await call.stream(self._relay(call, host, response, last), response.content_type)
+        finally:
+            del self._streams[number]
+        return None
+
+    async def _relay(self, call: Call, host: str, response: aiohttp.ClientResponse, last: str) -> AsyncIterator[bytes]:
+        """Whole events only: what was cut off comes again."""
+        while True:
+            rest = b""
+            try:
+                async for piece in response.content.iter_any():
+                    whole, end, rest = (rest + piece).rpartition(EVENT_END)
+                    if end:
+                        ids = EVENT_ID.findall(whole)
+                        last = ids[-1].decode() if ids else last
+                        yield whole + end
+                    if len(rest) > self._front.event_bytes_max:
+                        return
+            except aiohttp.ClientError:
+                pass  # the host has died
+            finally:
+                response.close()
+            if self.is_stopping:
+                return
+            response = await self._ask(call, host, b"", self._front.stream_back_ms, last)
+            if response.status != HTTP_OK:
+                response.close()
+                return
+
+    # --- passing on ---------------------------------------------------------------------------------------------------
+
+    def _any(self) -> str:
+        return next(
+            (name for name, broker in self._brokers.items() if broker.is_up.is_set()), next(iter(self._brokers))
+        )
+
+    async def _broker_of(self, thing: Thing, name: str) -> str:
+        """What nobody has, any broker says that it does not have."""
+        broker = await self._places.find(thing, name)
+        return broker if broker in self._brokers else self._any()
+
+    async def _body(self, call: Call) -> bytes:
+        settings = self.settings
+        return await call.body(max(settings.document_bytes_max, settings.batch_bytes_max, settings.request_bytes_max))
+
+    async def _pass_on(self, call: Call, broker: str, body: bytes | None = None) -> Reply:
+        if body is None:
+            body = await self._body(call) if call.has_body() else b""
+        return await self._reply(await self._ask(call, broker, body, self._front.back_ms))
+
+    async def _ask(self, call: Call, broker: str, body: bytes, wait_ms: int, last: str = "") -> aiohttp.ClientResponse:
+        """Ask the door of a broker, and wait for the broker if it is being started again. Raises DoorError TC436.
+
+        What may have arrived is asked again only if that changes nothing.
+        """
+        assert self._http is not None
+        scope, supervised = call.scope, self._brokers[broker]
+        headers = {key.decode(): value.decode("latin-1") for key, value in scope["headers"] if key in PASSED_ON}
+        if last:
+            headers["last-event-id"] = last
+        query = scope["query_string"].decode("latin-1")
+        path = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
+        end_ms = steady_ms() + wait_ms
+        while True:
+            try:
+                async with asyncio.timeout(max(end_ms - steady_ms(), 0) / 1000):
+                    await supervised.is_up.wait()
+                url = URL(f"http://{supervised.addresses.http}{path}", encoded=True)
+                return await self._http.request(scope["method"], url, data=body, headers=headers, allow_redirects=False)
+            except aiohttp.ClientConnectorError:
+                pass  # it was not sent
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if scope["method"] == "POST" or steady_ms() >= end_ms:
+                    raise _away(broker) from error
+            if steady_ms() >= end_ms or self.is_stopping:
+                raise _away(broker)
+            await asyncio.sleep(self._front.retry_ms / 1000)
+
+    async def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+        """All of an answer. Raises DoorError TC436 if it is cut off, or too large."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for piece in response.content.iter_any():
+                parts.append(piece)
+                size += len(piece)
+                if size > self._front.answer_bytes_max:
+                    raise DoorError("the answer of a broker is too large", code="TC436", hint="ask for less")
+        except aiohttp.ClientError:
+            raise DoorError("a broker did not end its answer", code="TC436", hint="try again soon") from None
+        finally:
+            response.close()
+        headers = tuple((name, response.headers[name]) for name in PASSED_BACK if name in response.headers)
+        return Reply(response.status, b"".join(parts), response.headers.get("content-type", ""), headers)
+
+    async def _lists(self, call: Call, what: str) -> Reply:
+        """The rows of all brokers, in order of their ids, as many as were asked for."""
+        count = call.number_parameter("count", 100, self.settings.page_rows_max)
+        replies = await asyncio.gather(*(self._pass_on(call, name, b"") for name in self._brokers))
+        rows: list[dict[str, Any]] = []
+        is_more = False
+        for reply in replies:
+            if reply.status != HTTP_OK:
+                return reply
+            answer = msgspec.json.decode(reply.body)
+            rows += answer[what]
+            is_more |= bool(answer.get("next"))
+        rows.sort(key=itemgetter("id"))
+        answer = {what: rows[:count]}
+        if is_more or len(rows) > count:
+            answer["next"] = rows[:count][-1]["id"]
+        return Reply(HTTP_OK, msgspec.json.encode(answer))
+
+
+def _away(broker: str) -> TreecastError:
+    return DoorError(f"{broker} does not answer", code="TC436", hint="try again soon")
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """Of a form, as far as it is one; the broker says what is wrong with it."""
+    try:
+        form = msgspec.json.decode(body or b"{}")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
+    return form if isinstance(form, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,155 @@
+"""`treecast up --brokers N`: a registry, N brokers and one HTTP door, as one service that is started and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import msgspec
+import structlog
+
+from treecast.durable import unused_name
+from treecast.overlay.onyx.membership import MembershipSettings
+from treecast.serve.access.exposure import check_exposure, check_peer_exposure
+from treecast.serve.access.gate import Gate
+from treecast.serve.certificate import Certificate
+from treecast.serve.connection import steady_ms
+from treecast.serve.doors.document_pages import DEFAULT_SOURCE
+from treecast.serve.doors.http_server import HttpServer
+from treecast.serve.doors.problems import DoorError
+from treecast.serve.network.front_door import FrontDoor, FrontDoorSettings
+from treecast.serve.network.member import MemberOptions
+from treecast.serve.network.places import Places
+from treecast.serve.network.supervisor import REGISTRY, Supervisor, SupervisorSettings
+from treecast.serve.notify import notify
+from treecast.serve.service_process import Announce, ServiceOptions, handle_signals, watch
+
+LOOPBACK = ("127.0.0.1", 0)
+HEARTBEAT_MS = 300
+"""Brokers of one machine are told apart from dead ones soon."""
+JOIN_MS_MAX = 30_000
+
+
+class NetworkServiceOptions(ServiceOptions, frozen=True, kw_only=True):
+    """What a network is started with. Settings of brokers are those of all of them."""
+
+    brokers: int
+    log_format: str = "json"
+    log_level: str = "info"
+    front: FrontDoorSettings = FrontDoorSettings()
+    supervisor: SupervisorSettings = SupervisorSettings()
+
+
+def run_network(options: NetworkServiceOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
+    """`serve_network`, in an event loop of its own."""
+    asyncio.run(serve_network(options, log, announce))
+
+
+async def serve_network(
+    options: NetworkServiceOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce
+) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` gets the address when clients may come. Raises TreecastError."""
+    gate = Gate(Path(options.directory), log, options.access, is_public=options.open)
+    gate.load()
+    if not options.open:
+        has_tokens = not gate.is_open
+        check_exposure(options.listen, None, has_tokens=has_tokens, has_peer_certificates=False)
+        # Its brokers talk to each other on loopback, without certificates.
+        check_peer_exposure(LOOPBACK, has_tokens=has_tokens, advice="run one broker: leave out --brokers")
+    certificate = Certificate(options.tls, log) if options.tls is not None else None
+    supervisor = make_supervisor(options, log)
+    stopped = handle_signals(gate, certificate)
+    starting = asyncio.create_task(supervisor.start())
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    places: Places | None = None
+    try:
+        if stopped.is_set():
+            return
+        starting.result()
+        places = Places(supervisor.registry.addresses.peer, options.door.answer_ms, options.front.places_max)
+        await places.open()
+        await join(places, options.brokers)
+        await _serve_door(options, supervisor, places, gate, certificate, log, announce, stopping)
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        if places is not None:
+            await places.close()
+        await supervisor.stop()
+    log.info("stopped")
+
+
+async def _serve_door(
+    options: NetworkServiceOptions,
+    supervisor: Supervisor,
+    places: Places,
+    gate: Gate,
+    certificate: Certificate | None,
+    log: structlog.typing.FilteringBoundLogger,
+    announce: Announce,
+    stopping: asyncio.Task[bool],
+) -> None:
+    door = FrontDoor(supervisor.brokers, places, log, options.version, options.door, gate, options.front)
+    server = HttpServer(door, options.door, log, None, certificate)
+    address = server.listen(*options.listen)
+    await door.open()
+    looking = asyncio.create_task(gate.run())
+    watching = asyncio.create_task(watch(certificate, options.access.look_ms))
+    serving = asyncio.create_task(server.run())
+    log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory, brokers=options.brokers)
+    announce(address, None)
+    notify("READY=1")
+    await asyncio.wait([stopping, serving], return_when=asyncio.FIRST_COMPLETED)
+    notify("STOPPING=1")
+    for task in (looking, watching):
+        task.cancel()
+    door.is_stopping = True
+    server.stop()
+    # Brokers end their streams when they end, and with them those of the door.
+    await asyncio.gather(supervisor.stop(), serving)
+    await door.close()
+
+
+async def join(places: Places, count: int) -> None:
+    """Wait until all brokers take part, and the root of the default source knows of it. Raises DoorError TC436."""
+    end_ms = steady_ms() + JOIN_MS_MAX
+    root, version = "", 0
+    while steady_ms() < end_ms:
+        brokers = await places.brokers()
+        if len(brokers) >= count and not root:
+            root = await places.find("source", DEFAULT_SOURCE) or await places.register_source(DEFAULT_SOURCE)
+            version = await places.catalog_version()
+        if root and (root not in brokers or int(brokers[root]["catalog"]) >= version):
+            return
+        await asyncio.sleep(0.02)
+    raise DoorError("the brokers do not find each other", code="TC436", hint="look at the log")
+
+
+def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.FilteringBoundLogger) -> Supervisor:
+    """Data of the registry are in DIR/registry, those of brokers in DIR/broker-1 and so on."""
+    directory = Path(options.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+
+    def member(name: str, registries: dict[str, str], has_door: bool) -> MemberOptions:
+        return MemberOptions(
+            directory=str(directory / name),
+            listen=LOOPBACK,
+            name=name,
+            registries=registries,
+            membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
+            broker=msgspec.structs.replace(options.broker, announces=has_door),
+            runtime=options.runtime,
+            has_door=has_door,
+            tokens=str(directory),
+            open=options.open,
+            version=options.version,
+            door=options.door,
+            access=options.access,
+            log_format=options.log_format,
+            log_level=options.log_level,
+        )
+
+    brokers = [member(f"broker-{number}", {}, True) for number in range(1, options.brokers + 1)]
+    return Supervisor(member(REGISTRY, {REGISTRY: ""}, False), brokers, Random(unused_name()), log, options.supervisor)

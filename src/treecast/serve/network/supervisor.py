@@ -1,0 +1,141 @@
+"""Keeps the processes of a network alive: the registry and its brokers. What dies is started again, on the same data.
+
+A process keeps its port when it is started again, so the others find it where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from random import Random
+
+import msgspec
+import structlog
+
+from treecast.overlay.retry import Retry
+from treecast.serve.address import parse_address
+from treecast.serve.connection import steady_ms
+from treecast.serve.network.member import Addresses, MemberOptions
+
+REGISTRY = "registry"
+
+
+class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of a supervisor."""
+
+    start_ms_max: int = 60_000
+    """A process that does not say where it listens within this time is ended, and started again."""
+    restart_ms: int = 100
+    """Before a process that has ended is started again; then twice as long, and so on,"""
+    restart_ms_max: int = 10_000
+    lived_ms: int = 10_000
+    """unless it lived so long."""
+    stop_ms_max: int = 20_000
+    """A process that does not end within this time is killed."""
+
+
+class Supervised:
+    """One process, whenever it is started."""
+
+    def __init__(
+        self,
+        options: MemberOptions,
+        random: Random,
+        log: structlog.typing.FilteringBoundLogger,
+        settings: SupervisorSettings,
+    ) -> None:
+        self.name = options.name
+        self.options = options
+        self.addresses = Addresses("")
+        self.restarts = 0
+        self.pid = 0
+        self.is_up = asyncio.Event()
+        self._log = log
+        self._settings = settings
+        self._retry = Retry(random, settings.restart_ms, settings.restart_ms_max)
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self._task = asyncio.create_task(self._keep())
+        await self.is_up.wait()
+
+    async def _keep(self) -> None:
+        while not self._is_stopping:
+            begun_ms = steady_ms()
+            status = await self._run_once()
+            self.is_up.clear()
+            if self._is_stopping:
+                return
+            self.restarts += 1
+            self._log.error("a process has ended and is started again", name=self.name, status=status)
+            if steady_ms() - begun_ms > self._settings.lived_ms:
+                self._retry.reset()
+            self._retry.start(steady_ms())
+            while not self._retry.is_due(steady_ms()) and not self._is_stopping:
+                await asyncio.sleep(0.02)
+
+    async def _run_once(self) -> int:
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "treecast.serve.network.member", msgspec.json.encode(self.options).decode()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the supervisor, which ends them in order
+        )
+        self.pid = process.pid
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(self._settings.start_ms_max / 1000):
+                line = await process.stdout.readline()
+            self.addresses = msgspec.json.decode(line, type=Addresses)
+        except (TimeoutError, msgspec.MsgspecError, ValueError):
+            if process.returncode is None:
+                process.terminate()
+        else:
+            self.options = msgspec.structs.replace(self.options, listen=parse_address(self.addresses.peer))
+            self.is_up.set()
+            self._log.info("a process serves", name=self.name, pid=process.pid, address=self.addresses.peer)
+        return await process.wait()
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(self._settings.stop_ms_max / 1000):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+        if self._task is not None:
+            await self._task
+
+
+class Supervisor:
+    """A registry and some brokers. `make_options` has what a process is started with, by its name."""
+
+    def __init__(
+        self,
+        registry: MemberOptions,
+        brokers: list[MemberOptions],
+        random: Random,
+        log: structlog.typing.FilteringBoundLogger,
+        settings: SupervisorSettings | None = None,
+    ) -> None:
+        settings = settings or SupervisorSettings()
+        self.registry = Supervised(registry, random, log, settings)
+        self.brokers = {one.name: Supervised(one, random, log, settings) for one in brokers}
+
+    async def start(self) -> None:
+        await self.registry.start()
+        registries = {REGISTRY: self.registry.addresses.peer}
+        for broker in self.brokers.values():
+            broker.options = msgspec.structs.replace(broker.options, registries=registries)
+        await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
+
+    async def stop(self) -> None:
+        """Brokers first, so that none of them misses the registry."""
+        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+        await self.registry.stop()

@@ -1,0 +1,189 @@
+"""`treecast up --brokers 3`: one HTTP door before a network of processes, which are killed while documents come."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.quick_process import PIPE, QuickProcess
+
+from treecast.cli.entry import main
+from treecast.index import Index
+
+pytestmark = pytest.mark.house
+
+WAIT_SECONDS = 60
+BUSY = 503
+
+
+class Network:
+    """A running `treecast up --brokers`."""
+
+    def __init__(self, process: QuickProcess, port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self._log = log
+
+    def ask(self, method: str, path: str, body: str | bytes | None = None, **headers: str) -> tuple[int, Any]:
+        """Again while the door says so: that is safe, as documents have ids."""
+        end = time.monotonic() + WAIT_SECONDS
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+            connection.close()
+            if answer.status != BUSY or time.monotonic() > end:
+                return answer.status, json.loads(data) if data else None
+            time.sleep(0.05)
+
+    def pids(self) -> dict[str, int]:
+        """Of the processes as they were started last."""
+        rows = map(json.loads, self._log.read_text().splitlines())
+        return {row["name"]: row["pid"] for row in rows if row["event"] == "a process serves"}
+
+    def kill(self, name: str) -> None:
+        """And wait until another one serves in its place."""
+        before = self.pids()[name]
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: self.pids()[name] != before)
+
+    def stream(self, subscription: str, seen: dict[str, str]) -> http.client.HTTPConnection:
+        """Read events into `seen` in a thread, until the connection is closed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
+        connection.request("GET", f"/v1/events?subscription={subscription}")
+        answer = connection.getresponse()
+        assert answer.status == 200
+
+        def read() -> None:
+            with suppress(OSError, ValueError, AttributeError):  # what a response does whose connection is closed
+                for line in answer:
+                    if line.startswith(b"data: "):
+                        event = json.loads(line[6:])
+                        seen[event["delivery"]] = event["payload"]
+
+        threading.Thread(target=read, daemon=True).start()
+        return connection
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def running(directory: Path, brokers: int) -> Iterator[Network]:
+    log = directory / "log"
+    with log.open("w") as errors:
+        arguments = ("--data", str(directory / "data"), "--listen", "127.0.0.1:0", "--brokers", str(brokers))
+        process = QuickProcess(["-m", "treecast", "up", *arguments], stdout=PIPE, stderr=errors)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening on "), log.read_text()
+        yield Network(process, int(line.rpartition(":")[2]), log)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return (Path("/proc") / str(pid) / "stat").read_text().split()[2] == "Z"
+
+
+def test_kills_lose_nothing(tmp_path: Path) -> None:
+    queries = {f"q{n}": f"/load/item[@n > {n * 10}]" for n in range(7)}
+    documents = [f"<load><item n='{n}'/></load>" for n in range(60)]
+    with running(tmp_path, 3) as network:
+        for id, query in queries.items():
+            assert network.ask("PUT", f"/v1/subscriptions/{id}", json.dumps({"query": query}))[0] == 201
+        assert network.ask("PUT", "/v1/sources/west", b"{}")[0] == 201
+        assert network.ask("PUT", "/v1/subscriptions/wrong", b'{"query": "]"}')[0] == 422
+        status, listed = network.ask("GET", "/v1/subscriptions?count=5")
+        assert (status, [row["id"] for row in listed["subscriptions"]]) == (200, sorted(queries)[:5])
+        rest = network.ask("GET", f"/v1/subscriptions?after={listed['next']}")[1]
+        assert [row["id"] for row in rest["subscriptions"]] == sorted(queries)[5:] and "next" not in rest
+        assert [row["id"] for row in network.ask("GET", "/v1/sources")[1]["sources"]] == ["default", "west"]
+        seen: dict[str, str] = {}
+        stream = network.stream("q0", seen)
+
+        def publish(source: str, mine: list[str]) -> None:
+            for document in mine:
+                headers = {"Treecast-Document-Id": document, "Treecast-Source": source}
+                assert network.ask("POST", "/v1/documents", document, **headers)[0] in (200, 201)
+
+        threads = [
+            threading.Thread(target=publish, args=("default", documents[::2])),
+            threading.Thread(target=publish, args=("west", documents[1::2])),
+        ]
+        for thread in threads:
+            thread.start()
+        for name in ("broker-1", "broker-2", "registry"):
+            network.kill(name)
+        for thread in threads:
+            thread.join(WAIT_SECONDS)
+        # What comes after all of that travels as before.
+        publish("default", ["<load><item n='99'/></load>"])
+        documents.append("<load><item n='99'/></load>")
+        check(network, queries, documents, seen)
+        stream.close()
+        assert network.ask("DELETE", "/v1/subscriptions/q0")[0] == 204
+        assert network.ask("GET", "/v1/subscriptions/q0")[1]["code"] == "TC412"
+        assert network.ask("GET", "/v1/letters")[1]["code"] == "TC490"
+        pids = network.pids()
+        network.process.send_signal(signal.SIGTERM)
+        assert network.process.wait(30) == 0
+        assert all(map(is_gone, pids.values()))
+
+
+def check(network: Network, queries: dict[str, str], documents: list[str], seen: dict[str, str]) -> None:
+    """Deliveries are those of one index, by the stream and by pulling."""
+    index = Index()
+    for id, query in queries.items():
+        index.add(id, query)
+    expected = {id: {document for document in documents if id in index.match(document.encode())} for id in queries}
+    wait_for(lambda: set(seen.values()) == expected["q0"])
+    assert len(seen) == len(expected["q0"])  # each delivery has one id
+    for id in list(queries)[1:]:
+        got: set[str] = set()
+        end = time.monotonic() + WAIT_SECONDS
+        while got != expected[id] and time.monotonic() < end:
+            _, answer = network.ask("POST", f"/v1/subscriptions/{id}:pull", b'{"wait_ms": 200}')
+            got |= {delivery["payload"] for delivery in answer["deliveries"]}
+        assert got == expected[id]
+
+
+def test_processes_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as network:
+        pids = network.pids()
+        assert len(pids) == 3
+    wait_for(lambda: all(map(is_gone, pids.values())))
+
+
+@pytest.mark.parametrize("option", [["--demo"], ["--peer-listen", "127.0.0.1:0"], ["--brokers", "1000"]])
+def test_options_that_do_not_fit(option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["up", "--data", str(tmp_path), "--brokers", "3", *option])
+    assert stop.value.code == 2
+    assert option[0] in capsys.readouterr().err
+
+
+def test_tokens_and_open_ports_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "create", "--data", str(tmp_path), "--scope", "admin"]) == 0
+    assert main(["up", "--data", str(tmp_path), "--brokers", "2"]) == 1
+    assert "TC608" in capsys.readouterr().err
