@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from support.quick_process import PIPE, QuickProcess
@@ -141,6 +142,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
         publish("default", ["<load><item n='99'/></load>"])
         documents.append("<load><item n='99'/></load>")
         check(network, queries, documents, seen)
+        check_picture(network)
         stream.close()
         assert network.ask("DELETE", "/v1/subscriptions/q0")[0] == 204
         assert network.ask("GET", "/v1/subscriptions/q0")[1]["code"] == "TC412"
@@ -166,6 +168,23 @@ def check(network: Network, queries: dict[str, str], documents: list[str], seen:
             _, answer = network.ask("POST", f"/v1/subscriptions/{id}:pull", b'{"wait_ms": 200}')
             got |= {delivery["payload"] for delivery in answer["deliveries"]}
         assert got == expected[id]
+
+
+def check_picture(network: Network) -> None:
+    """The trees are there, and what has travelled on their links."""
+    _, picture = network.ask("GET", "/v1/network")
+    assert [broker["name"] for broker in picture["brokers"]] == ["broker-1", "broker-2", "broker-3"]
+    assert [broker["restarts"] for broker in picture["brokers"]] == [1, 1, 0]
+    assert sum(broker["subscriptions"] for broker in picture["brokers"]) == 7
+    assert len(picture["roots"]) == 2 and len(picture["links"]) == 4
+    assert sum(link["documents"] for link in picture["links"]) > 0
+    assert all(link["table"] > 0 for link in picture["links"])
+    connection = http.client.HTTPConnection("127.0.0.1", network.port, timeout=WAIT_SECONDS)
+    connection.request("GET", "/v1/network.svg")
+    svg = ElementTree.fromstring(connection.getresponse().read())
+    connection.close()
+    assert len(svg.findall("{http://www.w3.org/2000/svg}circle")) == 6
+    assert main(["status", "--network", "--url", f"http://127.0.0.1:{network.port}"]) == 0
 
 
 def test_processes_do_not_outlive_their_supervisor(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""What `treecast up --brokers N` starts: the settings of a network, of which some have no meaning for it."""
+"""A network of brokers on the command line: what `treecast up --brokers N` starts, and what `treecast status` shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from treecast.cli.up_settings import Effective, Mistake, SettingsError
+from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast.serve.fleet.fleet_process import WorkerOptions
@@ -39,3 +40,26 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
         NetworkServiceOptions,
         from_attributes=True,
     )
+
+
+def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
+    """Brokers, and each tree with its links, for people.
+
+    >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 3}
+    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "documents": 7, "documents_per_second": 0.5, "table": 2}
+    >>> print("\\n".join(network_lines({"brokers": [broker], "roots": ["b1"], "links": [link]})))
+    b1             up    3 subscriptions, 0 restarts, 127.0.0.1:1
+    tree of b1
+      b1 -> b2: 7 documents, 0.5/s; tables of 2 queries
+    """
+    for broker in picture["brokers"]:
+        state = "up" if broker["is_up"] else "down"
+        counts = f"{broker['subscriptions']} subscriptions, {broker['restarts']} restarts"
+        yield f"{printable(broker['name']):<14} {state:<5} {counts}, {printable(broker['address'])}"
+    for root in picture["roots"]:
+        yield f"tree of {printable(root)}"
+        for link in picture["links"]:
+            if link["root"] == root:
+                rate = f"{link['documents']} documents, {link['documents_per_second']:g}/s"
+                ends = f"{printable(link['parent'])} -> {printable(link['child'])}"
+                yield f"  {ends}: {rate}; tables of {link['table']} queries"

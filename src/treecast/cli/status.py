@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.client_options import add_client_options, client_maker
+from treecast.cli.network import network_lines
 from treecast.cli.status_screen import DIM, YELLOW, StatusScreen, fit
 from treecast.errors import TreecastError
 from treecast.names import printable
@@ -30,7 +31,8 @@ leave. In a pipe, or with --once, it looks once."""
 EPILOG = """\
 example:
   treecast status --url http://127.0.0.1:8080
-  treecast status --json | jq .totals"""
+  treecast status --json | jq .totals
+  treecast status --network"""
 
 EVERY_S = 1.0
 COLUMNS = 80
@@ -52,6 +54,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option = parser.add_argument
     option("--once", action="store_true", help="look once, and end")
     option("--json", action="store_true", help="once, as the service answers")
+    option("--network", action="store_true", help="once: brokers, trees and links of a network")
     add_client_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
 
@@ -61,6 +64,10 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
     settings = HttpClientSettings(connect_ms=3_000, answer_ms=10_000)
     with client_maker(parser, options, lambda _: None, settings)() as client:
+        if options.network:
+            picture = client.ask("GET", "/v1/network").json
+            print(json.dumps(picture) if options.json else "\n".join(network_lines(picture)))
+            return 0
         status = _look(client)
         if options.json:
             print(json.dumps(status))

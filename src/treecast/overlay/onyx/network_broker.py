@@ -30,9 +30,10 @@ from treecast.overlay.broker.broker import Beside, at_once
 from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Durable, Hello, Publish, RegisterSource, Request
+from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.history import TEXT, Histories
+from treecast.overlay.onyx.link_rows import link_rows
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, ViewAdopted
 from treecast.overlay.onyx.network_messages import (
     Announce,
@@ -138,6 +139,8 @@ class NetworkBroker:
                     self._register(event, turn)
         elif isinstance(message, Request):
             self._request(sender, message, turn)
+        elif isinstance(message, Inspect) and message.kind == "trees":
+            turn.send(sender, Inspected(message.question, link_rows(message, self)))
         else:
             if isinstance(message, Hello):
                 self._wants.forget(sender)

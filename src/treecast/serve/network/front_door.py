@@ -30,9 +30,11 @@ from treecast.serve.doors.document_pages import DEFAULT_SOURCE
 from treecast.serve.doors.door import Door
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError
-from treecast.serve.doors.routes import ROUTES, Route
+from treecast.serve.doors.routes import ROUTES, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.metrics import Metrics
+from treecast.serve.network import picture
+from treecast.serve.network.picture import NetworkPages
 from treecast.serve.network.places import Places
 from treecast.serve.network.supervisor import Supervised
 
@@ -79,8 +81,11 @@ class FrontDoor(Door):
         self._stream_count = 0
         self._http: aiohttp.ClientSession | None = None
         super().__init__(log, settings, gate, Metrics(self._stats), self._is_serving, {"streams": self._streams})
-        self._pages = (ConsolePages(),)
-        offered = tuple(route for route in ROUTES if self._page(route) is not None)
+        self._picture = NetworkPages(brokers, places)
+        self._pages = (ConsolePages(), self._picture)
+        routes = (*ROUTES, *picture.ROUTES)
+        self._router = Router(routes)
+        offered = tuple(route for route in routes if self._page(route) is not None)
         self._description = msgspec.json.encode(describe(version, offered))
 
     async def open(self) -> None:
@@ -89,6 +94,7 @@ class FrontDoor(Door):
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
 
     async def close(self) -> None:
+        await self._picture.close()
         if self._http is not None:
             await self._http.close()
 

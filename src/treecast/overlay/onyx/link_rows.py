@@ -1,0 +1,37 @@
+"""Rows for whoever looks at a broker of a network: its links, in each tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING
+
+from treecast.overlay.messages import Inspect
+
+if TYPE_CHECKING:
+    from treecast.overlay.onyx.network_broker import NetworkBroker
+
+ROWS_MAX = 1_000
+
+
+def link_rows(message: Inspect, broker: NetworkBroker) -> list[dict[str, str | int]]:
+    """One for each link to a child, after the key that is known; the key is root/child. `table` is how many routing
+    queries the tables of that tree have here."""
+    rows: list[dict[str, str | int]] = []
+    for root in sorted(broker.trees):
+        tree = broker.trees[root]
+        for child in sorted(tree.children):
+            link = tree.children[child].link
+            rows.append(
+                {
+                    "key": f"{root}/{child}",
+                    "root": root,
+                    "broker": broker.name,
+                    "child": child,
+                    "documents": link.documents_sent,
+                    "bytes": link.bytes_sent,
+                    "waiting_bytes": link.buffered_bytes(),
+                    "cuts": link.cuts,
+                    "table": len(tree.table) if isinstance(tree.table, Sized) else 0,
+                }
+            )
+    return [row for row in rows if str(row["key"]) > message.after][: min(message.count_max, ROWS_MAX)]

@@ -1,0 +1,193 @@
+"""What a network looks like: its brokers, its trees, and what travels on their links; for programs and as a picture."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from html import escape
+from typing import Any
+
+import msgspec
+
+from treecast.errors import TreecastError
+from treecast.serve.client import Connection
+from treecast.serve.connection import steady_ms
+from treecast.serve.doors.calls import Call, Reply, json_reply
+from treecast.serve.doors.routes import READ, Route
+from treecast.serve.network.places import Places
+from treecast.serve.network.supervisor import Supervised
+
+LOOK_SECONDS = 2.0
+"""A broker that does not answer within this time is shown without its links."""
+RATE_MS = 500
+"""Rates are those between two looks that are at least so far apart."""
+SVG = "image/svg+xml"
+WIDTH, STEP, RADIUS = 150, 90, 26
+
+
+class BrokerPicture(msgspec.Struct, frozen=True):
+    """A broker, as the supervisor and the registry know it."""
+
+    name: str
+    is_up: bool
+    restarts: int
+    address: str
+    subscriptions: int = 0
+    epoch: int = 0
+
+
+class LinkPicture(msgspec.Struct, frozen=True):
+    """A link of the tree of a root. `table` counts the routing queries of the sender's tables for that tree."""
+
+    root: str
+    parent: str
+    child: str
+    depth: int
+    documents: int = 0
+    bytes: int = 0
+    documents_per_second: float = 0.0
+    table: int = 0
+
+
+class NetworkPicture(msgspec.Struct, frozen=True):
+    """All of it. A root without children has no links."""
+
+    brokers: list[BrokerPicture]
+    roots: list[str]
+    links: list[LinkPicture]
+
+
+ROUTES = (
+    Route("GET", "/v1/network", "network", "Brokers, trees and links", {200: NetworkPicture}, scopes=READ),
+    Route("GET", "/v1/network.svg", "network_svg", "A picture of the trees", {200: None}, content=SVG, scopes=READ),
+)
+
+
+class NetworkPages:
+    """Looks at the registry and at all brokers when somebody asks."""
+
+    def __init__(self, brokers: dict[str, Supervised], places: Places) -> None:
+        self._brokers = brokers
+        self._places = places
+        self._connections: dict[str, tuple[str, Connection]] = {}
+        self._before: dict[tuple[str, str, str], int] = {}
+        self._before_ms = 0
+        self._rates: dict[tuple[str, str, str], float] = {}
+        self._looking = asyncio.Lock()
+
+    async def network(self, call: Call) -> Reply:
+        return json_reply(200, await self._look())
+
+    async def network_svg(self, call: Call) -> Reply:
+        return Reply(200, draw(await self._look()).encode(), SVG)
+
+    async def close(self) -> None:
+        for _, connection in self._connections.values():
+            await connection.close()
+
+    async def _look(self) -> NetworkPicture:
+        async with self._looking:
+            known, trees = await self._places.brokers(), await self._places.trees()
+            answers = await asyncio.gather(*(self._links_of(name) for name in self._brokers))
+            rows = {(str(row["root"]), str(row["broker"]), str(row["child"])): row for some in answers for row in some}
+            self._count(rows)
+        brokers = [
+            BrokerPicture(
+                *(name, one.is_up.is_set(), one.restarts, one.addresses.peer),
+                *(int(known.get(name, {}).get("load", 0)), int(known.get(name, {}).get("epoch", 0))),
+            )
+            for name, one in self._brokers.items()
+        ]
+        links = []
+        for tree in trees:
+            root, parent, child = str(tree["root"]), str(tree["parent"]), str(tree["broker"])
+            if parent:
+                row: dict[str, Any] = rows.get((root, parent, child), {})
+                links.append(
+                    LinkPicture(
+                        *(root, parent, child, int(tree["depth"]), row.get("documents", 0), row.get("bytes", 0)),
+                        *(self._rates.get((root, parent, child), 0.0), row.get("table", 0)),
+                    )
+                )
+        return NetworkPicture(brokers, sorted({str(tree["root"]) for tree in trees}), links)
+
+    def _count(self, rows: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+        now = steady_ms()
+        passed_ms = now - self._before_ms
+        if passed_ms < RATE_MS:
+            return
+        counts = {key: int(row["documents"]) for key, row in rows.items()}
+        if self._before_ms:
+            # A link that was made anew counts from 0 again.
+            self._rates = {
+                key: round(max(count - self._before.get(key, count), 0) * 1000 / passed_ms, 1)
+                for key, count in counts.items()
+            }
+        self._before, self._before_ms = counts, now
+
+    async def _links_of(self, name: str) -> list[dict[str, str | int]]:
+        address = self._brokers[name].addresses.peer
+        with suppress(TimeoutError, TreecastError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                known = self._connections.get(name)
+                if known is not None and known[0] != address:
+                    await self._connections.pop(name)[1].close()
+                    known = None
+                if known is None:
+                    connection = Connection(address, "front door picture", connect_s=LOOK_SECONDS)
+                    await connection.__aenter__()
+                    self._connections[name] = known = (address, connection)
+                return await known[1].inspect("trees", count_max=1_000)
+        return []
+
+
+def draw(picture: NetworkPicture) -> str:
+    """The trees side by side, each root on top.
+
+    >>> text = draw(NetworkPicture([], ["a"], [LinkPicture("a", "a", "b", 1, documents=7)]))
+    >>> text.count("<circle"), "7 documents" in text
+    (2, True)
+    """
+    parts: list[str] = []
+    left = height = 0
+    for root in picture.roots:
+        layers: dict[int, list[str]] = {0: [root]}
+        for link in picture.links:
+            if link.root == root:
+                layers.setdefault(link.depth, []).append(link.child)
+        width = max(map(len, layers.values())) * WIDTH
+        at = {
+            name: (left + (place + 0.5) * width / len(names), (depth + 0.6) * STEP)
+            for depth, names in layers.items()
+            for place, name in enumerate(names)
+        }
+        for link in picture.links:
+            if link.root == root and link.parent in at:
+                parts.append(_line(*at[link.parent], *at[link.child], link))
+        parts += [_circle(*place, name, _state(picture, name)) for name, place in at.items()]
+        left += width
+        height = max(height, int((max(layers) + 1.2) * STEP))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left} {height}" font-family="sans-serif"'
+    return f'{head} font-size="11" text-anchor="middle">{"".join(parts)}</svg>'
+
+
+def _state(picture: NetworkPicture, name: str) -> BrokerPicture | None:
+    return next((broker for broker in picture.brokers if broker.name == name), None)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, link: LinkPicture) -> str:
+    text = f"{link.documents} documents, {link.documents_per_second:g}/s"
+    return (
+        f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="#789"/>'
+        f'<text x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2:.0f}" fill="#345">{text}</text>'
+    )
+
+
+def _circle(x: float, y: float, name: str, broker: BrokerPicture | None) -> str:
+    fill = "#dfd" if broker is None or broker.is_up else "#fcc"
+    count = f"{broker.subscriptions} subscriptions" if broker else ""
+    return (
+        f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{RADIUS}" fill="{fill}" stroke="#345"/>'
+        f'<text x="{x:.0f}" y="{y + 4:.0f}">{escape(name)}</text>'
+        f'<text x="{x:.0f}" y="{y + RADIUS + 12:.0f}" fill="#345">{count}</text>'
+    )
