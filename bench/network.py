@@ -1,13 +1,12 @@
 """A network of processes against one process: CPU per document, and after kills the time until deliveries flow again.
 
-    python -m bench.network --brokers 3 --subscriptions 3000 --documents 600 --kills 6
+    python -m bench.network --quick
 
 Every subscription gets exactly what one index matches, in spite of the kills, or the program fails.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -23,6 +22,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from bench.measure import Report, finish, options_of, run
 from treecast.index import Index
 from treecast.overlay.messages import Subscribe
 from treecast.serve.client import Connection
@@ -191,7 +191,8 @@ async def measure(brokers: int, subscriptions: int, count: int, kills: int, seed
             seconds, after = time.monotonic() - begun, service.cpu_seconds()
             cpu = {name: round((after[name] - before[name]) * 1e3 / count, 2) for name in after}
             names = [name for name in service.pids() if name != "door"]
-            flows = [await until_flow(service, load, names[n % len(names)], n) for n in range(kills)] if names else []
+            chosen = [names[n % len(names)] for n in range(kills)]
+            flows = [(name, await until_flow(service, load, name, n)) for n, name in enumerate(chosen)]
             deliveries = sum(map(len, expected.values()))
             await load.expect(expected)
             assert all(len(some) == len(set(some.values())) for some in load.got.values()), "a delivery has two ids"
@@ -207,21 +208,30 @@ async def measure(brokers: int, subscriptions: int, count: int, kills: int, seed
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("brokers", 3), ("subscriptions", 3_000), ("documents", 600), ("kills", 6)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args()
-    print(f"load average {os.getloadavg()[0]:.1f}")
-    for brokers in (1, options.brokers):
-        kills = options.kills if brokers > 1 else 0
-        found = asyncio.run(measure(brokers, options.subscriptions, options.documents, kills))
-        flows = found.pop("flows")
-        print(json.dumps(found))
-        if flows:
-            shown = ", ".join(f"{seconds:.2f}" for seconds in flows)
-            print(f"until deliveries flow: median {statistics.median(flows):.2f} s, worst {max(flows):.2f} s ({shown})")
+def add(report: Report, brokers: int, subscriptions: int, count: int, kills: int) -> None:
+    found = asyncio.run(measure(brokers, subscriptions, count, kills))
+    name = "one process" if brokers == 1 else f"{brokers} brokers"
+    report.figure(f"{name}: deliveries", found["deliveries"], "")
+    report.figure(f"{name}: published and delivered", count / found["seconds"], "/s")
+    for process, milliseconds in sorted(found["cpu_ms_per_document"].items()):
+        report.figure(f"{name}: CPU of {process}", milliseconds, "ms/doc")
+    for place, (process, seconds) in enumerate(found["flows"]):
+        report.note(f"kill {place + 1}, {process}: {seconds:.2f} s until deliveries flow")
+    flows = [seconds for process, seconds in found["flows"] if process != "registry"]
+    if flows:
+        report.figure("a broker is killed: until deliveries flow, median", statistics.median(flows), "s")
+        report.figure("a broker is killed: until deliveries flow, worst", max(flows), "s")
+
+
+def main(arguments: list[str]) -> int:
+    options, report = options_of("network", __doc__.partition("\n")[0], arguments)
+    report.note(f"load {os.getloadavg()[0]:.1f}; {len(SOURCES)} sources, one request at a time each")
+    brokers, subscriptions, count, kills = (4, 2_000, 300, 5) if options.quick else (8, 100_000, 10_000, 20)
+    report.note(f"{subscriptions:,} subscriptions, {count:,} documents, {kills} kills")
+    add(report, 1, subscriptions, count, 0)
+    add(report, brokers, subscriptions, count, kills)
+    return finish(options, report)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
