@@ -147,6 +147,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
         assert network.ask("DELETE", "/v1/subscriptions/q0")[0] == 204
         assert network.ask("GET", "/v1/subscriptions/q0")[1]["code"] == "TC412"
         assert network.ask("GET", "/v1/letters")[1]["code"] == "TC490"
+        assert network.ask("POST", "/v1/tickets")[1]["code"] == "TC490"
         pids = network.pids()
         network.process.send_signal(signal.SIGTERM)
         assert network.process.wait(30) == 0

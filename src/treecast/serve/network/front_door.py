@@ -4,7 +4,7 @@ Documents go to the root of their source, subscriptions and all that is done wit
 together. An event stream goes on when its host dies and comes back: the door opens it again where it was.
 
 Pages that are about the data of one broker are refused with TC490: documents by number, letters, hooks, files of
-subscriptions, WebSockets.
+subscriptions, WebSockets, tickets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from treecast.serve.connection import steady_ms
 from treecast.serve.doors.calls import Call, Reply
 from treecast.serve.doors.console_pages import ConsolePages
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE
-from treecast.serve.doors.door import Door
+from treecast.serve.doors.door import Door, Page
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.routes import ROUTES, Route, Router
@@ -40,6 +40,8 @@ from treecast.serve.network.supervisor import Supervised
 
 PASSED_ON = (b"authorization", b"content-type", b"accept", b"treecast-source", b"treecast-document-id")
 PASSED_BACK = ("retry-after", "cache-control", "www-authenticate")
+NOT_OFFERED = ("create_ticket",)
+"""Pages that every door has, and this one does not: a ticket of this process would mean nothing to a broker."""
 EVENT_END = b"\n\n"
 EVENT_ID = re.compile(rb"^id: ?(.*)$", re.MULTILINE)
 HTTP_OK, HTTP_CREATED, HTTP_ERROR, HTTP_NOT_FOUND, HTTP_BUSY = 200, 201, 400, 404, 503
@@ -108,6 +110,9 @@ class FrontDoor(Door):
             "brokers_up": sum(broker.is_up.is_set() for broker in brokers),
             "restarts": sum(broker.restarts for broker in brokers),
         }
+
+    def _page(self, route: Route) -> Page | None:
+        return None if route.name in NOT_OFFERED else super()._page(route)
 
     def _not_offered(self, route: Route) -> Exception:
         hint = "ask the broker itself, or run one broker: treecast up without --brokers"
