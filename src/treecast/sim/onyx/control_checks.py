@@ -3,7 +3,8 @@
 - There is one view for an epoch: whoever adopts one of that epoch, adopts that one. Its trees span its brokers.
 - A broker's epochs only grow, whatever it forgets in a crash.
 - If a registry was established in a term, no broker ever adopts a view of a lower term which that registry did not
-  know: two registries are never both followed.
+  know: two registries are never both followed. Only the first view of a term in which nobody was established may come
+  late, to a broker that has promised nothing higher: it has the brokers of the view before it, and is the last.
 - Ids are given once. A source that was registered, and not removed, is in the catalog, with the root that its client
   was told, or a later one.
 - In the end one registry is in charge, all brokers that are up have its view and its catalog, the view has exactly
@@ -18,7 +19,7 @@ import msgspec
 
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
 from treecast.overlay.onyx.registry.rows import LOCAL
-from treecast.overlay.onyx.view import View, problem_of, term_of
+from treecast.overlay.onyx.view import View, first_epoch, problem_of, term_of
 from treecast.sim.onyx.member import Member
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
@@ -68,8 +69,11 @@ class ControlChecks:
         return None
 
     def _split(self, epoch: int, broker: str) -> str | None:
+        of = term_of(epoch)
+        if of not in self._bases and epoch == first_epoch(of) + 1:
+            return None  # nothing followed from it: see `pair.py`, on being established
         for term, base in self._bases.items():
-            if base < epoch and term_of(epoch) < term:
+            if base < epoch and of < term:
                 return f"{broker} adopted view {epoch}, which the registry of term {term} did not know"
         return None
 

@@ -16,7 +16,8 @@ of the first are even, those of the second odd. Epochs of views begin with the t
   brokers.
 - **Being established.** After that it makes a view with the same brokers, and does nothing else until most of them have
   adopted it. From then on the other registry, which lacks that view, cannot win: among any majority there is a broker
-  that refuses. It has to be copied to, and paired, first.
+  that refuses. It has to be copied to, and paired, first. If it is never established, that view may still come late to
+  a broker that has promised nothing higher. Nothing follows from that: it is the only view of its term.
 - **Who "most" are.** More than half of the brokers of the last view; and, if the other registry may not know that view
   yet, more than half of those of the view before. So two candidates need the promise of at least one common broker.
 
