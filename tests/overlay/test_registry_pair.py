@@ -224,6 +224,23 @@ def test_brokers_that_promised_a_higher_term_are_won_back_by_consent() -> None:
     assert network.registry("r2").pair.row.term == 8
 
 
+def test_the_other_registry_stands_in_for_brokers_that_are_gone_for_good() -> None:
+    """A broker gives its promise and leaves, so most of them never have a view of the new term."""
+    network = pair(brokers="ab")
+    epoch = network.registry("r1").view.epoch
+    network.stop("b")
+    network.stop("r1")
+    network.run(3_000)
+    registry = network.registry("r2")
+    network.tell("b", "r2", Grant(3, epoch))
+    network.run(5_000)
+    assert registry.pair.is_primary and not registry.pair.is_active, "one of two is not most of them"
+    network.start("r1")
+    network.run(8_000)
+    assert registry.pair.is_active and registry.pair.row.is_paired and copied(network)
+    assert registry.pair.row.term == 3 and sorted(registry.view.brokers) == ["a"]
+
+
 def test_messages_of_a_term_that_is_over_change_nothing() -> None:
     network = pair()
     network.stop("r1")

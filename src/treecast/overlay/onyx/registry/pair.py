@@ -18,6 +18,8 @@ of the first are even, those of the second odd. Epochs of views begin with the t
   adopted it. From then on the other registry, which lacks that view, cannot win: among any majority there is a broker
   that refuses. It has to be copied to, and paired, first. If it is never established, that view may still come late to
   a broker that has promised nothing higher. Nothing follows from that: it is the only view of its term.
+  The other registry can also do what brokers cannot if too many of them are gone for good: when it has a copy of
+  everything, that view included, the one in charge is established, and they are paired.
 - **Who "most" are.** More than half of the brokers of the last view; and, if the other registry may not know that view
   yet, more than half of those of the view before. So two candidates need the promise of at least one common broker.
 
@@ -399,8 +401,9 @@ class Pair:
                 self._start_copying()
             else:
                 self.sends.append(Send(self.partner, self._ship(self._acked)))
-        elif not row.is_paired and row.is_established:
-            self._set(is_paired=True)
+        elif not row.is_paired:
+            # It has the first view of this term too, so it cannot win without it: see on being established.
+            self._set(is_paired=True, is_established=True)
             self.sends.append(Send(self.partner, self._ship(self._acked)))
 
     # --- a copy of the whole store ------------------------------------------------------------------------------------
