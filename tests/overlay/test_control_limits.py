@@ -9,7 +9,7 @@ import pytest
 from support.control_network import ControlNetwork
 
 from treecast.overlay.messages import PlaceSubscription, RegisterSource
-from treecast.overlay.onyx.control_messages import Broadcast, Collected, NewView, Ship, WhereIs
+from treecast.overlay.onyx.control_messages import Broadcast, Collected, NewView, Ship, ShipPart, WhereIs
 from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.registry import RegistrySettings
 from treecast.overlay.onyx.registry_client import RegistryClient, RegistryClientSettings
@@ -157,6 +157,26 @@ def test_so_many_messages_are_held_and_so_many_groups_kept() -> None:
     network.run(5_000)
     assert len(network.events["client"]) == 6, "what was not held is asked for again"
     assert network.registry("r2").pair.row.number == pair.row.number
+
+
+def test_requests_are_ignored_while_too_many_groups_wait_for_the_other_registry() -> None:
+    """Otherwise groups would be dropped, and the whole store be copied, again and again as long as clients ask."""
+    network = ControlNetwork(RegistrySettings(groups_max=2, lease_ms=1_000_000), registries=2)
+    network.add_brokers(**line(3))
+    registry = network.registry("r1")
+    first, before = registry.pair.row.number, len(network.sent)
+    network.cut.add(("r1", "r2"))
+    for number in range(6):
+        _, effects = network.peers["client"].request(RegisterSource(f"s{number}"), network.now_ms)
+        network.do("client", effects)
+    network.stop("b00")
+    network.run(5_000)
+    assert registry.pair.row.number == first + 2 and registry.stats()["ignored"] >= 4
+    assert "b00" in registry.view.brokers, "views wait too"
+    network.cut.clear()
+    network.run(8_000)
+    assert len(network.events["client"]) == 6 and "b00" not in registry.view.brokers
+    assert not any(isinstance(message, ShipPart) for _, _, message in network.sent[before:])
 
 
 def test_groups_travel_together_as_far_as_they_fit() -> None:

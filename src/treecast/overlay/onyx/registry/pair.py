@@ -7,6 +7,7 @@ of the first are even, those of the second odd. Epochs of views begin with the t
   they are *paired*, nothing that follows a group is sent before the other one has it too: no view, no answer. So
   whatever anybody knows, both know. If the other one lacks groups that are not kept any more, it gets a copy of the
   whole store, in parts. Groups that are written meanwhile follow; rows are values, so writing one twice does no harm.
+  While they are paired and too many groups wait, requests are ignored: nobody would hear of an answer anyway.
 - **Taking over.** If the one in charge is silent for a while, the other one *stands*: it asks the brokers of its last
   view for their promise to follow no lower term. A broker promises if it has not promised a higher term, and has no
   view that the candidate lacks. With the promises of most of them the candidate is in charge. If the other one is
@@ -140,6 +141,14 @@ class Pair:
         return term if term % 2 == self._parity else term + 1
 
     # --- writing ------------------------------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Another group may be written. If not, `groups_max` of them wait for the other registry.
+
+        Without that limit some would have to be dropped, and be replaced by a copy of the whole store. Clients that get
+        no answer say hello again, which is written too: so one copy after the other would begin, and none would end.
+        """
+        return not self.row.is_paired or len(self._groups) < self._settings.groups_max
 
     def write(self, changes: Iterable[Change]) -> None:
         """A group is about to be stored."""

@@ -89,6 +89,8 @@ class Registry:
         self._away: dict[str, int] = {}  # roots that are not there, and since when
         self.spread = 0
         """The last version of the catalog that a broadcast has brought to all brokers."""
+        self.ignored = 0
+        """Messages that would have changed something while too much waited for the other registry."""
         self._load()
 
     def _load(self) -> None:
@@ -141,6 +143,8 @@ class Registry:
 
     def _receive_in_charge(self, sender: str, message: Any, turn: Turn) -> None:
         match message:
+            case Hello() | Request() | Migrated() if not self.pair.has_room():
+                self.ignored += 1  # it will come again
             case Hello():
                 self._clients.welcome(self.name, "", sender, message.nonce, turn)
             case Request():
@@ -156,7 +160,7 @@ class Registry:
         turn = Turn(now_ms)
         term = self.pair.row.term
         self.pair.tick(self.view_row, now_ms)
-        if self.pair.is_active:
+        if self.pair.is_active and self.pair.has_room():
             self._keep_view(turn)
             self._reroot(turn)
             self.hosts.tick(self.view.brokers, self.view.epoch, turn)
@@ -404,6 +408,7 @@ class Registry:
             "sources": len(self.catalog.live()),
             "catalog": self.catalog.version,
             "spread": self.spread,
+            "ignored": self.ignored,
             "subscriptions": len(self.hosts),
             "moves": self.hosts.open_moves,
             "moved": self.hosts.moved,

@@ -72,7 +72,8 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers are asked again after so long, then after twice as long, and so on."""
     stand_ms_max: int = 4 * SECOND_MS
     groups_max: int = 1_000
-    """Groups of changes that are kept for the other registry. If it needs more, it gets a copy of everything."""
+    """Groups of changes that are kept for the other registry. If it needs more, it gets a copy of everything. While
+    nothing is acknowledged before it has them, no requests are taken if so many wait."""
     held_max: int = 10_000
     """Messages that wait until the other registry has what they tell. More are lost; whoever needs them asks again."""
     ship_bytes_max: int = 1 << 20
