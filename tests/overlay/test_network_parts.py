@@ -331,5 +331,20 @@ def test_what_a_root_did_not_keep_is_said_to_be_gone() -> None:
     assert broker.positions.number("r") == 20 and broker.broker.last_document == 1
 
 
+def test_a_subscription_waits_for_what_the_tree_brought_before_it() -> None:
+    """It was chosen without the new query: here the child has wanted the same for long, so nobody has to be asked."""
+    broker = NetworkBroker("p", SimulatedStorage(), Random(1))
+    view = View(1, {name: BrokerInfo() for name in "rpc"}, {"r": {"p": "r", "c": "p"}})
+    broker.receive("registry", NewView(view), 0)
+    (announced,) = sent(broker.receive("c", announce(1, 0, (X, NOTHING)), 0), Announce)
+    broker.receive("r", Covered("r", "store", 1, 7, broker.life, announced.version, 3), 0)
+    early = forward(6, 8, parcel(7), version=announced.version)
+    (question,) = sent(broker.receive("r", early, 0), CatchUp)
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    assert broker.stats()["held"] == 1, "7 is here already, and was chosen without it"
+    broker.receive("r", History("r", "store", 1, 7, question.question, 3, 6, 8, 0), 0)
+    assert broker.positions.number("r") == 8 and len(broker.index) == 1
+
+
 def sent(effects: list[Effect], kind: type) -> list[Any]:
     return [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, kind)]

@@ -4,7 +4,8 @@ A `Subscribe` is not done when it arrives. First the routing queries of what it 
 tree has covered them, and the broker has got what was published before that, the request is done: stored, indexed and
 answered, as by a broker alone. So a subscription that was acknowledged gets every document that is published from then
 on, wherever. It may also get some that were on their way when it was made, and one that is changed gets those by its
-new query: where an aggregate contains a query already, nobody asks the root how far it is.
+new query: where an aggregate contains a query already, nobody asks the root how far it is, and only what the tree has
+brought so far has to be here.
 
 Requests of one client are done in order, so whatever follows such a request waits with it. A crash forgets what waits;
 its client asks again.
@@ -43,7 +44,8 @@ class Waiting:
         self.versions: dict[str, int] = {}
         """By root, once it is announced: the version of the aggregate that has to be covered."""
         self.marks: dict[str, int] = {}
-        """By root, once it is: the document up to which everything has to be here."""
+        """By root: the document up to which everything has to be here. What the tree brought before the request was
+        chosen without its queries, and some of that may still wait for what is before it."""
 
 
 class Wants:
@@ -153,6 +155,7 @@ class Wants:
         if self._has_view():
             waiting.is_announced = True
             waiting.versions = {root: tree.version for root, tree in self._trees.items()}
+            waiting.marks = {root: tree.passed for root, tree in self._trees.items() if not tree.is_root}
 
     def _do(self, sender: str, request: Request, turn: Turn) -> None:
         done = len(turn.changed_subscriptions)
@@ -192,7 +195,7 @@ class Wants:
             if tree is None or tree.is_covered(version):
                 del waiting.versions[root]
                 if tree is not None and not tree.is_root:
-                    waiting.marks[root] = tree.latest_since
+                    waiting.marks[root] = max(waiting.marks.get(root, 0), tree.latest_since)
         for root, mark in list(waiting.marks.items()):
             if root not in self._trees or self._position(root) >= mark:
                 del waiting.marks[root]
