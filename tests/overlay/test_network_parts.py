@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from treecast.model import Subscription
+from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Request, Subscribe
 from treecast.overlay.onyx.control_messages import NewView
@@ -29,7 +30,8 @@ from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
-from treecast.overlay.peer import Deliver, Effect, Send
+from treecast.overlay.peer import Deliver, Effect, Send, Store
+from treecast.overlay.storage import Put
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
@@ -344,6 +346,23 @@ def test_a_subscription_waits_for_what_the_tree_brought_before_it() -> None:
     assert broker.stats()["held"] == 1, "7 is here already, and was chosen without it"
     broker.receive("r", History("r", "store", 1, 7, question.question, 3, 6, 8, 0), 0)
     assert broker.positions.number("r") == 8 and len(broker.index) == 1
+
+
+def test_documents_that_come_before_anything_is_covered_are_those_of_their_root() -> None:
+    storage = SimulatedStorage()
+    broker = NetworkBroker("c", storage, Random(1))
+    broker.receive("registry", NewView(View(1, {"c": BrokerInfo()}, {})), 0)
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    both = {"r": BrokerInfo(), "c": BrokerInfo()}
+    broker.receive("registry", NewView(View(2, both, {"r": {"c": "r"}})), 0)
+    broker.receive("r", forward(0, 1, parcel(1)), 0)
+    (question,) = sent(broker.tick(1_000), CatchUp)
+    broker.receive("r", History("r", "", 2, 7, question.question, 0, 1, 1, 0, [parcel(1)]), 1_000)
+    assert not broker.positions.is_known("r"), "nobody says whose it is"
+    effects = broker.receive("r", History("r", "store", 2, 7, question.question, 0, 1, 1, 0, [parcel(1)]), 1_000)
+    changes = [change for effect in effects if isinstance(effect, Store) for change in effect.changes]
+    (row,) = [decode(c.value, DocumentRow) for c in changes if isinstance(c, Put) and c.table == DOCUMENTS]
+    assert (row.origin, row.origin_number) == ("store", 1) and broker.positions.store_of("r") == "store"
 
 
 def sent(effects: list[Effect], kind: type) -> list[Any]:
