@@ -10,7 +10,7 @@ import pytest
 from treecast.model import Subscription
 from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Request, Subscribe
+from treecast.overlay.messages import Hello, Request, Subscribe, Welcome
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
@@ -363,6 +363,40 @@ def test_documents_that_come_before_anything_is_covered_are_those_of_their_root(
     changes = [change for effect in effects if isinstance(effect, Store) for change in effect.changes]
     (row,) = [decode(c.value, DocumentRow) for c in changes if isinstance(c, Put) and c.table == DOCUMENTS]
     assert (row.origin, row.origin_number) == ("store", 1) and broker.positions.store_of("r") == "store"
+
+
+def test_an_impatient_client_waits_on_where_it_was() -> None:
+    """It begins anew and asks again, sooner than the network answers: what it asks for stays announced meanwhile."""
+    broker = NetworkBroker("c", SimulatedStorage(), Random(1), network=NetworkSettings(cover_ms_max=500))
+    view = View(1, {"r": BrokerInfo(), "c": BrokerInfo()}, {"r": {"c": "r"}})
+    first = sent(broker.receive("registry", NewView(view), 0), Announce)[0].version
+
+    def begin(now_ms: int) -> int:
+        (welcome,) = sent(broker.receive("client", Hello("client", nonce=now_ms + 1), now_ms), Welcome)
+        return int(welcome.lease)
+
+    def ask(lease: int, query: str, now_ms: int) -> list[Any]:
+        return sent(broker.receive("client", Request(1, Subscribe("q", query), lease), now_ms), Announce)
+
+    (announced,) = ask(begin(0), "/x", 0)
+    again = begin(100)
+    assert announced.version == first + 1 and not ask(again, "/x", 100), "nothing has changed"
+    broker.receive("r", Covered("r", "store", 1, 7, broker.life, announced.version, 0), 110)
+    assert len(broker.index) == 1 and broker.stats()["held"] == 0
+
+
+def test_what_a_client_does_not_ask_for_again_is_forgotten() -> None:
+    broker = NetworkBroker("c", SimulatedStorage(), Random(1), network=NetworkSettings(cover_ms_max=500))
+    view = View(1, {"r": BrokerInfo(), "c": BrokerInfo()}, {"r": {"c": "r"}})
+    broker.receive("registry", NewView(view), 0)
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    broker.receive("client", Hello("client", nonce=1), 10)
+    assert broker.stats()["held"] == 1
+    broker.receive("client", Request(1, Subscribe("q", "/y"), 1), 20)
+    assert broker.stats()["held"] == 1 and broker.trees["r"].table.aggregate().encode() == Y.encode()
+    broker.receive("client", Hello("client", nonce=2), 30)
+    broker.tick(600)
+    assert broker.stats()["held"] == 0 and broker.trees["r"].table.aggregate().encode() == NOTHING.encode()
 
 
 def sent(effects: list[Effect], kind: type) -> list[Any]:

@@ -143,7 +143,7 @@ class NetworkBroker:
             turn.send(sender, Inspected(message.question, link_rows(message, self)))
         else:
             if isinstance(message, Hello):
-                self._wants.forget(sender)
+                self._wants.abandon(sender)
             self.broker.handle(sender, message, turn)
         return self._finish(turn)
 
