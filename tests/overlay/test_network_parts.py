@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from treecast.model import Subscription
+from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Request, Subscribe
+from treecast.overlay.messages import Hello, Request, Subscribe, Welcome
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
@@ -29,7 +30,8 @@ from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
-from treecast.overlay.peer import Deliver, Effect, Send
+from treecast.overlay.peer import Deliver, Effect, Send, Store
+from treecast.overlay.storage import Put
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
@@ -329,6 +331,72 @@ def test_what_a_root_did_not_keep_is_said_to_be_gone() -> None:
     events = [effect.event for effect in broker.receive("r", history, 1_000) if isinstance(effect, Deliver)]
     assert events == [Gone("r", 9, 15)] and broker.gone == 6
     assert broker.positions.number("r") == 20 and broker.broker.last_document == 1
+
+
+def test_a_subscription_waits_for_what_the_tree_brought_before_it() -> None:
+    """It was chosen without the new query: here the child has wanted the same for long, so nobody has to be asked."""
+    broker = NetworkBroker("p", SimulatedStorage(), Random(1))
+    view = View(1, {name: BrokerInfo() for name in "rpc"}, {"r": {"p": "r", "c": "p"}})
+    broker.receive("registry", NewView(view), 0)
+    (announced,) = sent(broker.receive("c", announce(1, 0, (X, NOTHING)), 0), Announce)
+    broker.receive("r", Covered("r", "store", 1, 7, broker.life, announced.version, 3), 0)
+    early = forward(6, 8, parcel(7), version=announced.version)
+    (question,) = sent(broker.receive("r", early, 0), CatchUp)
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    assert broker.stats()["held"] == 1, "7 is here already, and was chosen without it"
+    broker.receive("r", History("r", "store", 1, 7, question.question, 3, 6, 8, 0), 0)
+    assert broker.positions.number("r") == 8 and len(broker.index) == 1
+
+
+def test_documents_that_come_before_anything_is_covered_are_those_of_their_root() -> None:
+    storage = SimulatedStorage()
+    broker = NetworkBroker("c", storage, Random(1))
+    broker.receive("registry", NewView(View(1, {"c": BrokerInfo()}, {})), 0)
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    both = {"r": BrokerInfo(), "c": BrokerInfo()}
+    broker.receive("registry", NewView(View(2, both, {"r": {"c": "r"}})), 0)
+    broker.receive("r", forward(0, 1, parcel(1)), 0)
+    (question,) = sent(broker.tick(1_000), CatchUp)
+    broker.receive("r", History("r", "", 2, 7, question.question, 0, 1, 1, 0, [parcel(1)]), 1_000)
+    assert not broker.positions.is_known("r"), "nobody says whose it is"
+    effects = broker.receive("r", History("r", "store", 2, 7, question.question, 0, 1, 1, 0, [parcel(1)]), 1_000)
+    changes = [change for effect in effects if isinstance(effect, Store) for change in effect.changes]
+    (row,) = [decode(c.value, DocumentRow) for c in changes if isinstance(c, Put) and c.table == DOCUMENTS]
+    assert (row.origin, row.origin_number) == ("store", 1) and broker.positions.store_of("r") == "store"
+
+
+def test_an_impatient_client_waits_on_where_it_was() -> None:
+    """It begins anew and asks again, sooner than the network answers: what it asks for stays announced meanwhile."""
+    broker = NetworkBroker("c", SimulatedStorage(), Random(1), network=NetworkSettings(cover_ms_max=500))
+    view = View(1, {"r": BrokerInfo(), "c": BrokerInfo()}, {"r": {"c": "r"}})
+    first = sent(broker.receive("registry", NewView(view), 0), Announce)[0].version
+
+    def begin(now_ms: int) -> int:
+        (welcome,) = sent(broker.receive("client", Hello("client", nonce=now_ms + 1), now_ms), Welcome)
+        return int(welcome.lease)
+
+    def ask(lease: int, query: str, now_ms: int) -> list[Any]:
+        return sent(broker.receive("client", Request(1, Subscribe("q", query), lease), now_ms), Announce)
+
+    (announced,) = ask(begin(0), "/x", 0)
+    again = begin(100)
+    assert announced.version == first + 1 and not ask(again, "/x", 100), "nothing has changed"
+    broker.receive("r", Covered("r", "store", 1, 7, broker.life, announced.version, 0), 110)
+    assert len(broker.index) == 1 and broker.stats()["held"] == 0
+
+
+def test_what_a_client_does_not_ask_for_again_is_forgotten() -> None:
+    broker = NetworkBroker("c", SimulatedStorage(), Random(1), network=NetworkSettings(cover_ms_max=500))
+    view = View(1, {"r": BrokerInfo(), "c": BrokerInfo()}, {"r": {"c": "r"}})
+    broker.receive("registry", NewView(view), 0)
+    broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
+    broker.receive("client", Hello("client", nonce=1), 10)
+    assert broker.stats()["held"] == 1
+    broker.receive("client", Request(1, Subscribe("q", "/y"), 1), 20)
+    assert broker.stats()["held"] == 1 and broker.trees["r"].table.aggregate().encode() == Y.encode()
+    broker.receive("client", Hello("client", nonce=2), 30)
+    broker.tick(600)
+    assert broker.stats()["held"] == 0 and broker.trees["r"].table.aggregate().encode() == NOTHING.encode()
 
 
 def sent(effects: list[Effect], kind: type) -> list[Any]:

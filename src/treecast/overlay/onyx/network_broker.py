@@ -143,7 +143,7 @@ class NetworkBroker:
             turn.send(sender, Inspected(message.question, link_rows(message, self)))
         else:
             if isinstance(message, Hello):
-                self._wants.forget(sender)
+                self._wants.abandon(sender)
             self.broker.handle(sender, message, turn)
         return self._finish(turn)
 
@@ -312,11 +312,11 @@ class NetworkBroker:
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""
-        return self.positions.store_of(root) in ("", store)
+        return store != "" and self.positions.store_of(root) in ("", store)
 
     def _know_root(self, root: str, store: str, life: int) -> bool:
         """A root speaks for itself. If its data is not that of before, it has lost that, and begins anew."""
-        if root == self.name or life < self._root_lives.get(root, 0):
+        if root == self.name or not store or life < self._root_lives.get(root, 0):
             return False
         self._root_lives[root] = life
         if not self._is_of_root(root, store):
@@ -370,6 +370,8 @@ class NetworkBroker:
         root = message.root
         if not self._know_root(root, message.store, message.life):
             return
+        # A question may follow a range that could not be taken, before anything is covered.
+        self._begin_position(self.trees[root], message.store, message.after)
         repair = self._repairs[root]
         if not repair.is_answer(message.question, self._wants.needed):
             return

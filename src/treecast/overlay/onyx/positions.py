@@ -6,6 +6,7 @@ A position that is behind is safe. The broker asks again for what it knows alrea
 
     >>> from treecast.overlay.broker.turn import Turn
     >>> positions = Positions([])
+    >>> positions.begin("b1", "5f1c", 0)
     >>> positions.advance("b1", 7)
     >>> positions.number("b1"), positions.is_known("b2")
     (7, False)
@@ -40,7 +41,7 @@ class Positions:
         self._changed: dict[str, None] = {}
 
     def is_known(self, root: str) -> bool:
-        return root in self._rows
+        return bool(self.store_of(root))
 
     def number(self, root: str) -> int:
         row = self._rows.get(root)
@@ -57,9 +58,10 @@ class Positions:
         self._changed[root] = None
 
     def advance(self, root: str, number: int) -> None:
-        row = self._rows.get(root)
-        if row is None or number > row.number:
-            self._rows[root] = PositionRow(row.store if row else "", number)
+        row = self._rows[root]
+        assert row.store, "documents without a store would count as this broker's own"
+        if number > row.number:
+            self._rows[root] = PositionRow(row.store, number)
             self._changed[root] = None
 
     def has_changed(self) -> bool:

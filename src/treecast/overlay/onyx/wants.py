@@ -4,10 +4,13 @@ A `Subscribe` is not done when it arrives. First the routing queries of what it 
 tree has covered them, and the broker has got what was published before that, the request is done: stored, indexed and
 answered, as by a broker alone. So a subscription that was acknowledged gets every document that is published from then
 on, wherever. It may also get some that were on their way when it was made, and one that is changed gets those by its
-new query: where an aggregate contains a query already, nobody asks the root how far it is.
+new query: where an aggregate contains a query already, nobody asks the root how far it is, and only what the tree has
+brought so far has to be here.
 
 Requests of one client are done in order, so whatever follows such a request waits with it. A crash forgets what waits;
-its client asks again.
+its client asks again. A client that gets no answer for a while begins anew as well, and may do so sooner than a large
+network answers. So what it asked for stays announced until it asks for something else, or too late: otherwise an
+impatient client would never be answered.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ class Waiting:
         self.versions: dict[str, int] = {}
         """By root, once it is announced: the version of the aggregate that has to be covered."""
         self.marks: dict[str, int] = {}
-        """By root, once it is: the document up to which everything has to be here."""
+        """By root: the document up to which everything has to be here. What the tree brought before the request was
+        chosen without its queries, and some of that may still wait for what is before it."""
 
 
 class Wants:
@@ -66,6 +70,7 @@ class Wants:
         self._has_view = has_view
         self.table = routing.table()
         self._queues: dict[str, deque[Waiting]] = {}
+        self._abandoned: dict[str, deque[Waiting]] = {}  # of clients that have begun anew since, and may ask again
         self._count = 0
         self.version = 0
         """Grows when something is added."""
@@ -118,7 +123,7 @@ class Wants:
         """Do a request, or let it wait."""
         queue = self._queues.get(sender)
         if queue and request.lease != queue[-1].request.lease:
-            self.forget(sender)
+            self.abandon(sender)
             queue = None
         if queue:
             if request.number == queue[-1].request.number + 1:
@@ -130,10 +135,17 @@ class Wants:
             self._do(sender, request, turn)
 
     def _hold(self, sender: str, request: Request, turn: Turn) -> None:
-        if self._count >= self._settings.held_requests_max:
-            return  # its client asks again
-        waiting = Waiting(sender, request, turn.now_ms)
-        command = request.command
+        waiting = self._resume(sender, request)
+        if waiting is None:
+            if self._count >= self._settings.held_requests_max:
+                return  # its client asks again
+            waiting = Waiting(sender, request, turn.now_ms)
+            self._count += 1
+            self._announce(waiting)
+        self._queues.setdefault(sender, deque()).append(waiting)
+
+    def _announce(self, waiting: Waiting) -> None:
+        command = waiting.request.command
         items = [command] if isinstance(command, Subscribe) else []
         items = command.subscriptions if isinstance(command, SubscribeMany) else items
         try:
@@ -145,14 +157,13 @@ class Wants:
             waiting.version = self.version
             self._change(waiting.queries, [])
             self._expect(waiting)
-        self._queues.setdefault(sender, deque()).append(waiting)
-        self._count += 1
 
     def _expect(self, waiting: Waiting) -> None:
         """Which versions have to be covered. Without any view, nobody can say."""
         if self._has_view():
             waiting.is_announced = True
             waiting.versions = {root: tree.version for root, tree in self._trees.items()}
+            waiting.marks = {root: tree.passed for root, tree in self._trees.items() if not tree.is_root}
 
     def _do(self, sender: str, request: Request, turn: Turn) -> None:
         done = len(turn.changed_subscriptions)
@@ -192,7 +203,7 @@ class Wants:
             if tree is None or tree.is_covered(version):
                 del waiting.versions[root]
                 if tree is not None and not tree.is_root:
-                    waiting.marks[root] = tree.latest_since
+                    waiting.marks[root] = max(waiting.marks.get(root, 0), tree.latest_since)
         for root, mark in list(waiting.marks.items()):
             if root not in self._trees or self._position(root) >= mark:
                 del waiting.marks[root]
@@ -212,17 +223,42 @@ class Wants:
         """It was refused, or nobody waits for it any more."""
         self._change([], waiting.queries)
 
-    def forget(self, client: str) -> None:
-        """A client begins anew: what it has asked for before does not count any more."""
-        for waiting in self._queues.pop(client, ()):
+    def abandon(self, client: str) -> None:
+        """A client begins anew: what it has asked for before does not count any more, unless it asks again."""
+        queue = self._queues.pop(client, None)
+        if queue:
+            self._abandoned[client] = queue + self._abandoned.pop(client, deque())
+
+    def _resume(self, client: str, request: Request) -> Waiting | None:
+        """The same request again: it has waited for a while already."""
+        abandoned = self._abandoned.get(client)
+        if not abandoned:
+            return None
+        if abandoned[0].request.command != request.command:
+            self._forget(client)
+            return None
+        waiting = abandoned.popleft()
+        if not abandoned:
+            del self._abandoned[client]
+        waiting.request = request
+        return waiting
+
+    def _forget(self, client: str) -> None:
+        """A client does not ask again for what it has abandoned."""
+        for waiting in self._abandoned.pop(client):
             self._count -= 1
             self._take_back(waiting)
 
+    def _is_late(self, waiting: Waiting, now_ms: int) -> bool:
+        return not 0 <= now_ms - waiting.since_ms <= self._settings.cover_ms_max
+
     def refuse_late(self, turn: Turn) -> None:
-        """Requests that have waited for too long are refused."""
+        """Requests that have waited for too long are refused, or forgotten if nobody waits for them any more."""
+        for client in [client for client, queue in self._abandoned.items() if self._is_late(queue[0], turn.now_ms)]:
+            self._forget(client)
         for client, queue in list(self._queues.items()):
             waiting = queue[0]
-            if 0 <= turn.now_ms - waiting.since_ms <= self._settings.cover_ms_max:
+            if not self._is_late(waiting, turn.now_ms):
                 continue
             missing = sorted({*waiting.versions, *waiting.marks})
             queue.popleft()
