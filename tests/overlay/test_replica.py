@@ -224,6 +224,40 @@ def test_the_former_primary_is_fenced_and_its_groups_are_gone() -> None:
     assert [pair.space(host).body(2) for host in pair.hosts] == [b"<b/>", b"<b/>"]
 
 
+def test_a_host_says_in_which_terms_it_has_not_served() -> None:
+    pair = Pair()
+    pair.pair()
+    # b2 is appointed in terms 2 and 4, hears of neither, and is told of term 5. b1 has served in term 1.
+    pair.tell("b1", "control", Role("b1", 4, "b2", "b1", after=1))
+    assert (pair.standings[-1].term, pair.standings[-1].idle_since) == (4, 2)
+    pair.tell("b2", "control", Role("b1", 5, "b1", "b2", after=4))
+    assert (pair.standings[-1].term, pair.standings[-1].idle_since) == (5, 1)
+    pair.start("b2")
+    pair.tell("b2", "control", Role("b1", 6, "b2", "b1", after=1))
+    assert pair.hosts["b2"].served() is not None and pair.standings[-1].idle_since == 0
+    # Whoever has lost its disk knows nothing of what was before.
+    pair.storages["b1"].lose()
+    pair.start("b1")
+    pair.tell("b1", "control", Role("b1", 7, "b2", "b1", after=1))
+    assert (pair.standings[-1].state, pair.standings[-1].idle_since) == ("backup", 7)
+
+
+def test_a_term_is_refused_for_good() -> None:
+    pair = Pair()
+    for host in pair.hosts:
+        pair.tell(host, "control", Role("b1", 1, "b1", "b2", is_new=True))
+    role = Role("b1", 2, "b2", "b1", after=1)
+    pair.tell("b2", "control", role)
+    assert (pair.standings[-1].state, pair.standings[-1].idle_since) == ("refused", 1)
+    pair.run()
+    assert pair.hosts["b2"].members()["b1"].complete_term == 1, "it could take over now"
+    pair.start("b2")
+    pair.tell("b2", "control", role)
+    assert pair.standings[-1].state == "refused" and pair.hosts["b2"].served() is None
+    pair.tell("b2", "control", Role("b1", 3, "b2", "b1", after=1))
+    assert pair.hosts["b2"].served() is not None
+
+
 def test_a_lost_disk_is_not_a_beginning() -> None:
     pair = Pair()
     pair.pair()
