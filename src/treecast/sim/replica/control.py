@@ -81,8 +81,8 @@ class Control:
         is_complete = role.backup == other and backup is not None and backup.complete_term == role.term
         if state == "refused":
             self._appoint(other, primary)
-        elif state == "waiting" and self._has_data(primary) and self._random.random() < 0.3:
-            # Its clients have waited long enough, be the backup gone, slow, or out of its reach only.
+        elif state == "waiting" and self._has_data(primary) and self._random.random() < 0.02:
+            # Its clients have waited for long, be the backup slow, or out of its reach only.
             self._appoint(primary, "")
         elif is_complete and not self._is_silent(other, now_ms) and self._has_data(other):
             is_whim = not self.is_calm and self._random.random() < self._moody
