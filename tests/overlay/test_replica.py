@@ -12,7 +12,7 @@ from treecast.overlay.peer import Effect, Put, Send, Store
 from treecast.overlay.replica import ReplicaHost, ReplicaSettings
 from treecast.overlay.replica.host import Home
 from treecast.overlay.replica.messages import Ask, Chunk, Copied, Copy, Role, Standing
-from treecast.overlay.replica.space import BODIES, Space
+from treecast.overlay.replica.space import BODIES, LOG, Space, body_or_none
 from treecast.overlay.storage import Append, BodyGoneError, DropBefore, Storage
 from treecast.sim.storage import SimulatedStorage
 
@@ -169,6 +169,46 @@ def test_large_groups_travel_in_parts_and_larger_ones_in_a_snapshot() -> None:
     assert not any(pair.storages["b2"].count(f"r{slot}_{table}") for table in ("t", BODIES))
 
 
+def serve_alone_and_then_join(pair: Pair, documents: int) -> None:
+    pair.tell("b1", "control", Role("b1", 1, "b1", "", is_new=True))
+    for _ in range(documents):
+        pair.tell("b1", "client", b"<a/>")
+    for host in pair.hosts:
+        pair.tell(host, "control", Role("b1", 2, "b1", "b2"))
+
+
+def test_a_broker_that_is_never_idle_gets_a_backup_all_the_same() -> None:
+    pair = Pair(behind_groups_max=5, chunk_bytes_max=1, chunks_ahead_max=1)
+    serve_alone_and_then_join(pair, documents=40)
+    overtaken = 0
+    for step in range(2_000):
+        if step % 16 == 0:
+            pair.tell("b1", "client", b"<b/>")
+            pair.now_ms += 100
+            pair.perform("b1", pair.hosts["b1"].tick(pair.now_ms))
+        if pair.between:
+            sender, receiver, message = pair.between.pop(0)
+            pair.tell(receiver, sender, message)
+        overtaken = max(pair.hosts["b1"].stats()["replica_overtaken"], overtaken)
+        if pair.hosts["b2"].members()["b1"].complete_term == 2:
+            break
+    assert pair.hosts["b2"].members()["b1"].complete_term == 2
+    assert overtaken > 1, "one snapshot was not enough"
+
+
+def test_a_backup_that_never_comes_costs_no_space() -> None:
+    pair = Pair(behind_groups_max=5)
+    serve_alone_and_then_join(pair, documents=1)
+    broker: Any = pair.hosts["b1"].served()
+    for _ in range(20):
+        pair.tell("b1", "client", b"<b/>")
+        pair.tell("b1", "client", broker.last)
+        pair.between.clear()
+    assert pair.hosts["b1"].stats()["replica_overtaken"] == 0
+    kept = [number for number in range(1, 60) if body_or_none(pair.space("b1"), number) is not None]
+    assert len(kept) < 10 and pair.storages["b1"].count(LOG) <= 5
+
+
 def test_a_primary_that_starts_again_sends_only_what_is_missing() -> None:
     pair = Pair()
     pair.pair()
@@ -222,6 +262,40 @@ def test_the_former_primary_is_fenced_and_its_groups_are_gone() -> None:
     pair.run()
     assert pair.hosts["b1"].members()["b1"].complete_term == 3
     assert [pair.space(host).body(2) for host in pair.hosts] == [b"<b/>", b"<b/>"]
+
+
+def test_a_host_says_in_which_terms_it_has_not_served() -> None:
+    pair = Pair()
+    pair.pair()
+    # b2 is appointed in terms 2 and 4, hears of neither, and is told of term 5. b1 has served in term 1.
+    pair.tell("b1", "control", Role("b1", 4, "b2", "b1", after=1))
+    assert (pair.standings[-1].term, pair.standings[-1].idle_since) == (4, 2)
+    pair.tell("b2", "control", Role("b1", 5, "b1", "b2", after=4))
+    assert (pair.standings[-1].term, pair.standings[-1].idle_since) == (5, 1)
+    pair.start("b2")
+    pair.tell("b2", "control", Role("b1", 6, "b2", "b1", after=1))
+    assert pair.hosts["b2"].served() is not None and pair.standings[-1].idle_since == 0
+    # Whoever has lost its disk knows nothing of what was before.
+    pair.storages["b1"].lose()
+    pair.start("b1")
+    pair.tell("b1", "control", Role("b1", 7, "b2", "b1", after=1))
+    assert (pair.standings[-1].state, pair.standings[-1].idle_since) == ("backup", 7)
+
+
+def test_a_term_is_refused_for_good() -> None:
+    pair = Pair()
+    for host in pair.hosts:
+        pair.tell(host, "control", Role("b1", 1, "b1", "b2", is_new=True))
+    role = Role("b1", 2, "b2", "b1", after=1)
+    pair.tell("b2", "control", role)
+    assert (pair.standings[-1].state, pair.standings[-1].idle_since) == ("refused", 1)
+    pair.run()
+    assert pair.hosts["b2"].members()["b1"].complete_term == 1, "it could take over now"
+    pair.start("b2")
+    pair.tell("b2", "control", role)
+    assert pair.standings[-1].state == "refused" and pair.hosts["b2"].served() is None
+    pair.tell("b2", "control", Role("b1", 3, "b2", "b1", after=1))
+    assert pair.hosts["b2"].served() is not None
 
 
 def test_a_lost_disk_is_not_a_beginning() -> None:

@@ -220,9 +220,9 @@ class ReplicaHost:
             effects += self._become_backup(self._add(role.broker), role)
         elif role.term > member.row.term:
             if role.primary == self.name:
-                refused = self._become_primary(member, role, effects, now_ms)
-                if refused:
-                    return [Send(sender, Standing(role.broker, role.term, "refused", member.group))]
+                if self._must_refuse(member, role):
+                    return self._refuse(sender, member, role)
+                effects += self._become_primary(member, role)
             else:
                 effects += self._become_backup(member, role)
         return [*effects, Send(sender, self._standing(role.broker, now_ms))]
@@ -235,7 +235,8 @@ class ReplicaHost:
             state = "waiting" if primary.is_waiting(now_ms) else primary.state
         elif row.primary == self.name:
             state = "asking"  # it is being opened
-        return Standing(broker, row.term, state, group, row.complete_term)
+        idle_since = row.idle_since if row.primary != self.name else 0
+        return Standing(broker, row.term, state, group, row.complete_term, idle_since)
 
     def _add(self, broker: str) -> Member:
         member = self._members[broker] = Member(broker, self._storage, MemberRow())
@@ -254,6 +255,7 @@ class ReplicaHost:
             is_paired=False,
             complete_term=row.term if was_primary else row.complete_term,
             was_backup=row.was_backup or is_own,
+            idle_since=member.idle_since(self.name) or role.term,
         )
         self._backups[member.broker] = Backup(member, self.settings, self._next_slot)
         changes: list[Change] = [member.put()]
@@ -261,17 +263,31 @@ class ReplicaHost:
             changes.append(DeleteBefore(member.space.table(LOG), member.group + 1))
         return [Store(tuple(changes))]
 
-    def _become_primary(self, member: Member, role: Role, effects: list[Effect], now_ms: int) -> bool:
-        """Go on in a new term, or take over. True if that must not be."""
-        row = member.row
-        is_primary = row.primary == self.name
-        primary = self._primaries.get(member.broker)
+    def _must_refuse(self, member: Member, role: Role) -> bool:
+        """Whether something that was acknowledged may be missing here, or the term was refused before."""
+        row, primary = member.row, self._primaries.get(member.broker)
+        if row.replica is None or role.term <= row.refused_term:
+            return True
         # The primary of a later term than that has served since, and nobody else has.
-        if row.replica is None or (row.term if is_primary else row.complete_term) < role.after:
-            return True
-        if primary is not None and primary.end == "lost":
-            return True
-        keeps_pair = is_primary and row.is_paired and row.backup == role.backup and primary is not None
+        reign = row.term if row.primary == self.name else row.complete_term
+        return reign < role.after or (primary is not None and primary.end == "lost")
+
+    def _refuse(self, sender: str, member: Member, role: Role) -> list[Effect]:
+        """For good: the control plane will act as if the term had never been. So a role that comes twice, or late, must
+        not be accepted because the replica has become complete meanwhile."""
+        idle_since = member.idle_since(self.name)
+        standing = Standing(role.broker, role.term, "refused", member.group, idle_since=idle_since)
+        if role.term <= member.row.refused_term:
+            return [Send(sender, standing)]
+        member.set(refused_term=role.term)
+        return [Store((member.put(),)), Send(sender, standing)]
+
+    def _become_primary(self, member: Member, role: Role) -> list[Effect]:
+        """Go on in a new term, or take over."""
+        row = member.row
+        assert row.replica is not None
+        primary = self._primaries.get(member.broker)
+        keeps_pair = row.primary == self.name and row.is_paired and row.backup == role.backup and primary is not None
         lineage = lineage_with(row.replica.lineage, role.term, member.group + 1, self.settings.lineage_max)
         member.discard_coming()
         member.set(
@@ -280,19 +296,18 @@ class ReplicaHost:
             backup=role.backup,
             is_paired=keeps_pair,
             replica=msgspec.structs.replace(row.replica, lineage=lineage),
+            idle_since=0,
         )
         changes: list[Change] = []
         if primary is not None and (not row.backup or not role.backup):
             changes += primary.forget_all()
         self._backups.pop(member.broker, None)
-        effects.append(Store((*changes, member.put())))
+        effects: list[Effect] = [Store((*changes, member.put()))]
         if primary is None or primary.end is not None:
             self._primaries.pop(member.broker, None)
-            effects.append(Send(self.name, Open(member.broker, role.term)))
-        else:
-            primary.start()
-            effects += primary.release()
-        return False
+            return [*effects, Send(self.name, Open(member.broker, role.term))]
+        primary.start()
+        return effects + primary.release()
 
     def _take_first_role(self, sender: str, role: Role) -> list[Effect]:
         """A broker that this host knows nothing of: it is new, or the disk was lost."""

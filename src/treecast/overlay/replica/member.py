@@ -53,6 +53,10 @@ class MemberRow(msgspec.Struct, frozen=True, array_like=True):
     """Slots that are to be emptied, with their tables and their last bodies."""
     last_slot: int = 0
     """Slots up to this one were used, and never are again."""
+    refused_term: int = 0
+    """In no term up to this one does the host become the primary."""
+    idle_since: int = 0
+    """Of a host that does not serve: it has not from this term on. 0: it serves, or does not know."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -94,6 +98,10 @@ class Member:
     def group(self) -> int:
         """The last group of the replica."""
         return self.row.replica.group if self.row.replica else 0
+
+    def idle_since(self, host: str) -> int:
+        """The first term in which this host has certainly not served, up to the present one or one that it refuses."""
+        return self.row.term + 1 if self.row.primary == host else self.row.idle_since
 
     def is_own(self) -> bool:
         """It is the host's own broker, and no other host ever changed its data: an index that was saved is right."""

@@ -34,8 +34,9 @@ class Role(_ReplicaMessage, frozen=True, tag="role"):
 
     A new term is needed only if `primary` or `backup` changes. `backup` is empty if the primary is to serve alone.
     `after` is the last term in which another host was the primary, or 0: whoever has not all that was acknowledged up
-    to then refuses. A term that its primary has refused (`Standing`) does not count. `is_new`: no host has ever served
-    this broker. Only then is an empty disk a beginning, and not a loss.
+    to then refuses. A term in which its primary has not served, and never will, does not count: the primary has refused
+    it, or says so later (`Standing.idle_since`). `is_new`: no host has ever served this broker. Only then is an empty
+    disk a beginning, and not a loss.
     """
 
     broker: Name
@@ -57,6 +58,9 @@ class Standing(_ReplicaMessage, frozen=True, tag="standing"):
     has waited for the backup for too long. deposed: another host has a higher term. lost: it has no data of a broker
     that is not new, or less than its backup has. refused: it cannot take over, since its replica is not complete in
     the term before. backup: holds a replica; it may take over from terms up to `complete_term`.
+
+    `idle_since`, if it is not 0: in no term from this one to `term` has the host served, and in none of them will it.
+    It may have been appointed in some of them, and heard of it too late, or refused, and was not heard.
     """
 
     broker: Name
@@ -64,6 +68,7 @@ class Standing(_ReplicaMessage, frozen=True, tag="standing"):
     state: State
     group: Number = 0
     complete_term: Number = 0
+    idle_since: Number = 0
 
 
 # --- between a primary and its backup ---------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ from treecast.overlay.storage import Change, DeleteBefore, DropBefore, Put
 
 TRANSFER_BITS = 20
 """Of a transfer's number that are drawn. The others count."""
+OVERTAKEN_MAX = 40
+"""Limits are not doubled more often."""
 
 
 class _Begin:
@@ -62,6 +64,8 @@ class Replicated:
         """Why nothing is done here any more: deposed, or lost."""
         self.dropped = 0
         """Messages that were not taken, because too much waits for the backup."""
+        self.overtaken = 0
+        """How often the broker has run away from a backup that was being filled, since one was filled last."""
         self._host = host
         self._member = member
         self._space = member.space
@@ -110,6 +114,7 @@ class Replicated:
             "replica_groups_behind": group - self._position if row.backup else 0,
             "replica_effects_held": len(self._held),
             "replica_dropped": self.dropped,
+            "replica_overtaken": self.overtaken,
             "replica_is_paired": int(row.is_paired),
         }
 
@@ -125,7 +130,12 @@ class Replicated:
 
     def _is_far_ahead(self) -> bool:
         settings = self._settings
-        return len(self._log) >= settings.behind_groups_max or self._log_bytes >= settings.behind_bytes_max
+        groups_max, bytes_max = settings.behind_groups_max, settings.behind_bytes_max
+        if not self._member.row.is_paired:
+            # A broker that is never idle would run away from every snapshot if the limits stayed the same.
+            groups_max = max(groups_max, min(groups_max << self.overtaken, settings.joining_groups_max))
+            bytes_max = max(bytes_max, min(bytes_max << self.overtaken, settings.joining_bytes_max))
+        return len(self._log) >= groups_max or self._log_bytes >= bytes_max
 
     # --- the peer -----------------------------------------------------------------------------------------------------
 
@@ -187,9 +197,10 @@ class Replicated:
         member.advance(changes, group)
         has_backup = bool(member.row.backup)
         own = [change for change in changes if type(change) is not DropBefore]
-        # A body is dropped when the backup has the group that says so: until then, earlier groups may need it.
+        # A body is dropped when the backup has the group that says so, or will have it from a snapshot: until then,
+        # earlier groups may need it.
         self._drops += ((group, change) for change in changes if type(change) is DropBefore)
-        done = self._position if has_backup else group
+        done = max(self._position, self._log_first - 1) if has_backup else group
         while self._drops and self._drops[0][0] <= done:
             own.append(self._drops.popleft()[1])
         stored = self._space.translate(own)
@@ -211,12 +222,18 @@ class Replicated:
         if not self._member.row.is_paired and self._is_far_ahead():
             # The broker goes on; the backup begins with another snapshot.
             kept_from = group + 1
+            if self._is_filling():
+                self.overtaken = min(self.overtaken + 1, OVERTAKEN_MAX)
             self.start()
         if kept_from > self._log_first:
             self._log_first = kept_from
             self._uncount(kept_from)
             logged.append(DeleteBefore(log, kept_from))
         return logged
+
+    def _is_filling(self) -> bool:
+        """The backup is there, and gets a snapshot or groups."""
+        return self._transfer is not None or self._is_beginning or self._is_streaming
 
     def _uncount(self, kept_from: int) -> None:
         """Groups before this one need not be in the log any more. They are deleted with the next group."""
@@ -330,6 +347,7 @@ class Replicated:
             return []
         self._complete_at = max(member.group, self._complete_at)
         member.set(is_paired=True)
+        self.overtaken = 0
         return [Store((member.put(),)), self._ask(now_ms)]
 
     # --- groups and chunks --------------------------------------------------------------------------------------------

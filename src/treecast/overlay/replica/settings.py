@@ -26,9 +26,14 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     behind_groups_max: int = 10_000
     """A primary that is so many groups ahead of its backup takes no requests until the backup has caught up,"""
     behind_bytes_max: int = 256 << 20
-    """nor if the rows of these groups are so large;"""
+    """nor if the rows of these groups are so large."""
+    joining_groups_max: int = 500_000
+    """A backup that is being filled falls behind meanwhile. If it falls behind further than the two limits above, it
+    begins anew and may fall behind twice as far as the last time, up to so many groups,"""
+    joining_bytes_max: int = 4 << 30
+    """and up to so many bytes of their rows, on disk."""
     held_effects_max: int = 20_000
-    """nor if so many answers and the like wait for the backup."""
+    """A primary takes no requests either while so many answers and the like wait for the backup."""
 
     chunk_bytes_max: int = 256 << 10
     """Of a snapshot that travels as one message, unless a single row or body is larger."""

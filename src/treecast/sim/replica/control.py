@@ -27,7 +27,7 @@ class Control:
         self.hosts = hosts
         self.role = Role(broker, 1, hosts[0], hosts[1], is_new=True)
         self.primaries = {1: hosts[0]}
-        """By term. Those that refused are left out."""
+        """By term. Those that did not serve in it, and never will, are left out."""
         self.is_calm = False
         """It changes nothing without need any more."""
         self.takeovers = 0
@@ -42,7 +42,14 @@ class Control:
         if isinstance(message, Standing) and sender in self.hosts:
             self._heard[sender] = (now_ms, message)
             self._has_begun = self._has_begun or message.state in SERVING
+            self._forget_idle(sender, message)
         return []
+
+    def _forget_idle(self, host: str, standing: Standing) -> None:
+        """Terms in which this host has not served do not count, although it was the primary."""
+        for term in [term for term, primary in self.primaries.items() if primary == host]:
+            if 0 < standing.idle_since <= term <= standing.term:
+                del self.primaries[term]
 
     def tick(self, now_ms: int) -> list[Effect]:
         self._decide(now_ms)
@@ -73,8 +80,10 @@ class Control:
         backup = self.standing(other)
         is_complete = role.backup == other and backup is not None and backup.complete_term == role.term
         if state == "refused":
-            del self.primaries[role.term]
             self._appoint(other, primary)
+        elif state == "waiting" and self._has_data(primary) and self._random.random() < 0.02:
+            # Its clients have waited for long, be the backup slow, or out of its reach only.
+            self._appoint(primary, "")
         elif is_complete and not self._is_silent(other, now_ms) and self._has_data(other):
             is_whim = not self.is_calm and self._random.random() < self._moody
             if state == "lost" or is_whim or (self._is_silent(primary, now_ms) and self._random.random() < 0.3):

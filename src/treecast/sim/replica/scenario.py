@@ -34,6 +34,8 @@ from treecast.sim.storage import SimulatedStorage
 from treecast.sim.world import World
 
 HOSTS = ("b1", "b2")
+SLOW_NETWORK_US = 20_000
+SLOW_REFILL_ROWS = 20
 CLIENT_LAG_MS_MAX = 1_500
 """So long after a decision clients may look for the broker at the wrong host."""
 
@@ -156,6 +158,10 @@ class ReplicaRun(BrokerRun):
     def _add_brokers(self, random: Random, make_host: Callable[..., Host]) -> None:
         world = self.world
         self.replica_settings = draw_replica_settings(world.random_of("replica settings"))
+        if world.network.delay_us + world.network.jitter_us >= SLOW_NETWORK_US:
+            # Each step of reading a backlog waits for the backup: one row at a time would take minutes.
+            rows_max = max(self.settings.refill_rows_max, SLOW_REFILL_ROWS)
+            self.settings = msgspec.structs.replace(self.settings, refill_rows_max=rows_max)
         self.machines: dict[str, Host] = {}
         for name in HOSTS:
             sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
