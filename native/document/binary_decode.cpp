@@ -19,7 +19,7 @@ void refuse_binary(const char* why, size_t position) {
 
 namespace {
 
-struct Header {
+struct FormHeader {
     std::string_view bytes;
     size_t at = 0;
 
@@ -43,7 +43,7 @@ BinaryForm parse_binary(std::string_view bytes) {
     BinaryForm form;
     form.whole = bytes;
     if (bytes.empty()) refuse_binary("it is empty");
-    Header header{bytes, 1};
+    FormHeader header{bytes, 1};
     if (bytes[0] == static_cast<char>(BinaryKind::original)) {
         form.text = bytes.substr(1);
         return form;

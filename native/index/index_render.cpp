@@ -18,7 +18,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t room_bytes_max = 32u << 20;    // at first
-constexpr size_t id_bytes_max = 0x7FFFFFFFu;    // their ends have 32 bits
+constexpr size_t all_ids_bytes_max = 0x7FFFFFFFu;    // their ends have 32 bits
 
 // What is known of a subscription lies in memory that has not been touched for long. What is read once the payload is there is
 // asked for later than the plan: payloads would displace it again. PERF: bench/rendering.py
@@ -213,7 +213,7 @@ DeliveryBatch Index::render_part(std::span<const GivenDocument> documents, const
     std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
     size_t document_id_bytes = batch.view->slots ? static_cast<size_t>(batch.view->id_ends[batch.view->slots]) : 0;     // at most
-    auto room = [&] { return bytes < options.bytes_max && batch.ids.size() + document_id_bytes <= id_bytes_max; };
+    auto room = [&] { return bytes < options.bytes_max && batch.ids.size() + document_id_bytes <= all_ids_bytes_max; };
     while (batch.documents < documents.size() && (!batch.documents || room())) {
         render_document(*matcher, documents[batch.documents], batch.documents, options, batch, scratch, bytes);
         if (options.report || batch.rejected.empty()) continue;
