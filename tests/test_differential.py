@@ -107,6 +107,7 @@ def test_published_answers(cache: str, data_directory: Path | None, leave_out: C
 # --- the harness itself ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.house  # the oracle is not asked under the sanitizers
 def test_a_wrong_answer_is_found_and_shrunk() -> None:
     """An oracle that is asked for something else stands for a wrong answer: the report shows one query, one element."""
     wrong = Query("/a/b", "/a/c")
