@@ -156,7 +156,9 @@ class Receiver:
         self._received = 0
         self._early: dict[int, Deliveries] = {}
         self._open_places: dict[int, set[int]] = {}  # by message: what the application has not dealt with
+        # What was not dealt with, by message: whatever acknowledges the message says so again, for it may arrive first.
         self._failed: dict[int, list[tuple[int, int]]] = {}
+        self._postponed: dict[int, list[Postponed]] = {}
         self._held = 0
         self._opened_ms = 0
         self._flow_sent_ms = 0
@@ -167,6 +169,7 @@ class Receiver:
         self._has_asked = False  # for what is missing
         self._repeats: list[int] = []
         self._repeats_failed: list[tuple[int, int]] = []
+        self._repeats_postponed: list[Postponed] = []
         self._repeat_since_ms = 0
 
     @property
@@ -279,6 +282,7 @@ class Receiver:
         """
         messages: list[int] = []
         failed: list[tuple[int, int]] = []
+        postponed: list[Postponed] = []
         parts: list[tuple[int, int]] = []
         for delivery in deliveries:
             places = self._open_places.get(delivery.message)
@@ -288,7 +292,7 @@ class Receiver:
             self._held -= 1
             if singly and places:
                 parts.append((delivery.message, delivery.place))
-            elif is_failed:
+            if is_failed:
                 self._failed.setdefault(delivery.message, []).append((delivery.message, delivery.place))
             if places and not singly:
                 if not self._parts:
@@ -299,8 +303,9 @@ class Receiver:
                 self._parts.pop(delivery.message, None)
                 messages.append(delivery.message)
                 failed += self._failed.pop(delivery.message, [])
+                postponed += self._postponed.pop(delivery.message, [])
         if messages:
-            self._remember(messages, failed, now_ms)
+            self._remember(messages, failed, postponed, now_ms)
         elif not parts:
             return []
         if not self._open_places and not self._early:
@@ -308,7 +313,7 @@ class Receiver:
             self._flow_sent_ms = now_ms
         done = [] if is_failed else parts
         failed = [*failed, *parts] if is_failed else failed
-        return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch, done))]
+        return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch, done, postponed))]
 
     def postpone(self, delivery: Delivery, wait_ms: int, reason: str) -> list[Effect]:
         """The application has failed to deal with this one, and wants it again after so long; 0: never.
@@ -320,23 +325,28 @@ class Receiver:
             return []
         places.remove(delivery.place)
         self._held -= 1
-        if not places:
+        verdict = Postponed(delivery.message, delivery.place, wait_ms, reason)
+        if places:
+            self._postponed.setdefault(delivery.message, []).append(verdict)
+        else:
             del self._open_places[delivery.message]
             self._must_tell = True  # that it was received: no acknowledgement of the whole message does
-        verdict = Postponed(delivery.message, delivery.place, wait_ms, reason)
         return [Send(self._broker, Acknowledge(self.session, [], epoch=self._epoch, postponed=[verdict]))]
 
     def join(self) -> list[Effect]:
         """Attach, or again: then also to those subscriptions that have come, or come again, since."""
         return [self._send_attach()]
 
-    def _remember(self, messages: list[int], failed: list[tuple[int, int]], now_ms: int) -> None:
+    def _remember(
+        self, messages: list[int], failed: list[tuple[int, int]], postponed: list[Postponed], now_ms: int
+    ) -> None:
         if not self._repeats:
             self._repeat_since_ms = now_ms
-        repeats = len(self._repeats) + len(messages) + len(self._repeats_failed) + len(failed)
-        if repeats <= self._settings.repeats_max:
+        remembered = len(self._repeats) + len(self._repeats_failed) + len(self._repeats_postponed)
+        if remembered + len(messages) + len(failed) + len(postponed) <= self._settings.repeats_max:
             self._repeats += messages
             self._repeats_failed += failed
+            self._repeats_postponed += postponed
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -396,8 +406,9 @@ class Receiver:
         return [Send(self._broker, Acknowledge(self.session, [], failed, self._epoch, done))]
 
     def _repeat(self) -> list[Effect]:
-        again = Acknowledge(self.session, self._repeats, self._repeats_failed, self._epoch)
-        self._repeats, self._repeats_failed = [], []
+        postponed = self._repeats_postponed
+        again = Acknowledge(self.session, self._repeats, self._repeats_failed, self._epoch, postponed=postponed)
+        self._repeats, self._repeats_failed, self._repeats_postponed = [], [], []
         return [Send(self._broker, again)]
 
 
