@@ -32,6 +32,7 @@ from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import ReceiverSettings
 from treecast.sim.broker.application import BROKER, Application
 from treecast.sim.broker.checks import TEXTS_MAX, Checks, Letter
+from treecast.sim.broker.course import Course
 from treecast.sim.broker.door_checks import early_receipts, wrong_records, wrong_refusals
 from treecast.sim.broker.history import History
 from treecast.sim.broker.workload import Workload, draw_doors, draw_more, draw_workload
@@ -42,11 +43,6 @@ from treecast.sim.scenario import Outcome, outcome_of
 from treecast.sim.storage import SimulatedStorage
 from treecast.sim.world import World
 
-HEALING_MS_MAX = 120_000
-"""Time after the last fault within which everything must be delivered."""
-STEP_MS = 250
-QUIET_MS = 1_500
-"""Time after that in which nothing may be delivered any more."""
 LONG_MS = 1_000
 """A receiver that works on what it got, and postpones it, does so within this time."""
 
@@ -161,8 +157,10 @@ class DoorsScenario(BrokerScenario):
         return draw_doors(Random(f"{seed}/doors"), super().workload(seed))
 
 
-class BrokerRun:
-    """A run of the scenario, from its beginning to the checks."""
+class BrokerRun(Course):
+    """A run with one broker."""
+
+    quiet_ms = 1_500
 
     def __init__(
         self,
@@ -242,55 +240,14 @@ class BrokerRun:
 
     # -- the course of a run
 
-    def play(self) -> None:
-        world = self.world
-        world.schedule(self.faults)
-        for application in self.applications:
-            application.begin()
-        for time_ms in range(STEP_MS, self.workload.duration_ms + STEP_MS, STEP_MS):
-            world.run(time_ms)
-            self._check_limits()
-        world.heal()
-        for application in self.applications:
-            application.calm_down()
-        self._wait("answers", lambda: all(a.host.is_up and not a.waiting() for a in self.applications))
-        for application in self.applications:
-            application.resume()
-        for application in self.applications:
-            if application.needs_attach():
-                application.attach()
-            application.publish_probe()
-        self._wait("the last answers", lambda: not any(a.waiting() for a in self.applications))
-        self._finish()
+    def _duration_ms(self) -> int:
+        return self.workload.duration_ms
 
-    def _wait(self, what: str, is_reached: Callable[[], bool]) -> None:
-        """Let time pass until something is so; it has to be within a bound."""
-        end_ms = self.world.now_us // 1000 + HEALING_MS_MAX
-        while self.world.failure is None and not is_reached():
-            if self.world.now_us // 1000 >= end_ms:
-                self.world.fail(f"{what}: not there {HEALING_MS_MAX} ms after all faults have ended")
-            self.world.run(self.world.now_us // 1000 + STEP_MS)
-            self._check_limits()
+    def _mistakes(self) -> list[str]:
+        return [*self._checks().all(), *self._lost_letters(), *self._wrong_at_doors()]
 
-    def _finish(self) -> None:
-        world = self.world
-        if world.failure is not None:
-            return
-        required = list(self._checks().required())
-        end_ms = world.now_us // 1000 + HEALING_MS_MAX
-        while world.failure is None and world.now_us // 1000 < end_ms and not self._is_quiet(required):
-            world.run(world.now_us // 1000 + STEP_MS)
-            self._check_limits()
-        if world.failure is None:
-            receipts = len(self.history.receipts)
-            world.run(world.now_us // 1000 + QUIET_MS)
-            wrong = [*self._checks().all(), *self._lost_letters(), *self._wrong_at_doors()]
-            if not wrong and not self._is_quiet(required):
-                wrong = [f"the broker still has something to deliver: {self._stats()}"]
-            if not wrong and len(self.history.receipts) > receipts:
-                wrong = [f"delivered after everything was: {self.history.receipts[receipts]}"]
-            if wrong:
-                world.fail("\n  ".join(wrong))
+    def _leftovers(self) -> list[str]:
+        return [f"the broker still has something to deliver: {self._stats()}"]
 
     def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
         stats = self._stats()
@@ -352,7 +309,7 @@ class BrokerRun:
             checks.append(early_receipts(history, settings.postponed_ms_max))
         return [text for check in checks for text in islice(check, TEXTS_MAX)]
 
-    def _check_limits(self) -> None:
+    def _check_invariants(self) -> None:
         """Memory stays within what the settings say."""
         stats = self._stats()
         if not stats:

@@ -26,6 +26,7 @@ from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import Delivery
 from treecast.sim.broker.application import Application
 from treecast.sim.broker.checks import Letter
+from treecast.sim.broker.course import Course
 from treecast.sim.broker.history import History
 from treecast.sim.broker.scenario import draw_client_settings
 from treecast.sim.faults import Crash, Fault, FaultRates, HostFault, draw_faults
@@ -42,12 +43,6 @@ from treecast.sim.onyx.scripted_registry import REGISTRY, ScriptedRegistry
 from treecast.sim.scenario import Outcome, outcome_of
 from treecast.sim.storage import SimulatedStorage
 from treecast.sim.world import World
-
-HEALING_MS_MAX = 120_000
-"""Time after the last fault within which everything must be delivered."""
-STEP_MS = 250
-QUIET_MS = 1_000
-"""Time after that in which nothing may be delivered any more."""
 
 MakeBroker = Callable[..., NetworkBroker]
 
@@ -95,8 +90,10 @@ class CheckedBroker(NetworkBroker):
             self.on_range(self, root, before, self.positions.number(root), parcels)
 
 
-class NetworkRun:
-    """A run of the scenario, from its beginning to the checks."""
+class NetworkRun(Course):
+    """A run with many brokers."""
+
+    quiet_ms = 1_000
 
     def __init__(
         self,
@@ -169,57 +166,20 @@ class NetworkRun:
 
     # -- the course of a run
 
-    def play(self) -> None:
-        world = self.world
-        world.schedule(self.faults)
+    def _begin(self) -> None:
         self.registry.begin()
-        for application in self.applications:
-            application.begin()
-        for time_ms in range(STEP_MS, self.network.clients.duration_ms + STEP_MS, STEP_MS):
-            world.run(time_ms)
-            self._check_brokers()
-        world.heal()
+
+    def _calm_down(self) -> None:
         self.registry.is_calm = True
-        for application in self.applications:
-            application.calm_down()
-        self._wait("answers", lambda: all(a.host.is_up and not a.waiting() for a in self.applications))
-        for application in self.applications:
-            application.resume()
-        for application in self.applications:
-            if application.needs_attach():
-                application.attach()
-            application.publish_probe()
-        self._wait("the last answers", lambda: not any(a.waiting() for a in self.applications))
-        self._finish()
 
-    def _wait(self, what: str, is_reached: Callable[[], bool]) -> None:
-        """Let time pass until something is so; it has to be within a bound."""
-        end_ms = self.world.now_us // 1000 + HEALING_MS_MAX
-        while self.world.failure is None and not is_reached():
-            if self.world.now_us // 1000 >= end_ms:
-                self.world.fail(f"{what}: not there {HEALING_MS_MAX} ms after all faults have ended")
-            self.world.run(self.world.now_us // 1000 + STEP_MS)
-            self._check_brokers()
+    def _duration_ms(self) -> int:
+        return self.network.clients.duration_ms
 
-    def _finish(self) -> None:
-        if self.world.failure is not None:
-            return
-        required = list(self._checks().required())
-        end_ms = self.world.now_us // 1000 + HEALING_MS_MAX
-        while self.world.failure is None and self.world.now_us // 1000 < end_ms and not self._is_quiet(required):
-            self.world.run(self.world.now_us // 1000 + STEP_MS)
-            self._check_brokers()
-        if self.world.failure is not None:
-            return
-        receipts = len(self.history.receipts)
-        self.world.run(self.world.now_us // 1000 + QUIET_MS)
-        wrong = self._checks().all() or list(self._wrong_tables())
-        if not wrong and not self._is_quiet(required):
-            wrong = [f"not quiet: {name} {peer.stats()}" for name, peer in self._peers()]
-        if not wrong and len(self.history.receipts) > receipts:
-            wrong = [f"delivered after everything was: {self.history.receipts[receipts]}"]
-        if wrong:
-            self.world.fail("\n  ".join(wrong))
+    def _mistakes(self) -> list[str]:
+        return self._checks().all() or list(self._wrong_tables())
+
+    def _leftovers(self) -> list[str]:
+        return [f"not quiet: {name} {peer.stats()}" for name, peer in self._peers()]
 
     def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
         peers = dict(self._peers())
@@ -274,7 +234,7 @@ class NetworkRun:
             if wanted := broker.broker.index.match(storage.body(row.body)):
                 self.world.fail(f"{broker.name} took ({after}, {upto}] of {root} without {number}, for {wanted}")
 
-    def _check_brokers(self) -> None:
+    def _check_invariants(self) -> None:
         """Positions only grow, nothing is there twice, and memory stays within what the settings say."""
         for name, host in self.hosts.items():
             for root, data in host.storage.scan(POSITIONS, "", 1_000):
