@@ -1,10 +1,25 @@
-"""What `treecast broker` and `treecast up` have in common: some options, and how addresses are read."""
+"""What the commands of the service have in common: how they are added, some options, and how addresses are read."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def add_subcommand(
+    actions: argparse._SubParsersAction[Any], name: str, help: str, description: str, epilog: str
+) -> argparse.ArgumentParser:
+    """A command, or one of the things that a command does, with a help text of its own."""
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=epilog,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
+    )
+    return parser
 
 
 def add_place_options(parser: argparse.ArgumentParser, listen: str, purpose: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.network_options import add_registry_option, add_tls_options, location, read_registries, read_tls
+from treecast.cli.serving import add_subcommand
 from treecast.durable import unused_name
 from treecast.names import printable
 
@@ -32,10 +33,10 @@ ROWS_AT_ONCE = 1_000
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = _add(verbs, "source", "say what a network publishes", DESCRIPTION, EPILOG)
+    parser = add_subcommand(verbs, "source", "say what a network publishes", DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     example = "example:\n  treecast source "
-    add = _add(
+    add = add_subcommand(
         *(actions, "add", "add a source, or change it", "Adds a source, or changes it, and prints its root."),
         f"{example}add news --registry 127.0.0.1:7410 --schema news.dtd",
     )
@@ -47,31 +48,18 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--messages-per-second", metavar="N", type=_count, default=0, help="documents that are expected")
     option("--message-bytes", metavar="N", type=_count, default=0, help="of one of them")
     _finish(add, _add_source)
-    shown = _add(
+    shown = add_subcommand(
         *(actions, "list", "show sources and their roots", "Shows the sources of a network."),
         f"{example}list --registry 127.0.0.1:7410",
     )
     shown.add_argument("--format", metavar="FORMAT", choices=("text", "json"), default="text", help="text or json")
     _finish(shown, _list)
-    remove = _add(
+    remove = add_subcommand(
         *(actions, "remove", "end a source", "Removes a source; its documents are still delivered."),
         f"{example}remove news --registry 127.0.0.1:7410",
     )
     remove.add_argument("source", metavar="NAME")
     _finish(remove, _remove)
-
-
-def _add(
-    verbs: argparse._SubParsersAction[Any], name: str, help: str, description: str, epilog: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=epilog,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
-    )
-    return parser
 
 
 def _finish(parser: argparse.ArgumentParser, action: Action) -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treecast.cli.serving import add_subcommand
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ LIMITS = {
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = _add(verbs, "token", "say who may use a service", DESCRIPTION, EPILOG)
+    parser = add_subcommand(verbs, "token", "say who may use a service", DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    create = _add(
+    create = add_subcommand(
         actions, "create", "make a token, and print it once", "Makes a token, and prints it: once.", CREATE_EPILOG
     )
     _add_data(create)
@@ -65,27 +66,16 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     for name, help in LIMITS.items():
         option(f"--{name.replace('_', '-')}", metavar="N", type=_size, default=0, help=help)
     create.set_defaults(run=lambda options: _create(create, options))
-    shown = _add(actions, "list", "show the tokens, without their secrets", "Shows the tokens.", LIST_EPILOG)
+    shown = add_subcommand(actions, "list", "show the tokens, without their secrets", "Shows the tokens.", LIST_EPILOG)
     _add_data(shown)
     shown.add_argument("--format", metavar="FORMAT", choices=("text", "json"), default="text", help="text or json")
     shown.set_defaults(run=lambda options: _list(shown, options))
-    revoke = _add(actions, "revoke", "end tokens, and what they have open", "Ends tokens, at once.", REVOKE_EPILOG)
+    revoke = add_subcommand(
+        actions, "revoke", "end tokens, and what they have open", "Ends tokens, at once.", REVOKE_EPILOG
+    )
     _add_data(revoke)
     revoke.add_argument("ids", metavar="ID", nargs="+", help="of the list")
     revoke.set_defaults(run=lambda options: _revoke(revoke, options))
-
-
-def _add(
-    verbs: argparse._SubParsersAction[Any], name: str, help: str, description: str, epilog: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=epilog,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
-    )
-    return parser
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:

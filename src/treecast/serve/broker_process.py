@@ -19,6 +19,7 @@ from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.peer import Peer
 from treecast.serve.access.exposure import check_peer_exposure
 from treecast.serve.access.tokens import TokenStore
+from treecast.serve.address import format_address
 from treecast.serve.runtime import PeerStore, Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.status_pages import StatusPages
@@ -82,15 +83,27 @@ async def serve_broker(
     tls = server_context(options.tls) if options.tls else None
     check_options(options)
     runtime = Runtime(lambda: open_broker(options), Random(unused_name()), log, options.runtime, tls)
+    await serve(runtime, options.listen, options.status, options.directory, log, announce)
+
+
+async def serve(
+    runtime: Runtime,
+    listen: tuple[str, int],
+    status: tuple[str, int] | None,
+    directory: str,
+    log: structlog.typing.FilteringBoundLogger,
+    announce: Callable[[str, int], None],
+) -> None:
+    """Run a peer until SIGTERM or SIGINT, with its status pages; `announce` gets the address when others may come."""
     pages = StatusPages(runtime.metrics, runtime.is_ready)
-    if options.status is not None:
-        await listen_for_status(pages, *options.status)
+    if status is not None:
+        await listen_for_status(pages, *status)
     try:
-        address = await runtime.start(*options.listen)
+        address = await runtime.start(*listen)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, runtime.stop)
-        log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory)
+        log.info("ready", address=format_address(*address), directory=directory)
         announce(*address)
         warming = loop.run_in_executor(None, warm_up)
         await runtime.run()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -27,10 +26,9 @@ from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo
 from treecast.overlay.peer import Peer
 from treecast.serve.address import format_address
-from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, listen_for_status, warm_up
+from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, serve
 from treecast.serve.peer_links import PeerLinks
 from treecast.serve.runtime import PeerStore, Runtime
-from treecast.serve.status_pages import StatusPages
 from treecast.serve.store import Store
 from treecast.serve.tls import client_context, server_context
 
@@ -144,23 +142,12 @@ async def serve_network_peer(
     """Serve until SIGTERM or SIGINT; `announce` gets the address when others may come. Raises TreecastError."""
     check_options(options)
     peer, runtime = make_runtime(options, log)
-    pages = StatusPages(runtime.metrics, runtime.is_ready)
-    if options.status is not None:
-        await listen_for_status(pages, *options.status)
-    try:
-        address = await runtime.start(*options.listen)
-        peer.listens(*address)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, runtime.stop)
-        log.info("ready", address=format_address(*address), directory=options.directory)
-        announce(*address)
-        warming = loop.run_in_executor(None, warm_up)
-        await runtime.run()
-        await warming
-        log.info("stopped")
-    finally:
-        await pages.close()
+
+    def reached_at(host: str, port: int) -> None:
+        peer.listens(host, port)
+        announce(host, port)
+
+    await serve(runtime, options.listen, options.status, options.directory, log, reached_at)
 
 
 def make_runtime(options: NetworkOptions, log: structlog.typing.FilteringBoundLogger) -> tuple[NetworkPeer, Runtime]:
