@@ -1,4 +1,4 @@
-"""A network of processes at full size, and what kills cost: which process, how long until deliveries flow, what was lost.
+"""A network of processes at full size, and kills: who died, how long until deliveries flow again, what was lost.
 
     python -m bench.network_kill --quick
 
@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -57,9 +56,7 @@ class Got:
     async def expect(self, wanted: Iterable[tuple[str, bytes]]) -> None:
         """Wait for these."""
         self._complete.clear()
-        self._missing = {
-            (id, payload) for id, payload in wanted if payload not in self.payloads.get(id, {}).values()
-        }
+        self._missing = {(id, payload) for id, payload in wanted if payload not in self.payloads.get(id, {}).values()}
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 if self._missing:
@@ -266,7 +263,9 @@ class Run:
             while not is_over.is_set():
                 part += 1
                 some = documents(5, subscriptions, draw.getrandbits(32))
-                some = [document.replace(b"<load n='", b"<load n='%s-%d-" % (source.encode(), part)) for document in some]
+                some = [
+                    document.replace(b"<load n='", b"<load n='%s-%d-" % (source.encode(), part)) for document in some
+                ]
                 pairs.extend(expect(self._index, some, self._expected))
                 self.found.kill_documents += len(some)
                 await publisher.publish([(document.decode()[:40], document) for document in some])

@@ -23,7 +23,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -34,7 +33,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from treecast.serve.network.member import MemberOptions, run_member, warm_up
+from treecast.serve.broker_process import warm_up
+from treecast.serve.network.member import MemberOptions, run_member
 
 REQUEST_BYTES_MAX = 1 << 20
 STATUS_UNKNOWN = -1
@@ -225,7 +225,6 @@ def _become(name: str, descriptors: list[int]) -> None:
         os.close(descriptor)
     sys.stdin = os.fdopen(0, "r", encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-    random.seed()
     with contextlib.suppress(OSError):  # only Linux has it
         Path("/proc/self/comm").write_text(name[:NAME_CHARS_MAX])
 

@@ -1,7 +1,7 @@
 """A process of a network that a supervisor has started: its registry, or a broker with an HTTP door.
 
-One line on stdout says where it listens, in JSON. It ends with SIGTERM, and when its standard input ends: so it does not
-outlive its supervisor, whatever becomes of that. `fork_server.py` starts it.
+One line on stdout says where it listens, in JSON. It ends with SIGTERM, and when its standard input ends: so it does
+not outlive its supervisor, whatever becomes of that. `fork_server.py` starts it.
 """
 
 from __future__ import annotations
