@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "query": {"errors", "model", "_native"},
     "engines": CORE,
     "links": CORE,
+    "selective": CORE,
     "rejections": {"errors"},
     "index": CORE | {"engines", "names", "rejections"},
     "wire": CORE | {"workload"},  # workload: dictionaries are made from DTDs
