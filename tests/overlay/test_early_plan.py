@@ -54,7 +54,7 @@ class Place:
         self.plan = EarlyPlan(settings)
         self.children: list[Place] = []
         self.subscriptions: list[Subscription] = []
-        self.name = "root" if parent is None else f"{parent.name}.{len(parent.children)}"
+        self.name: str = "root" if parent is None else f"{parent.name}.{len(parent.children)}"
         if parent is not None:
             parent.children.append(self)
 
@@ -169,7 +169,12 @@ def test_a_document_is_changed_once_for_all_links_with_the_same_plan(monkeypatch
     plan.set("b4", WHOLE)
     reads: list[int] = []
     read = EarlyWork._read
-    monkeypatch.setattr(EarlyWork, "_read", lambda self, parcels: (reads.append(len(parcels)), read(self, parcels)))
+
+    def count(work: EarlyWork, parcels: list[Parcel]) -> None:
+        reads.append(len(parcels))
+        read(work, parcels)
+
+    monkeypatch.setattr(EarlyWork, "_read", count)
     parcels = [Parcel(1, "s", "", 0, "text", b"<r><i>1</i><j/></r>"), Parcel(2, "s", "", 0, "text", b"<r>")]
     work = plan.begin()
     first, second = (work.apply(name, parcels) for name in ("b1", "b2"))
