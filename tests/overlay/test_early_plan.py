@@ -10,6 +10,8 @@ from generators.link_sets import NOTHING, Drawing, outcome, same
 from support.peer_network import Factory, PeerNetwork
 from support.sanitized import fewer
 
+from treecast.document import Document
+from treecast.links import Restructuring
 from treecast.model import Subscription
 from treecast.overlay.broker import Broker
 from treecast.overlay.broker.queue import Queue
@@ -17,7 +19,6 @@ from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import (
     Command,
-    Document,
     Hello,
     Publish,
     RegisterSource,
@@ -26,9 +27,11 @@ from treecast.overlay.messages import (
     Unsubscribe,
     Welcome,
 )
+from treecast.overlay.messages import Document as Published
 from treecast.overlay.onyx.control_messages import NewView
-from treecast.overlay.onyx.early_plan import NOBODY, WHOLE, EarlyPlan, EarlyWork
+from treecast.overlay.onyx.early_plan import NOBODY, WHOLE, EarlyPlan
 from treecast.overlay.onyx.early_wants import EarlyWants
+from treecast.overlay.onyx.link_formats import Arrival, LinkFormats
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, Forward, Parcel, Plan
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -40,6 +43,10 @@ pytestmark = pytest.mark.house
 
 USUAL = NetworkSettings()
 ROUNDS = 80
+
+
+def arrivals(*bodies: bytes) -> list[Arrival]:
+    return LinkFormats(USUAL).read([Parcel(number, "s", "", 0, "text", body) for number, body in enumerate(bodies, 1)])
 
 
 # --- the algebra ------------------------------------------------------------------------------------------------------
@@ -70,18 +77,19 @@ class Place:
         if self.parent is not None and self.parent.plan.set(self.name, self.plan.own):
             self.parent.tell()
 
-    def receive(self, parcel: Parcel | None, data: bytes, seen: Counter[str]) -> None:
-        """What everybody makes of what arrives is what they make of the document."""
+    def receive(self, arrivals: list[Arrival], data: bytes, seen: Counter[str]) -> None:
+        """What everybody makes of what arrives, one document or none, is what they make of the document."""
+        is_part = bool(arrivals) and bool(arrivals[0].early)
         for subscription in self.subscriptions:
             expected = outcome(subscription, data)
-            found = NOTHING if parcel is None else outcome(subscription, parcel.body)
-            seen["delivered from a part"] += isinstance(expected, bytes) and parcel is not None and bool(parcel.early)
-            assert same(found, expected), f"{subscription.query} of {data!r} in {parcel}: {found!r}, not {expected!r}"
+            found = outcome(subscription, arrivals[0].body) if arrivals else NOTHING
+            seen["delivered from a part"] += isinstance(expected, bytes) and is_part
+            assert same(found, expected), f"{subscription.query} of {data!r} in {found!r}, not {expected!r}"
         work = self.plan.begin()
         for child in self.children:
-            arrives = work.apply(child.name, [parcel]) if parcel is not None else []
-            seen["not sent"] += parcel is not None and not arrives
-            child.receive(arrives[0] if arrives else None, data, seen)
+            left, _ = work.apply(child.name, arrivals)
+            seen["not sent"] += len(left) < len(arrivals)
+            child.receive(left, data, seen)
 
     def rebuilt(self) -> Plan:
         """What it should tell its parent, computed anew."""
@@ -114,7 +122,7 @@ def test_every_subscription_makes_of_what_arrives_what_it_makes_of_the_document(
             place.change([], [one for one in place.subscriptions if drawing.random.random() < 0.5])
             for _ in range(2):
                 data = drawing.document()
-                root.receive(Parcel(1, "s", "", 0, "text", data), data, seen)
+                root.receive(arrivals(data), data, seen)
             assert root.plan.own == root.rebuilt()
     assert min(seen["delivered from a part"], seen["not sent"]) > ROUNDS / 10, seen
 
@@ -155,8 +163,8 @@ def test_what_is_too_long_or_not_understood_is_not_done() -> None:
     assert plan.set("b2", None) and plan.own.steps
     for wrong in (Plan("keep /r/i["), Plan("from /r/i drop //b"), Plan("keep /r/" + "i" * 40)):
         assert plan.set("b3", wrong) and plan.own == plan.plan("b3") == WHOLE
-        parcel = Parcel(1, "s", "", 0, "text", b"<r><j/></r>")
-        assert plan.begin().apply("b3", [parcel]) == [parcel]
+        whole = arrivals(b"<r><j/></r>")
+        assert plan.begin().apply("b3", whole) == (whole, 0)
         assert plan.set("b3", None)
     assert plan.misunderstood == 2
 
@@ -167,22 +175,22 @@ def test_a_document_is_changed_once_for_all_links_with_the_same_plan(monkeypatch
         plan.set(name, Plan("keep /r/i"))
     plan.set("b3", Plan("keep /r/j"))
     plan.set("b4", WHOLE)
-    reads: list[int] = []
-    read = EarlyWork._read
+    counts: list[int] = []
+    apply_many = Restructuring.apply_many
 
-    def count(work: EarlyWork, parcels: list[Parcel]) -> None:
-        reads.append(len(parcels))
-        read(work, parcels)
+    def count(action: Restructuring, documents: list[Document]) -> object:
+        counts.append(len(documents))
+        return apply_many(action, documents)
 
-    monkeypatch.setattr(EarlyWork, "_read", count)
-    parcels = [Parcel(1, "s", "", 0, "text", b"<r><i>1</i><j/></r>"), Parcel(2, "s", "", 0, "text", b"<r>")]
+    monkeypatch.setattr(Restructuring, "apply_many", count)
+    came = arrivals(b"<r><i>1</i><j/></r>", b"<r>")
     work = plan.begin()
-    first, second = (work.apply(name, parcels) for name in ("b1", "b2"))
-    assert first == second and first[0] is second[0] and reads == [2, 0]
+    (first, saved), (second, _) = (work.apply(name, came) for name in ("b1", "b2"))
+    assert first == second and first[0] is second[0] and counts == [1, 0] and saved == 4
     assert [one.body for one in first] == [b"<r><i>1</i></r>", b"<r>"], "what cannot be read here goes as it is"
     assert [one.early != "" for one in first] == [True, False]
-    assert work.apply("b4", parcels) is parcels
-    assert work.apply("b3", parcels)[0].body == b"<r><j/></r>"
+    assert work.apply("b4", came) == (came, 0)
+    assert work.apply("b3", came)[0][0].body == b"<r><j/></r>"
 
 
 # --- brokers ----------------------------------------------------------------------------------------------------------
@@ -192,7 +200,7 @@ PART, OTHER = "/news/item[@area='1']", "/news/item[@area='2']"
 
 
 class Network:
-    """A chain of brokers, b1 the root of the only source, with a client at each."""
+    """A chain of brokers, b1 the root of the only source, with a client at each; documents travel as text."""
 
     def __init__(self, **settings: int) -> None:
         self.network = PeerNetwork()
@@ -200,7 +208,7 @@ class Network:
         self.requests = dict.fromkeys(self.names, 0)
         self.leases: dict[str, int] = {}
         for name in self.names:
-            self.network.add(name, self._factory(name, NetworkSettings(**settings)))
+            self.network.add(name, self._factory(name, NetworkSettings(link_formats=(), **settings)))
         view = View(1, {name: BrokerInfo() for name in self.names}, {"b1": {"b2": "b1", "b3": "b2"}})
         for name in self.names:
             self.network.tell("registry", name, NewView(view))
@@ -224,7 +232,7 @@ class Network:
     def publish(self) -> list[int]:
         """The size of the document on each link, from the root down."""
         before = len(self.network.sent)
-        self.ask("b1", Publish("s", [Document(NEWS)]))
+        self.ask("b1", Publish("s", [Published(NEWS)]))
         messages = [message for _, _, message in self.network.sent[before:] if isinstance(message, Forward)]
         return [len(parcel.body) for message in messages for parcel in message.documents]
 
@@ -275,7 +283,7 @@ def test_what_a_root_sends_again_is_whole() -> None:
     network = Network()
     network.ask("b3", elements("q1", PART))
     network.network.cut.add(("b1", "b2"))
-    network.ask("b1", Publish("s", [Document(NEWS)]))
+    network.ask("b1", Publish("s", [Published(NEWS)]))
     network.network.cut.clear()
     network.network.run(3_000)
     broker = network.network.peers["b3"]
@@ -294,7 +302,7 @@ def test_a_replay_leaves_out_what_came_without_the_parts_that_it_needs() -> None
     part = b'<news><item area="1"/></news>'
     for resolve, expected in ((plan.resolve, [part[6:-7], None]), (lambda mark: None, [None, None])):
         turn = Turn(0)
-        broker.take("root", [Parcel(7, "s", "", 0, "text", part, mark)], turn, resolve)
+        broker.take("root", LinkFormats(USUAL).read([Parcel(7, "s", "", 0, "text", part, mark)]), turn, resolve)
         row = broker._archive.rows.get(broker.last_document)
         assert row is not None and row.early is not None
         broker.finish(turn)

@@ -331,6 +331,10 @@ class Broker:
         `resolve` says what was done to those that have a mark."""
         self._intake.take(origin, documents, turn, resolve)
 
+    def keep_documents(self) -> None:
+        """From now on `Turn.published` has documents that were read: they are wanted elsewhere in the same turn."""
+        self._intake.keeps_documents = True
+
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         """The registry of the network has chosen this broker as the root of a source."""
         self._subscriptions.register_source(command, turn)

@@ -12,16 +12,18 @@ that subscription; and so it does of what several such plans leave, one after th
 plans on the way allow for what a broker wants is what a covered version says (`tree.py`): a version is one of the
 routing query and of the plan. What a root sends to repair a gap is whole.
 
-    >>> from treecast.overlay.onyx.network_messages import Parcel, Plan
+    >>> import treecast
+    >>> from treecast.overlay.onyx.network_messages import Parcel
     >>> plan = EarlyPlan(NetworkSettings())
     >>> plan.set("b2", Plan("keep /news/item[@area='SF']")), plan.set("b3", Plan("keep /news/item[@area='NY']"))
     (True, True)
     >>> plan.own.steps
     'keep /news/item[@area="NY" or @area="SF"]'
-    >>> parcel = Parcel(1, "s", "", 0, "text", b'<news><item area="SF">Fog</item><item area="LA">Sun</item></news>')
+    >>> data = b'<news><item area="SF">Fog</item><item area="LA">Sun</item></news>'
+    >>> arrival = Arrival(Parcel(1, "s", "", 0, "text", data), treecast.read(data))
     >>> work = plan.begin()
-    >>> [one.body for one in work.apply("b2", [parcel])], work.apply("b3", [parcel])
-    ([b'<news><item area="SF">Fog</item></news>'], [])
+    >>> [one.body for one in work.apply("b2", [arrival])[0]], work.apply("b3", [arrival])
+    ([b'<news><item area="SF">Fog</item></news>'], ([], 65))
     >>> plan.set("b3", WHOLE), plan.own == WHOLE
     (True, True)
 """
@@ -34,10 +36,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from treecast.document import Document, read_many
+from treecast.document import Document
 from treecast.errors import TreecastError
 from treecast.links import Demand, Early, Link, Restructuring
-from treecast.overlay.onyx.network_messages import Parcel, Plan
+from treecast.overlay.onyx.link_formats import TEXT, Arrival
+from treecast.overlay.onyx.network_messages import Plan
 from treecast.overlay.onyx.settings import NetworkSettings
 
 NOBODY = Plan(is_wanted=False)
@@ -147,38 +150,42 @@ class EarlyWork:
     def __init__(self, actions: Mapping[str, Restructuring], marks: Mapping[str, str]) -> None:
         self._actions = actions
         self._marks = marks
-        self._documents: dict[int, Document | None] = {}
-        self._results: dict[tuple[str, int], Parcel | None] = {}
+        self._results: dict[tuple[str, int], Arrival | None] = {}
 
-    def apply(self, target: str, parcels: list[Parcel]) -> list[Parcel]:
-        """What goes over the link to a target, of documents that routing has chosen for it."""
+    def apply(self, target: str, arrivals: list[Arrival]) -> tuple[list[Arrival], int]:
+        """What goes over the link to a target, of documents that routing has chosen for it, and how many bytes of text
+        need not go."""
         mark = self._marks.get(target, "")
-        if not mark or not parcels:
-            return parcels
-        fresh = [parcel for parcel in parcels if (mark, parcel.number) not in self._results]
-        self._read(fresh)
-        readable = [(parcel, document) for parcel in fresh if (document := self._documents[parcel.number])]
-        self._results |= {(mark, parcel.number): parcel for parcel in fresh}
+        if not mark or not arrivals:
+            return arrivals, 0
+        self._change([arrival for arrival in arrivals if (mark, arrival.number) not in self._results], mark)
+        results = [self._results[mark, arrival.number] for arrival in arrivals]
+        left = [arrival for arrival in results if arrival is not None]
+        return left, _text_bytes(arrivals) - _text_bytes(left)
+
+    def _change(self, arrivals: list[Arrival], mark: str) -> None:
+        readable: list[tuple[Arrival, Document]] = []
+        for arrival in arrivals:
+            # What cannot be read here goes as it is: it is not for a broker on the way to say that nobody below can.
+            self._results[mark, arrival.number] = arrival
+            if arrival.document is not None:
+                readable.append((arrival, arrival.document))
         answers = self._actions[mark].apply_many([document for _, document in readable])
-        for (parcel, _), answer in zip(readable, answers, strict=True):
-            self._results[mark, parcel.number] = _changed(parcel, answer, mark)
-        results = (self._results[mark, parcel.number] for parcel in parcels)
-        return [parcel for parcel in results if parcel is not None]
-
-    def _read(self, parcels: list[Parcel]) -> None:
-        unread = [parcel for parcel in parcels if parcel.number not in self._documents]
-        for parcel, answer in zip(unread, read_many([parcel.body for parcel in unread]), strict=True):
-            # It is not for a broker on the way to say that nobody below can read it.
-            self._documents[parcel.number] = answer if isinstance(answer, Document) else None
+        for (arrival, _), answer in zip(readable, answers, strict=True):
+            self._results[mark, arrival.number] = _changed(arrival, answer, mark)
 
 
-def _changed(parcel: Parcel, answer: Document | TreecastError | None, mark: str) -> Parcel | None:
+def _changed(arrival: Arrival, answer: Document | TreecastError | None, mark: str) -> Arrival | None:
     """What is sent instead of a document; None: nothing, because nobody behind the link gets anything of it."""
     if answer is None:
         return None
     if isinstance(answer, TreecastError):
-        return parcel  # too much work, perhaps
+        return arrival  # too much work, perhaps
     body = answer.data
-    if not parcel.early and len(body) >= len(parcel.body):
-        return parcel
-    return msgspec.structs.replace(parcel, body=body, early=mark)
+    if not arrival.early and len(body) >= len(arrival.body):
+        return arrival
+    return Arrival(msgspec.structs.replace(arrival.parcel, format=TEXT, body=body, early=mark), answer)
+
+
+def _text_bytes(arrivals: list[Arrival]) -> int:
+    return sum(len(arrival.body) for arrival in arrivals)

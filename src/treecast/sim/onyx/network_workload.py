@@ -9,6 +9,7 @@ import msgspec
 from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.sim.broker.workload import QUERIES, Workload, draw_workload
+from treecast.wire import FORMATS
 
 LEFT_OUT = ("replay", "redeliver", "advance", "source")
 """Actions that name documents by the numbers of one broker, or sources that many share."""
@@ -115,6 +116,21 @@ def draw_network_settings(random: Random) -> NetworkSettings:
         plan_bytes_max=draw(4_096, 0, 30),
         plan_queries_max=draw(4_096, 1, 2),
         plan_steps_max=draw(64, 1),
+    )
+
+
+def draw_formats(random: Random, settings: NetworkSettings) -> NetworkSettings:
+    """How one broker writes and reads on its links: neighbours differ, and have to agree."""
+    wishes = [("binary",), ("dictionary", "binary"), ("dictionary-zlib",), ("binary-zstd", "text-zlib"), ()]
+    reads = [FORMATS, FORMATS, ("binary", "dictionary", "dictionary-zlib"), ("binary-zstd",), ()]
+    return msgspec.structs.replace(
+        settings,
+        link_formats=random.choice(wishes),
+        link_reads=random.choice(reads),
+        dictionary_documents=random.choice([2, 3, 64]),
+        dictionaries_max=random.choice([1, 4]),
+        routes_first=random.random() < 0.8,
+        local_bytes_max=random.choice([1, 300, 8 << 20]),
     )
 
 
