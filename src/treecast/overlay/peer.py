@@ -44,6 +44,8 @@ class Send(msgspec.Struct, frozen=True):
 
     to: str
     message: Any
+    sender: str = ""
+    """In whose name: that of a peer which lives inside this one. Empty: in its own."""
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -56,6 +58,8 @@ class Deliver(msgspec.Struct, frozen=True):
     """Hand something to the application that this peer works for."""
 
     event: Any
+    sender: str = ""
+    """Of a peer which lives inside this one: its name."""
 
 
 class SaveIndex(msgspec.Struct, frozen=True):

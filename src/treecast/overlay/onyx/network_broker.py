@@ -7,7 +7,7 @@ for speed; a root repairs what the tree loses. `tree.py` says when a range is co
 
     >>> from random import Random
     >>> from treecast.overlay.onyx.control_messages import NewView
-    >>> from treecast.overlay.onyx.view import BrokerInfo, View
+    >>> from treecast.overlay.onyx.view import BrokerInfo, View, certificates_of
     >>> from treecast.sim import SimulatedStorage
     >>> broker = NetworkBroker("b1", SimulatedStorage(), Random(1))
     >>> effects = broker.receive("registry", NewView(View(1, {"b1": BrokerInfo()}, {"b1": {}})), now_ms=0)
@@ -416,6 +416,11 @@ class NetworkBroker:
             if root != self.name:
                 number = self.positions.number(root)
                 turn.send(root, PositionsMessage(root, self.positions.store_of(root), self.epoch, number))
+
+    def certificates_of(self, name: str) -> tuple[str, ...]:
+        """Whose certificates a peer may show, besides its own."""
+        info = self.membership.broker(name)
+        return certificates_of(name, [info] if info is not None else [])
 
     # --- looking at it -----------------------------------------------------------------------------------------------
 
