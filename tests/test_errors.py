@@ -21,6 +21,7 @@ from unittest.mock import Mock, patch
 import msgspec
 import pytest
 from support.hook_receiver import HookReceiver, Response
+from support.selective_refusals import refuse_selective
 
 import treecast
 from treecast import _native, durable
@@ -461,6 +462,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".fleet": refuse_fleet,
     ".hook": refuse_hook,
     ".wire": refuse_wire,
+    ".selective": refuse_selective,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BROKERS_MAX = 64
 """On one machine."""
+REPLICAS_MAX = 2
 NOT_OFFERED = ("backbone", "demo", "firewall", "peer_listen", "peer_ca")
 
 
@@ -32,11 +33,16 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
     ]
     if count > BROKERS_MAX:
         mistakes.append(Mistake("--brokers", f"{count} are too many for one machine; at most {BROKERS_MAX}"))
+    replicas = effective["replicas"].value
+    if replicas > REPLICAS_MAX:
+        mistakes.append(Mistake("--replicas", f"{replicas} are too many; at most {REPLICAS_MAX}"))
     if mistakes:
         raise SettingsError(mistakes)
     given = {name: getattr(service, name) for name in service.__struct_fields__}
+    more = {"brokers": count, "replicas": replicas}
+    logs = {"log_format": effective["log"].value, "log_level": effective["log_level"].value}
     return msgspec.convert(
-        {**given, "brokers": count, "log_format": effective["log"].value, "log_level": effective["log_level"].value},
+        {**given, **more, **logs},
         NetworkServiceOptions,
         from_attributes=True,
     )

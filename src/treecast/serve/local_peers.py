@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from treecast.overlay.peer import Peer
+from treecast.serve.metrics import Metrics
 
 
 class LocalPeer(Protocol):
@@ -29,30 +30,45 @@ class LocalPeer(Protocol):
         """The peer has something for whoever runs it (`Deliver`)."""
 
 
+class LocalRuntime(Protocol):
+    """Who runs the peer of a local client."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def register(self, local: LocalPeer) -> None: ...
+
+    def tell(self, local: LocalPeer, message: Any, size: int = 0) -> None: ...
+
+    def is_ready(self) -> bool: ...
+
+
 class LocalPeers:
     """All of them, by the broker that they belong to (empty: the peer itself) and by name."""
 
     def __init__(self) -> None:
         self._peers: dict[tuple[str, str], LocalPeer] = {}
+        self._brokers: dict[int, str] = {}  # by the identity of a client: PERF, for each message of a door
         self._open: dict[tuple[str, str], Peer] = {}
         self._peer: Peer | None = None
 
     def register(self, local: LocalPeer, broker: str = "") -> None:
         self._peers[broker, local.name] = local
         if broker:
+            self._brokers[id(local)] = broker
             self.look()
 
     def remove(self, broker: str) -> None:
         """Forget the clients of a broker that is not served here any more."""
         for key in [key for key in self._peers if key[0] == broker]:
-            del self._peers[key]
+            self._brokers.pop(id(self._peers.pop(key)), None)
             self._open.pop(key, None)
 
     def get(self, broker: str, name: str) -> LocalPeer | None:
         return self._peers.get((broker, name))
 
     def broker_of(self, local: LocalPeer) -> str:
-        return next((broker for (broker, _), known in self._peers.items() if known is local), "")
+        return self._brokers.get(id(local), "")
 
     def names(self) -> list[str]:
         return [name for _, name in self._peers]

@@ -72,6 +72,7 @@ class _Life:
         self.saving: asyncio.Task[None] | None = None
         self.save_version = 0  # that is to be saved next
         self.is_over = False
+        self.is_writing = self.is_hurrying = False  # a group is written; what is urgent will leave meanwhile
         self.marks: set[Future[None]] = set()  # waiting for changes to be durable
 
     def add(self, effects: list[Effect]) -> None:
@@ -151,6 +152,10 @@ class Runtime:
         """Let a client in this process talk to the peer, or to a broker inside it, under a name that no connection can
         have from now on."""
         self._locals.register(local, broker)
+
+    def forget(self, broker: str) -> None:
+        """The clients in this process of a broker that is not served here any more."""
+        self._locals.remove(broker)
 
     def keep_only(self, brokers: Collection[str]) -> None:
         """These brokers are served inside the peer. Connections to others are closed: they are served elsewhere."""
@@ -316,20 +321,26 @@ class Runtime:
         changes = life.outbox.take_changes()
         life.writing_bytes, life.waiting_bytes = life.waiting_bytes, 0
         self.metrics.group_changes.observe(len(changes))
-        seconds = await asyncio.get_running_loop().run_in_executor(self._writer, _timed_write, life.store, changes)
+        life.is_writing = True
+        try:
+            seconds = await asyncio.get_running_loop().run_in_executor(self._writer, _timed_write, life.store, changes)
+        finally:
+            life.is_writing = False
         self.metrics.group_seconds.observe(seconds)
         life.writing_bytes = 0
         life.outbox.stored()
         self._retry.reset()
 
     def _release(self, life: _Life) -> None:
-        """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time."""
+        """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time; it
+        comes after what others wait for."""
         outgoing: dict[tuple[str, str], list[Packet]] = {}
+        to_itself: list[Any] = []
         own = life.peer.name
         for effect in life.outbox.take_ready():
             if isinstance(effect, Send):
                 if effect.to == own:
-                    self._tell(life, own, effect.message)
+                    to_itself.append(effect.message)
                 else:
                     packet = packet_of(effect.message, root=effect.sender or own)
                     outgoing.setdefault((effect.sender, effect.to), []).append(packet)
@@ -342,7 +353,15 @@ class Runtime:
                     self._locals.announce(effect.event, effect.sender)
         for (sender, name), packets in outgoing.items():
             self._send(sender, name, packets)
+        for message in to_itself:
+            self._tell(life, own, message)
         self.metrics.waiting.set(len(life.outbox))
+
+    def _release_urgent(self, life: _Life) -> None:
+        """While a group is written: what does not wait for the disk."""
+        life.is_hurrying = False
+        if not life.is_over:
+            self._release(life)
 
     def _send(self, sender: str, name: str, packets: list[Packet]) -> None:
         if (local := self._locals.get(sender, name)) is not None:
@@ -365,7 +384,8 @@ class Runtime:
             self._log.error("a message cannot be sent", to=name, error=str(connection.refused.pop()))
 
     def _tell(self, life: _Life, sender: str, message: Any, broker: str = "") -> None:
-        """Hand a message to the peer, or to a broker inside it. An error is one of its storage, or a bug: either way this peer is over."""
+        """Hand a message to the peer, or to a broker inside it. An error is one of its storage, or a bug: either way
+        this peer is over."""
         if life.error is not None:
             return
         try:
@@ -375,6 +395,9 @@ class Runtime:
                 life.add(life.peer.receive(sender, message, now_ms()))
         except Exception as error:
             life.error = error
+        if life.is_writing and life.outbox.has_urgent() and not life.is_hurrying:
+            life.is_hurrying = True
+            asyncio.get_running_loop().call_soon(self._release_urgent, life)
         life.wake.set()
 
     # --- saved indexes ------------------------------------------------------------------------------------------------

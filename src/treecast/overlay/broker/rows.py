@@ -23,9 +23,7 @@ STORE = "store"
 """`meta["store"]`: what identifies the data of a broker, drawn when it begins."""
 BROKER_TABLES: dict[str, bool] = {
     **dict.fromkeys((CHANGES, DOCUMENTS, RECENT, LETTERS, REDELIVERIES), True),
-    **dict.fromkeys(
-        (META, SOURCES, SUBSCRIPTIONS, CLIENTS, CURSORS, PARKED, EXPIRING, LETTER_KEYS, RECORDS), False
-    ),
+    **dict.fromkeys((META, SOURCES, SUBSCRIPTIONS, CLIENTS, CURSORS, PARKED, EXPIRING, LETTER_KEYS, RECORDS), False),
 }
 """All tables of a broker, and whether their keys are integers."""
 

@@ -137,9 +137,8 @@ class NetworkHost(ReplicaHost):
     # --- the peer -----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
-        if isinstance(message, Role) and sender in self._controls:
-            if len(self._addresses) < ADDRESSES_MAX:
-                self._addresses.update(message.addresses)
+        if isinstance(message, Role) and sender in self._controls and len(self._addresses) < ADDRESSES_MAX:
+            self._addresses.update(message.addresses)
         return self._with_events(super().receive(sender, message, now_ms))
 
     def tick(self, now_ms: int) -> list[Effect]:

@@ -26,6 +26,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import msgspec
+
 from treecast.overlay.peer import Deliver, Effect, Peer, SaveIndex, Send, Store
 from treecast.overlay.replica.member import Member, is_prefix
 from treecast.overlay.replica.messages import Ask, Chunk, Copied, Copy, Inner, State
@@ -180,13 +182,12 @@ class Replicated:
                 continue
             if isinstance(effect, Send) and effect.to == self.name:
                 effect = Send(self._host, Inner(self.name, self.life, effect.message))
-            elif self.speaker and isinstance(effect, Send):
-                effect = Send(effect.to, effect.message, self.speaker)
-            elif self.speaker and isinstance(effect, Deliver):
-                effect = Deliver(effect.event, self.speaker)
+            elif self.speaker and isinstance(effect, Send | Deliver):
+                effect = msgspec.structs.replace(effect, sender=self.speaker)
             elif isinstance(effect, SaveIndex) and not self._member.is_own():
                 continue  # the file of the saved index belongs to the host's own broker
-            if self._may_leave():
+            is_urgent = isinstance(effect, Send) and effect.is_urgent  # it depends on nothing that is stored
+            if is_urgent or self._may_leave():
                 out.append(effect)
             else:
                 self._held.append((self._member.group, effect))

@@ -28,7 +28,6 @@ from treecast.overlay.replica.snapshot import KEY_MIN
 from treecast.overlay.replica.space import Space
 from treecast.sim.faults import Crash, Fault, FaultRates, LinkFault, Partition, draw_faults
 from treecast.sim.frames import PacketCodec
-
 from treecast.sim.network import Network
 from treecast.sim.onyx.network_scenario import NetworkRun, NetworkScenario
 from treecast.sim.onyx.network_workload import NetworkWorkload, draw_network

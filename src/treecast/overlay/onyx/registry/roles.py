@@ -45,7 +45,7 @@ class _Host(msgspec.Struct):
 
 
 class Roles:
-    """Roles of all brokers with replicas. What hosts have said is in memory only: after a restart all are waited for."""
+    """Roles of all brokers with replicas. What hosts have said is in memory: after a restart they are waited for."""
 
     def __init__(self, shadow: Shadow, settings: RegistrySettings) -> None:
         self._settings = settings

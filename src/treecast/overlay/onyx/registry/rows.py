@@ -97,7 +97,7 @@ class RoleRow(Row, frozen=True):
     backup: str = ""
     served: int = 0
     """The last term in which its primary was heard to serve; 0: nobody ever was."""
-    past: list[tuple[int, str, str]] = []
+    past: list[tuple[int, str, str]] = []  # noqa: RUF012 (a field of a struct)
     """Terms, each with its primary and its backup, less those whose primary has not served in them, and never will."""
     floor: int = 0
     """Terms up to this one are not listed any more."""
