@@ -61,6 +61,9 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
         counts = f"{broker['subscriptions']} subscriptions, {broker['restarts']} restarts"
+        if broker.get("replicas"):
+            places = f"at {printable(broker['host'])}, backup {printable(broker['backup']) or 'none'}"
+            counts += f", {broker['replicas']} ({places})"
         yield f"{printable(broker['name']):<14} {state:<5} {counts}, {printable(broker['address'])}"
     for root in picture["roots"]:
         yield f"tree of {printable(root)}"

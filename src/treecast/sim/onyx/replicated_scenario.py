@@ -209,10 +209,14 @@ class ReplicatedRun(NetworkRun):
         return [host_name(broker) for broker in self.network.brokers]
 
     def _holder(self, broker: str) -> str | None:
-        """The host that serves a broker, by what is on its disk, or has served it last."""
+        """The host that serves a broker, by what is on its disk; between two terms, one that has everything."""
         rows = {machine: self._row(machine, broker) for machine in self._machines()}
-        serving = [machine for machine, row in rows.items() if row.primary == machine and row.replica is not None]
-        return max(serving, key=lambda machine: rows[machine].term, default=None)
+
+        def rank(machine: str) -> tuple[int, bool, int]:
+            row, serves = rows[machine], rows[machine].primary == machine
+            return row.term if serves else row.complete_term, serves, row.replica.group if row.replica else 0
+
+        return max((machine for machine, row in rows.items() if row.replica), key=rank, default=None)
 
     def _data(self, broker: str) -> Any:
         machine = self._holder(broker)
