@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.onyx.network_messages import Forward, Parcel
+from treecast.overlay.onyx.network_messages import Forward
 from treecast.overlay.onyx.routing import Delta, RoutingQuery
 from treecast.overlay.onyx.tree import LOCAL, Tree
 from treecast.overlay.onyx.wants import Waiting, Wants
@@ -72,7 +73,7 @@ class LatePositions(CheckedBroker):
 class EarlyPositions(CheckedBroker):
     """A position is stored first, and the documents with the next turn: a crash between loses them."""
 
-    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Turn) -> None:
+    def _take_parcels(self, root: str, upto: int, parcels: list[Arrival], turn: Turn) -> None:
         before = self.positions.number(root)
         NetworkBroker._take_parcels(self, root, upto, [], turn)
         self.positions.store(turn)

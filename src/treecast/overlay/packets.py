@@ -85,6 +85,7 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
         flow = "catalog"
     elif isinstance(message, DOCUMENT_MESSAGES):
         flow, root = "message", message.root
+        format = message.documents[0].format if message.documents else format  # one for all of them
     elif isinstance(message, QUERY_MESSAGES):
         flow, root = "query", message.root
     return Packet(flow, root, format, message)

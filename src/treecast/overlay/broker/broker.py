@@ -330,6 +330,10 @@ class Broker:
         """Documents that another broker of the network has accepted, in order, each once. `origin` is its store."""
         self._intake.take(origin, documents, turn)
 
+    def keep_documents(self) -> None:
+        """From now on `Turn.published` has documents that were read: they are wanted elsewhere in the same turn."""
+        self._intake.keeps_documents = True
+
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         """The registry of the network has chosen this broker as the root of a source."""
         self._subscriptions.register_source(command, turn)

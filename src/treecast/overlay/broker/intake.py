@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from treecast.document import AnyDocument, read_many
+from treecast.document import Document as ReadDocument
 from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
@@ -43,7 +45,12 @@ class Incoming(Protocol):
     @property
     def published_ms(self) -> int: ...
     @property
-    def body(self) -> bytes: ...
+    def body(self) -> bytes:
+        """Its text,"""
+
+    @property
+    def content(self) -> AnyDocument:
+        """and what an index takes: the document, where it was read already."""
 
 
 class Intake:
@@ -66,6 +73,8 @@ class Intake:
         self._settings = settings
         self.last_body = 0
         self.refused = self.duplicates = 0
+        self.keeps_documents = False
+        """What is published is read into a Document, for whoever needs it in the same turn (`Turn.published`)."""
         self._recent = RecentIds(settings.duplicates_max)
         """By source and publisher's id."""
 
@@ -159,7 +168,11 @@ class Intake:
     ) -> int:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
         bodies = [command.documents[place].body for place in places]
-        part = self._index.render_part(bodies, report=True)
+        contents: list[AnyDocument] = list(bodies)
+        if self.keeps_documents:
+            read = read_many(bodies, limits=self._index.limits)
+            contents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
+        part = self._index.render_part(contents, report=True)
         rejected: dict[int, DocumentError] = dict(part.rejected)
         matches = Matches(part.deliveries)
         for at in range(matches.documents):
@@ -172,7 +185,7 @@ class Intake:
                 number = self._store(command.source, document, matches, at, turn)
                 numbers[place] = number
                 self._remember(command.source, document.id, number, turn)
-                turn.published.append((number, command.source, document.id, document.body))
+                turn.published.append((number, command.source, document.id, document.body, contents[at]))
         return matches.documents
 
     def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
@@ -182,7 +195,7 @@ class Intake:
         """
         start = 0
         while start < len(documents):
-            part = self._index.render_part([document.body for document in documents[start:]], report=True)
+            part = self._index.render_part([document.content for document in documents[start:]], report=True)
             rejected = dict(part.rejected)
             matches = Matches(part.deliveries)
             for at in range(matches.documents):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from treecast.errors import PeerError
+from treecast.wire import FORMATS, parse_format
+
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit brokers that reach each other within tens of milliseconds."""
@@ -21,6 +24,22 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A link on which nothing was sent for so long is told that there was nothing for it."""
     taken_bytes: int = 256 << 10
     """A parent is told after so many bytes that there is room for more, and with the next tick in any case."""
+
+    link_formats: tuple[str, ...] = ("binary",)
+    """In which documents are sent to a child: the first of these that it reads, or text. Compressed ones take several
+    times the CPU; they are for links that are slower than that."""
+    link_reads: tuple[str, ...] = FORMATS
+    """What this broker reads, and tells others; besides text."""
+    dictionary_documents: int = 64
+    """A root learns a dictionary from so many documents, and once more after so many times as many; if a format of
+    its links has one."""
+    dictionary_bytes_max: int = 256 << 10
+    dictionaries_max: int = 4
+    """Of one root, that are known at a time: documents of the one before may still be on their way."""
+    routes_first: bool = True
+    """What was passed on leaves before the broker's own subscribers are served. Without it, all is one turn,"""
+    local_bytes_max: int = 8 << 20
+    """as it is where so much of what came waits for that."""
 
     early_bytes_max: int = 8 << 20
     """Of documents of one root that arrived before others which are missing. More are asked for again."""
@@ -50,3 +69,10 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that is not covered within this time is refused."""
     held_requests_max: int = 10_000
     """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""
+
+    def __post_init__(self) -> None:
+        try:
+            for name in (*self.link_formats, *self.link_reads):
+                parse_format(name)
+        except PeerError as error:
+            raise ValueError(str(error)) from None

@@ -20,15 +20,26 @@ once, since the last document that the broker has passed on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from treecast.document import AnyDocument, Limits
 from treecast.errors import PeerError
 from treecast.overlay.onyx.link import Link
-from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Resync
+from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
+from treecast.overlay.onyx.network_messages import (
+    Announce,
+    Covered,
+    DictionaryKnown,
+    Forward,
+    LinkDictionary,
+    Parcel,
+    Resync,
+)
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.retry import Retry
+from treecast.wire import Dictionary
 
 LOCAL = ""
 """The target of a routing table that stands for the broker's own subscriptions. No broker has an empty name."""
@@ -58,7 +69,7 @@ class RoutingTable(Protocol):
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
-    def route(self, bodies: list[bytes]) -> list[tuple[str, ...]]: ...
+    def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]: ...
 
 
 class Routing(Protocol):
@@ -90,12 +101,18 @@ class Place(Protocol):
 class Child:
     """A broker below, and what it has announced."""
 
-    __slots__ = ("covered", "life", "link", "since", "version", "waiting")
+    __slots__ = ("covered", "dictionary", "format", "formats", "life", "link", "since", "version", "waiting")
 
-    def __init__(self, life: int, version: int, link: Link) -> None:
+    def __init__(self, life: int, version: int, link: Link, formats: Sequence[str] = ()) -> None:
         self.life = life
         self.version = version
         self.link = link
+        self.formats = formats
+        """What it reads."""
+        self.format = TEXT
+        """What it is sent."""
+        self.dictionary = 0
+        """The fingerprint of the one that it has."""
         self.covered = 0
         self.since = 0
         self.waiting: deque[tuple[int, int]] = deque()
@@ -114,14 +131,17 @@ class Tree:
         random: Random,
         last_document: Callable[[], int],
         version: int = 0,
+        limits: Limits | None = None,
     ) -> None:
-        """`version` is one that this broker has used in its present life, in an earlier tree of this root."""
+        """`version` is one that this broker has used in its present life, in an earlier tree of this root. `limits` are
+        those of documents."""
         self.root = root
         self._place = place
         self._routing = routing
         self._settings = settings
         self._last_document = last_document  # of the root, if this is the root
         self.table = routing.table()
+        self.formats = LinkFormats(settings, limits)
         self.is_root = root == place.name
         self.parent: str | None = None
         self.store = ""
@@ -146,6 +166,8 @@ class Tree:
         """Announcements that made no sense."""
         self._retry = Retry(random, settings.announce_ms, settings.announce_ms_max)
         self._resync = Retry(random, settings.announce_ms, settings.announce_ms_max)
+        self._offer = Retry(random, settings.announce_ms, settings.announce_ms_max)
+        self._root_life = 0  # of the dictionary
 
     # --- the view -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +225,8 @@ class Tree:
     def _announce(self, base: int, changes: list[tuple[bytes, bytes]]) -> None:
         assert self.parent is not None
         self._retry.start(self._place.now_ms)
-        message = Announce(self.root, self._place.epoch, self._place.life, self.version, base, changes)
+        formats = [] if base else self.formats.offered
+        message = Announce(self.root, self._place.epoch, self._place.life, self.version, base, changes, formats)
         self._place.send(self.parent, message)
 
     def take_covered(self, sender: str, message: Covered) -> bool:
@@ -275,7 +298,10 @@ class Tree:
         """What it had announced before is void, and so is all that was claimed to it."""
         if sender in self.children:
             self._changed(self.table.drop(sender))
-        child = self.children[sender] = Child(message.life, message.version, Link(self._settings, self._forward))
+        link = Link(self._settings, self._forward)
+        child = self.children[sender] = Child(message.life, message.version, link, message.formats)
+        child.format = self.formats.choose(child.formats, 0)
+        self._offer_dictionary(sender, child)
         self._apply(sender, child, message)
 
     def _await(self, name: str, child: Child) -> None:
@@ -304,7 +330,9 @@ class Tree:
 
     def _send_covered(self, name: str, child: Child) -> None:
         place = self._place
-        message = Covered(self.root, self.store, place.epoch, place.life, child.life, child.covered, child.since)
+        message = Covered(
+            *(self.root, self.store, place.epoch, place.life, child.life, child.covered, child.since, child.format)
+        )
         place.send(name, message)
 
     def _answer_again(self, name: str, child: Child) -> None:
@@ -326,22 +354,27 @@ class Tree:
         begin = max(message.after, self.since, self.passed)
         return begin if begin < message.upto else None
 
-    def pass_on(self, after: int, upto: int, parcels: list[Parcel]) -> list[Parcel]:
+    def pass_on(self, after: int, upto: int, arrivals: list[Arrival]) -> list[Arrival]:
         """Documents (after, upto] that are complete: to the children whom they concern. Returns those that may concern
         the broker's own subscriptions."""
-        # PERF: a broker that only passes a document on reads it once, for routing.
+        # PERF: bench/network_cpu.py. A document that only travels through is read once, and leaves as it came.
         self.passed = max(self.passed, upto)
         is_open = any(child.link.is_open for child in self.children.values())
         if not is_open:
-            return parcels
-        chosen: dict[str, list[Parcel]] = {name: [] for name in (LOCAL, *self.children)}
-        if parcels:
-            for parcel, targets in zip(parcels, self.table.route([p.body for p in parcels]), strict=True):
+            return arrivals
+        if self.is_root and arrivals:
+            self._learn(arrivals)
+        chosen: dict[str, list[Arrival]] = {name: [] for name in (LOCAL, *self.children)}
+        if arrivals:
+            targets_of = self.table.route([arrival.content for arrival in arrivals])
+            for arrival, targets in zip(arrivals, targets_of, strict=True):
                 for name in targets:
-                    chosen[name].append(parcel)
+                    chosen[name].append(arrival)
         for name, child in self.children.items():
-            child.link.offer(after, upto, chosen[name], self._place.now_ms)
-            self._flush(name, child)
+            if child.link.is_open:
+                parcels = self.formats.write(chosen[name], child.format)
+                child.link.offer(after, upto, parcels, self._place.now_ms)
+                self._flush(name, child)
         return chosen[LOCAL]
 
     def claim_all(self) -> None:
@@ -362,6 +395,49 @@ class Tree:
         place = self._place
         return Forward(self.root, self.store, place.epoch, place.life, version, after, upto, parcels)
 
+    # --- dictionaries -------------------------------------------------------------------------------------------------
+
+    def _learn(self, arrivals: list[Arrival]) -> None:
+        """At the root: what its documents have in common, if somebody is to be sent documents with a dictionary."""
+        if not any(self.formats.uses_dictionary(child.formats) for child in self.children.values()):
+            return
+        self._root_life = self._place.life
+        if self.formats.learn(arrivals, self._root_life):
+            self._offer_all()
+
+    def take_dictionary(self, sender: str, message: LinkDictionary) -> None:
+        """The parent hands on what the root has learnt. Raises PeerError."""
+        if sender != self.parent:
+            return
+        dictionary = Dictionary.from_bytes(message.dictionary)
+        place = self._place
+        if self.formats.adopt(dictionary, message.root_life):
+            self._root_life = message.root_life
+            self._offer_all()
+        place.send(sender, DictionaryKnown(self.root, place.epoch, place.life, dictionary.fingerprint))
+
+    def take_known(self, sender: str, message: DictionaryKnown) -> None:
+        child = self.children.get(sender)
+        if child is not None and message.life == child.life:
+            child.dictionary = message.fingerprint
+            child.format = self.formats.choose(child.formats, child.dictionary)
+
+    def _offer_all(self) -> None:
+        self._offer.reset()
+        for name, child in self.children.items():
+            self._offer_dictionary(name, child)
+
+    def _offer_dictionary(self, name: str, child: Child) -> None:
+        """Tell a child the dictionary, unless it has it or would not use it. Meanwhile it gets another format."""
+        dictionary, place = self.formats.dictionary, self._place
+        if dictionary is None or child.dictionary == dictionary.fingerprint:
+            return
+        if not self.formats.uses_dictionary(child.formats):
+            return
+        child.format = self.formats.choose(child.formats, child.dictionary)
+        data = dictionary.to_bytes()
+        place.send(name, LinkDictionary(self.root, place.epoch, place.life, self._root_life, data))
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -374,6 +450,10 @@ class Tree:
             self._resync.start(now_ms)
             for name in silent:
                 self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+        if self.formats.dictionary is not None and self._offer.is_due(now_ms):
+            self._offer.start(now_ms)
+            for name, child in self.children.items():
+                self._offer_dictionary(name, child)
         for name, child in self.children.items():
             child.link.tick(now_ms)
             self._flush(name, child)

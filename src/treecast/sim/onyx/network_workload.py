@@ -9,6 +9,7 @@ import msgspec
 from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.sim.broker.workload import Workload, draw_workload
+from treecast.wire import FORMATS
 
 LEFT_OUT = ("replay", "redeliver", "advance", "source")
 """Actions that name documents by the numbers of one broker, or sources that many share."""
@@ -78,6 +79,21 @@ def draw_network_settings(random: Random) -> NetworkSettings:
         announce_ms_max=draw(2_000, 300),
         cover_ms_max=draw(20_000, 500),
         held_requests_max=draw(10_000, 1),
+    )
+
+
+def draw_formats(random: Random, settings: NetworkSettings) -> NetworkSettings:
+    """How one broker writes and reads on its links: neighbours differ, and have to agree."""
+    wishes = [("binary",), ("dictionary", "binary"), ("dictionary-zlib",), ("binary-zstd", "text-zlib"), ()]
+    reads = [FORMATS, FORMATS, ("binary", "dictionary", "dictionary-zlib"), ("binary-zstd",), ()]
+    return msgspec.structs.replace(
+        settings,
+        link_formats=random.choice(wishes),
+        link_reads=random.choice(reads),
+        dictionary_documents=random.choice([2, 3, 64]),
+        dictionaries_max=random.choice([1, 4]),
+        routes_first=random.random() < 0.8,
+        local_bytes_max=random.choice([1, 300, 8 << 20]),
     )
 
 
