@@ -184,6 +184,13 @@ class Tree:
             self.parent = parent
             self.announce_all()
 
+    def ask_children(self) -> None:
+        """This broker lives again: its children do not know that, and would wait for what it does not know of."""
+        self._resync.start(self._place.now_ms)
+        for name in self._names:
+            if name not in self.children:
+                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+
     def _forget(self, name: str) -> None:
         del self.children[name]
         self._changed(self.table.drop(name))
@@ -445,11 +452,8 @@ class Tree:
         self._changed(self.table.refine())
         if self.parent is not None and not self.is_covered(self.version) and self._retry.is_due(now_ms):
             self._announce(self.version, [])  # if the parent does not know this version, it asks for everything
-        silent = [name for name in self._names if name not in self.children]
-        if silent and self._resync.is_due(now_ms):
-            self._resync.start(now_ms)
-            for name in silent:
-                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+        if self._resync.is_due(now_ms) and any(name not in self.children for name in self._names):
+            self.ask_children()
         if self.formats.dictionary is not None and self._offer.is_due(now_ms):
             self._offer.start(now_ms)
             for name, child in self.children.items():
