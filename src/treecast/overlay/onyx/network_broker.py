@@ -250,6 +250,7 @@ class NetworkBroker:
             lambda: self.broker.last_document,
             self._last_version,
             self.broker.index.limits,
+            self._wants,
         )
         self.trees[root] = tree
         if tree.is_root:
@@ -257,7 +258,6 @@ class NetworkBroker:
             tree.passed = self.broker.last_document
         else:
             self._repairs[root] = Repair(self._settings, self._random)
-        tree.change_local(self._wants.table.aggregate(), self._routing.empty())
         return tree
 
     @property
@@ -541,7 +541,8 @@ class NetworkBroker:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
         checks."""
         table = self._routing.table()
-        table.update(LOCAL, wants, self._routing.empty())
+        if root != self.name:
+            table.update(LOCAL, wants, self._routing.empty())
         for child in self.trees[root].children:
             table.update(child, aggregate_of(child), self._routing.empty())
         return table.aggregate()

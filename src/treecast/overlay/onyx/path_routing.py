@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from treecast.model import Subscription
-from treecast.overlay.onyx.routing import RoutingQuery, RoutingSettings, RoutingTable
+from treecast.overlay.onyx.routing import Delta, RoutingQuery, RoutingSettings, RoutingTable
 from treecast.overlay.onyx.routing.routing_query import Conjunction
 from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 
@@ -38,6 +38,11 @@ class PathRouting:
 
     def decode(self, data: bytes) -> RoutingQuery:
         return RoutingQuery.decode(data)
+
+    def difference(self, before: RoutingQuery, after: RoutingQuery) -> Delta:
+        """What has to be told to somebody who knows one of them, and is to know the other."""
+        old, new = set(before.conjunctions), set(after.conjunctions)
+        return Delta(RoutingQuery.of(new - old), RoutingQuery.of(old - new))
 
     def parts(self, queries: Iterable[RoutingQuery]) -> list[Conjunction]:
         return [conjunction for query in queries for conjunction in query.conjunctions]
