@@ -6,6 +6,9 @@ different things, an `Index` is simpler and faster.
     folded      elements that stand alone
     outline     labels (PON, LB) that survive changes, and stable ids
     encoding    the paper's form of a labelled document
+    subtrees    SSL, the language of subscriptions to subtrees
+    labelled    a document with labels; paths become subscriptions
+    view        what somebody sees of a document
 
 Nothing here does input or output. `treecast.overlay.selective` makes a network of brokers of it.
 Source: Nabeel and Bertino, "Efficient and Selective Publishing of Hierarchically Structured Data" (Selective).

@@ -127,6 +127,11 @@ class Outline:
         id = self._ids.get(label[0])
         return id if id is not None and self.label(id) == label else None
 
+    def find_end(self, pon: int) -> Label | None:
+        """The label of the subtree that ends with this number."""
+        id = self._ids.get(pon)
+        return self.label(id) if id is not None else None
+
     def contains(self, outer: int, inner: int) -> bool:
         """Whether the subtree of one element contains that of another, which may be the same: by labels alone."""
         pon, low = self.label(outer)
