@@ -13,6 +13,7 @@ from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Hello, Request, Subscribe, Welcome
 from treecast.overlay.onyx.control_messages import NewView
+from treecast.overlay.onyx.early_plan import WHOLE
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
@@ -247,6 +248,7 @@ def test_what_the_aggregate_contains_is_covered_at_once() -> None:
     place = Place("p")
     middle = tree(place, "r", "r", "c")
     middle.change_local(Delta(X, NOTHING))
+    middle.change_plan(WHOLE)
     middle.flush()
     middle.take_covered("r", covered(middle.version, 3))
     begin = middle.accept("r", forward(3, 8, version=middle.version))

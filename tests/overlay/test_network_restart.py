@@ -9,6 +9,7 @@ import pytest
 from overlay.test_network_parts import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
 
 from treecast.overlay.onyx.control_messages import NewView
+from treecast.overlay.onyx.early_plan import WHOLE
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, CatchUp, Covered, History, Latest, Positions, Resync
 from treecast.overlay.onyx.routing import Delta
@@ -54,6 +55,7 @@ class Own:
 def test_only_a_tree_with_children_has_a_table_of_its_own() -> None:
     place, own = Place("p"), Own()
     made = Tree("r", place, ROUTING, NetworkSettings(), Random(1), lambda: 0, own=own)
+    made.change_plan(WHOLE)
     made.place_in("r", ["c"])
     assert made.table is own.table
     (message,) = place.take(Announce)

@@ -34,6 +34,8 @@ from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, d
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
+from treecast.overlay.onyx.early_plan import EarlyPlan
+from treecast.overlay.onyx.early_wants import EarlyWants
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
 from treecast.overlay.onyx.link_rows import link_rows
@@ -49,6 +51,7 @@ from treecast.overlay.onyx.network_messages import (
     LinkDictionary,
     NetworkMessage,
     Parcel,
+    Plan,
     Resync,
     ServeLocal,
     Taken,
@@ -171,12 +174,12 @@ class NetworkBroker:
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = self._begin(now_ms)
+        self._wants.refine()  # before anything is stored, since it may look at what is
         self._serve_local(turn)
         self.broker.do_due(turn)
         self.membership.tick(turn)
         self._wants.expired(turn)
         self._wants.refuse_late(turn)
-        self._wants.refine()
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -258,6 +261,7 @@ class NetworkBroker:
             tree.passed = self.broker.last_document
         else:
             self._repairs[root] = Repair(self._settings, self._random)
+        tree.change_plan(self._wants.early.plan)
         return tree
 
     @property
@@ -437,7 +441,7 @@ class NetworkBroker:
         position = self.positions.number(root)
         fresh = [arrival for arrival in arrivals if arrival.number > position]
         if fresh:
-            self.broker.take(self.positions.store_of(root), fresh, turn)
+            self.broker.take(self.positions.store_of(root), fresh, turn, self.trees[root].plan.resolve)
             self.taken_documents += len(fresh)
         self.positions.advance(root, upto)
 
@@ -524,6 +528,9 @@ class NetworkBroker:
             "links": len(links),
             "link_bytes": sum(link.buffered_bytes() for link in links),
             "link_cuts": sum(link.cuts for link in links),
+            "link_bytes_saved": sum(
+                child.bytes_saved for tree in self.trees.values() for child in tree.children.values()
+            ),
             "early_bytes": sum(repair.early_bytes for repair in self._repairs.values()),
             "questions": sum(repair.questions for repair in self._repairs.values()),
             "forwarded": self.forwarded,
@@ -536,6 +543,20 @@ class NetworkBroker:
         """What the subscriptions of this broker want together, computed anew: for checks."""
         rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
         return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
+
+    def rebuild_plan(self, root: str, plan_of: Callable[[str], Plan]) -> Plan:
+        """What this broker should tell its parent of what may be done early, by its subscriptions and by its children's
+        plans: for checks."""
+        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
+        wants, plan = EarlyWants(self._settings), EarlyPlan(self._settings)
+        for _ in wants.load(decode(data, SubscriptionRow) for _, data in rows):
+            pass
+        while not wants.is_settled:
+            wants.refine(list)
+        plan.set(LOCAL, wants.plan)
+        for child in self.trees[root].children:
+            plan.set(child, plan_of(child))
+        return plan.own
 
     def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for

@@ -72,6 +72,14 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     announce_ms_max: int = 10_000
     cover_ms_max: int = 20_000
     """A subscription that is not covered within this time is refused."""
+    plan_bytes_max: int = 4_096
+    """Of a plan for a link: what may be done to documents before they cross it. 0: nothing is ever done."""
+    plan_queries_max: int = 4_096
+    """Different queries of a broker's own subscriptions that a plan is made for; with more of them, documents come
+    whole."""
+    plan_steps_max: int = 64
+    """Queries that are looked at for the plan in one turn. The rest waits for the next tick, and documents come whole
+    until then."""
     held_requests_max: int = 10_000
     """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""
 

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 from treecast.document import AnyDocument, Limits
 from treecast.errors import PeerError
+from treecast.overlay.onyx.early_plan import WHOLE, EarlyPlan
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
 from treecast.overlay.onyx.network_messages import (
@@ -35,6 +36,7 @@ from treecast.overlay.onyx.network_messages import (
     Forward,
     LinkDictionary,
     Parcel,
+    Plan,
     Resync,
 )
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -112,7 +114,18 @@ class Place(Protocol):
 class Child:
     """A broker below, and what it has announced."""
 
-    __slots__ = ("covered", "dictionary", "format", "formats", "life", "link", "since", "version", "waiting")
+    __slots__ = (
+        "bytes_saved",
+        "covered",
+        "dictionary",
+        "format",
+        "formats",
+        "life",
+        "link",
+        "since",
+        "version",
+        "waiting",
+    )
 
     def __init__(self, life: int, version: int, link: Link, formats: Sequence[str] = ()) -> None:
         self.life = life
@@ -126,6 +139,8 @@ class Child:
         """The fingerprint of the one that it has."""
         self.covered = 0
         self.since = 0
+        self.bytes_saved = 0
+        """What did not go over the link, because nobody behind it needs it."""
         self.waiting: deque[tuple[int, int]] = deque()
         """(version, the version of this broker that contains it), until that is covered."""
 
@@ -158,6 +173,9 @@ class Tree:
         # it wants itself: neither needs a table of its own with all of that.
         self.table = own.table if own is not None and not self.is_root else routing.table()
         """With the broker's own subscriptions, unless this is the root; without children, that of all trees."""
+        self.plan = EarlyPlan(settings)
+        """What may be done to documents before they reach this broker, and its children. It changes with the table: a
+        version stands for both, so all that is said above holds of what arrives, and not only whether it does."""
         self.formats = LinkFormats(settings, limits)
         self.parent: str | None = None
         self.store = ""
@@ -165,6 +183,7 @@ class Tree:
         self.version = version
         """Of the own aggregate. It only grows, as long as the broker lives: others may have slept through a view."""
         self._changes: list[tuple[bytes, bytes]] = []  # of this turn: added, removed
+        self._has_new_plan = False  # in this turn
         self._first = 0  # the version that the present parent was told in full
         self.covered = 0
         """The version that is covered by the present parent; 0: none."""
@@ -210,6 +229,7 @@ class Tree:
     def _forget(self, name: str) -> None:
         del self.children[name]
         self._changed(self.table.drop(name))
+        self._change_plan(name, None)
 
     # --- to the parent ------------------------------------------------------------------------------------------------
 
@@ -240,32 +260,47 @@ class Tree:
         """The changes of one turn are one version, and one message: see `flush`."""
         if not delta:
             return
-        if not self._changes:
-            self.version += 1
+        self._begin_version()
         self._changes.append((delta.added.encode(), delta.removed.encode()))
+
+    def change_plan(self, plan: Plan) -> None:
+        """What may be done early for the broker's own subscriptions has changed, or may have."""
+        self._change_plan(LOCAL, plan)
+
+    def _change_plan(self, target: str, plan: Plan | None) -> None:
+        if self.plan.set(target, plan):
+            self._begin_version()
+            self._has_new_plan = True
+
+    def _begin_version(self) -> None:
+        if not self._changes and not self._has_new_plan:
+            self.version += 1
 
     def flush(self) -> None:
         """At the end of a turn: tell the parent what has changed."""
         changes, self._changes = self._changes, []
-        if changes and self.parent is not None:
-            self._announce(self.version - 1, changes)
+        plan, self._has_new_plan = self.plan.own if self._has_new_plan else None, False
+        if (changes or plan is not None) and self.parent is not None:
+            self._announce(self.version - 1, changes, plan)
 
     def announce_all(self) -> None:
         """The parent knows nothing: tell it everything. Until that is covered, nothing is taken from the tree."""
         self._changes.clear()
+        self._has_new_plan = False
         self.version += 1
         self._first = self.version
         self.covered = self._parent_life = 0
         if self.parent is not None:
             self._retry.reset()
             whole = self._own.encoded() if self._own and self._is_leaf else self.table.aggregate().encode()
-            self._announce(0, [(whole, self._routing.empty().encode())])
+            self._announce(0, [(whole, self._routing.empty().encode())], self.plan.own)
 
-    def _announce(self, base: int, changes: list[tuple[bytes, bytes]]) -> None:
+    def _announce(self, base: int, changes: list[tuple[bytes, bytes]], plan: Plan | None = None) -> None:
         assert self.parent is not None
         self._retry.start(self._place.now_ms)
         formats = [] if base else self.formats.offered
-        message = Announce(self.root, self._place.epoch, self._place.life, self.version, base, changes, formats)
+        place = self._place
+        message = Announce(self.root, place.epoch, place.life, self.version, base, changes, formats, plan)
         self._place.send(self.parent, message)
 
     def take_covered(self, sender: str, message: Covered) -> bool:
@@ -337,6 +372,8 @@ class Tree:
             self.misunderstood += 1
             self._forget(sender)  # it will be asked to announce everything
         else:
+            if message.plan is not None or message.base == 0:
+                self._change_plan(sender, message.plan or WHOLE)
             self._await(sender, child)
 
     def _take_all(self, sender: str, message: Announce) -> None:
@@ -413,10 +450,13 @@ class Tree:
             for arrival, targets in zip(arrivals, targets_of, strict=True):
                 for name in targets:
                     chosen[name].append(arrival)
+        early = self.plan.begin()
         for name, child in self.children.items():
             if child.link.is_open:
-                parcels = self.formats.write(chosen[name], child.format)
-                child.link.offer(after, upto, parcels, self._place.now_ms)
+                fresh = [arrival for arrival in chosen[name] if arrival.number > child.link.claim]
+                fresh, saved = early.apply(name, fresh)
+                child.bytes_saved += saved
+                child.link.offer(after, upto, self.formats.write(fresh, child.format), self._place.now_ms)
                 self._flush(name, child)
         return chosen[LOCAL]
 
