@@ -53,10 +53,11 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
 
     >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 3}
     >>> link = {"root": "b1", "parent": "b1", "child": "b2", "documents": 7, "documents_per_second": 0.5, "table": 2}
+    >>> link |= {"bytes_saved": 3000}
     >>> print("\\n".join(network_lines({"brokers": [broker], "roots": ["b1"], "links": [link]})))
     b1             up    3 subscriptions, 0 restarts, 127.0.0.1:1
     tree of b1
-      b1 -> b2: 7 documents, 0.5/s; tables of 2 queries
+      b1 -> b2: 7 documents, 0.5/s, 3000 bytes saved; tables of 2 queries
     """
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
@@ -71,4 +72,9 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
             if link["root"] == root:
                 rate = f"{link['documents']} documents, {link['documents_per_second']:g}/s"
                 ends = f"{printable(link['parent'])} -> {printable(link['child'])}"
-                yield f"  {ends}: {rate}; tables of {link['table']} queries"
+                yield f"  {ends}: {rate}{_saved(link)}; tables of {link['table']} queries"
+
+
+def _saved(link: Mapping[str, Any]) -> str:
+    """How much smaller documents were, by what was done before the link."""
+    return f", {link['bytes_saved']} bytes saved" if link.get("bytes_saved") else ""

@@ -54,6 +54,8 @@ class LinkPicture(msgspec.Struct, frozen=True):
     bytes: int = 0
     documents_per_second: float = 0.0
     table: int = 0
+    bytes_saved: int = 0
+    """What did not have to travel, because nobody behind the link needs it."""
 
 
 class NetworkPicture(msgspec.Struct, frozen=True):
@@ -109,6 +111,7 @@ class NetworkPages:
                     LinkPicture(
                         *(root, parent, child, int(tree["depth"]), row.get("documents", 0), row.get("bytes", 0)),
                         *(self._rates.get((root, parent, child), 0.0), row.get("table", 0)),
+                        row.get("bytes_saved", 0),
                     )
                 )
         return NetworkPicture(brokers, sorted({str(tree["root"]) for tree in trees}), links)

@@ -191,7 +191,7 @@ class NetworkRun(Course):
         return self.network.clients.duration_ms
 
     def _mistakes(self) -> list[str]:
-        return self._checks().all() or list(self._wrong_tables())
+        return self._checks().all() or [*self._wrong_tables(), *self._wrong_plans()]
 
     def _leftovers(self) -> list[str]:
         return [f"not quiet: {name} {peer.stats()}" for name, peer in self._peers()]
@@ -302,6 +302,23 @@ class NetworkRun(Course):
                 if peer.trees[root].table.aggregate().encode() != rebuild(name).encode():
                     yield f"the table of {name} for {root} is not what it would be if it were built anew"
 
+    def _wrong_plans(self) -> Iterator[str]:
+        """The same for plans. With room for few queries, what is left out depends on the order in which they came."""
+        if self.network_settings.plan_queries_max < self.network.subscriptions_max:
+            return
+        peers = dict(self._peers())
+        for root in self.network.roots:
+            rebuilt: dict[str, Any] = {}
+
+            def rebuild(name: str, root: str = root, rebuilt: dict[str, Any] = rebuilt) -> Any:
+                if name not in rebuilt:
+                    rebuilt[name] = peers[name].rebuild_plan(root, rebuild)
+                return rebuilt[name]
+
+            for name, peer in peers.items():
+                if peer.trees[root].plan.own != rebuild(name):
+                    yield f"the plan of {name} for {root} is {peer.trees[root].plan.own}, and not {rebuild(name)}"
+
     def counts(self) -> dict[str, int]:
         """How much happened: a scenario in which nothing happens finds nothing."""
         history = self.history
@@ -322,6 +339,7 @@ class NetworkRun(Course):
             "formats": len({child.format for _, peer in self._peers() for child in _children(peer)}),
             "dictionaries": sum(":" in child.format for _, peer in self._peers() for child in _children(peer)),
             "cuts": sum(stat["link_cuts"] for stat in stats),
+            "saved": sum(stat["link_bytes_saved"] for stat in stats),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }
 

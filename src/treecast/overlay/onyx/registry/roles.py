@@ -53,7 +53,7 @@ class Roles:
         self._hosts: dict[str, _Host] = {}
         self._standings: dict[tuple[str, str], Standing] = {}  # by host and broker: what has data
         self._out: dict[str, tuple[int, int]] = {}  # brokers whose primary will not serve in a term, and since when
-        self._told: dict[tuple[str, str], Role] = {}  # by host and broker
+        self._told: dict[tuple[str, str], tuple[Role, int]] = {}  # by host and broker: what, and when
         self._since_ms = 0
         self._silent_ms = settings.silent_ms
         self._looked_ms: int | None = None
@@ -92,7 +92,7 @@ class Roles:
             return False
         known = self._hosts.get(host)
         if known is None or known.beat.life != beat.life:
-            self._told = {key: role for key, role in self._told.items() if key[0] != host}
+            self._told = {key: told for key, told in self._told.items() if key[0] != host}
         self._hosts[host] = _Host(beat, turn.now_ms)
         listed = {standing.broker for standing in beat.standings}
         for key in [key for key in self._standings if key[0] == host and key[1] not in listed]:
@@ -140,9 +140,14 @@ class Roles:
             if host not in (row.primary, row.backup) and known is None:
                 continue
             role = self._role(broker, row)
-            if known is None or known.term < row.term or self._told.get((host, broker)) != role:
-                self._told[host, broker] = role
-                turn.send(host, role)
+            told, told_ms = self._told.get((host, broker), (None, 0))
+            is_old = not told_ms <= turn.now_ms < told_ms + self._settings.repeat_ms  # it may have got lost
+            if known is None or known.term < row.term or told != role or is_old:
+                self._tell(host, broker, role, turn)
+
+    def _tell(self, host: str, broker: str, role: Role, turn: Turn) -> None:
+        self._told[host, broker] = (role, turn.now_ms)
+        turn.send(host, role)
 
     def _role(self, broker: str, row: RoleRow) -> Role:
         addresses = {host: known.beat.address for host in (row.primary, row.backup) if (known := self._hosts.get(host))}
@@ -278,8 +283,7 @@ class Roles:
         self._changed_ms[broker] = turn.now_ms
         for host in dict.fromkeys((row.primary, row.backup)):
             if host in self._hosts:
-                role = self._told[host, broker] = self._role(broker, row)
-                turn.send(host, role)
+                self._tell(host, broker, self._role(broker, row), turn)
 
     def _put(self, broker: str, row: RoleRow, turn: Turn) -> None:
         self.rows[broker] = row

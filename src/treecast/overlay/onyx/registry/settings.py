@@ -65,7 +65,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     migration_ms: int = MINUTE_MS
     """A migration that is not done after so long is given up; it may be planned again."""
     repeat_ms: int = SECOND_MS
-    """What brokers were told to move is told again after so long."""
+    """What brokers were told to move, and hosts to be, is told again after so long."""
 
     ship_ms: int = 300
     """Between two signs of life to the other registry."""
