@@ -89,10 +89,10 @@ def draw_document(random: Random, mark: str) -> str:
         return f"<{name}{spaces}{attribute}>{inner}</{name}>"
 
     inner = "".join(element(0) for _ in range(4))
-    return f"<root secret='{mark}' xmlns:n='urn:n' xmlns:hidden='urn:{mark}'>{inner}</root>"
+    return f"<top secret='{mark}' xmlns:n='urn:n' xmlns:hidden='urn:{mark}'>{inner}</top>"
 
 
-PATHS = ("//a", "//b", "//c", "/root/e", "/root/a", "//n:d", "//e/a", "/root/b//c")
+PATHS = ("//a", "//b", "//c", "/top/e", "/top/a", "//n:d", "//e/a", "/top/b//c")
 
 
 def draw_policies(random: Random) -> dict[str, tuple[list[str], list[str]]]:
