@@ -23,6 +23,9 @@ NAMES = (
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "dht-states",
+    "dht-traffic",
+    "dht-load",
 )
 
 
