@@ -3,7 +3,7 @@
     >>> machine = PathMachine()
     >>> machine.add(["/a/b", "/a//c", "/a/b"])
     >>> len(machine), machine.label_paths()
-    (5, [(), ((('', 'a'),)), ((('', 'a'), ('', 'b'))), ((('', 'a'), None)), ((('', 'a'), None, ('', 'c')))])
+    (5, [(), (('', 'a'),), (('', 'a'), ('', 'b')), (('', 'a'), None), (('', 'a'), None, ('', 'c'))])
 
 `replay` says what the peers of a distributed NFA would do with a document: messages, lookups, and the longest chain of
 them. It counts, and needs no peers: a million queries and a thousand documents take minutes. `treecast.overlay.chord`

@@ -50,7 +50,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     count = len(replays)
 
     def mean(*columns: str) -> float:
-        return sum(getattr(replay, column) for replay in replays for column in columns) / count
+        return sum(float(getattr(replay, column)) for replay in replays for column in columns) / count
 
     shared = {**point, "distinct": unique, "states": len(machine), "documents": count}
     return [
