@@ -164,6 +164,30 @@ std::shared_ptr<const View> Index::match(const GivenDocument& document, Output<i
     return view;
 }
 
+std::vector<uint64_t> Index::route(std::span<const GivenDocument> documents, Targets& targets, uint64_t enough, uint64_t found,
+                                   std::vector<size_t>& rejected) {
+    store_.merge_if_due();
+    auto reading = store_.read();
+    std::shared_ptr<const View> view = store_.view();
+    std::lock_guard lock(targets.mutex());
+    RouteQuestion question{targets.of(*view), enough};
+    Lease matcher(*this);
+    matcher->adopt(*view);
+    std::vector<uint64_t> out;
+    out.reserve(documents.size());
+    for (const GivenDocument& document : documents) {
+        Interrupt::check(1000);
+        try {
+            out.push_back(matcher->route(*view, document, question, found));
+        } catch (const Failure&) {
+            rejected.push_back(out.size());
+            out.push_back(found);
+        }
+    }
+    matcher.keep();
+    return out;
+}
+
 Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOptions& options) {
     store_.merge_if_due();
     Batch batch;

@@ -3,6 +3,7 @@
 
 #include "index/matcher.hpp"
 #include "index/store.hpp"
+#include "index/targets.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -108,6 +109,9 @@ public:
     // Undecided ones are returned in the same order.
     std::shared_ptr<const View> match(const GivenDocument& document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
     Batch match_many(std::span<const GivenDocument> documents, const BatchOptions& options);
+    // By document, the targets that it is for, besides `found`; `rejected` gets those that cannot be read.
+    std::vector<uint64_t> route(std::span<const GivenDocument> documents, Targets& targets, uint64_t enough, uint64_t found,
+                                std::vector<size_t>& rejected);
     // Renders as many of the documents as fit, in one piece, in this thread.
     DeliveryBatch render_part(std::span<const GivenDocument> documents, const DeliveryOptions& options);
     // The same with several threads.

@@ -29,7 +29,7 @@ from treecast import _native, engines
 from treecast.document import AnyDocument, EntityTexts, Limits, native_document, native_entities
 from treecast.errors import QueryError
 from treecast.index import matching, rendering
-from treecast.index.document_batches import check_threads, is_report
+from treecast.index.document_batches import check_threads, is_report, natives
 from treecast.index.explain import Explanation, explain
 from treecast.index.matching import BATCH_MATCHES_MAX, Part
 from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, RenderedPart
@@ -327,6 +327,16 @@ class Index:
         bad document raises, and so does a subscription that is undecided.
         """
         return matching.match_part(self._native, documents, report=report, matches_max=matches_max, timed=timed)
+
+    def route(
+        self, documents: Sequence[AnyDocument], targets: _native.Targets, enough: int, found: int
+    ) -> tuple[list[int], list[int]]:
+        """For routing: the targets of each document, as bits, and the places of documents that cannot be read.
+
+        `targets` says for which targets each subscription is, whose id is a number. `found` are those that want every
+        document. Once all of `enough` are found, nothing more is looked for; 0: everything is.
+        """
+        return self._native.route(natives(documents), targets, enough, found)
 
     @property
     def limits(self) -> Limits:

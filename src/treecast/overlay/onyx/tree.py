@@ -20,7 +20,7 @@ once, since the last document that the broker has passed on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -69,7 +69,7 @@ class RoutingTable(Protocol):
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
-    def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]: ...
+    def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]: ...
 
 
 class Routing(Protocol):
@@ -359,22 +359,22 @@ class Tree:
         the broker's own subscriptions."""
         # PERF: bench/network_cpu.py. A document that only travels through is read once, and leaves as it came.
         self.passed = max(self.passed, upto)
-        is_open = any(child.link.is_open for child in self.children.values())
-        if not is_open:
+        links = [name for name, child in self.children.items() if child.link.is_open]
+        if not links:
             return arrivals
         if self.is_root and arrivals:
             self._learn(arrivals)
         chosen: dict[str, list[Arrival]] = {name: [] for name in (LOCAL, *self.children)}
         if arrivals:
-            targets_of = self.table.route([arrival.content for arrival in arrivals])
+            targets_of = self.table.route([arrival.content for arrival in arrivals], links)
             for arrival, targets in zip(arrivals, targets_of, strict=True):
                 for name in targets:
                     chosen[name].append(arrival)
-        for name, child in self.children.items():
-            if child.link.is_open:
-                parcels = self.formats.write(chosen[name], child.format)
-                child.link.offer(after, upto, parcels, self._place.now_ms)
-                self._flush(name, child)
+        for name in links:
+            child = self.children[name]
+            parcels = self.formats.write(chosen[name], child.format)
+            child.link.offer(after, upto, parcels, self._place.now_ms)
+            self._flush(name, child)
         return chosen[LOCAL]
 
     def claim_all(self) -> None:
