@@ -38,13 +38,14 @@ Label = tuple[int, int]
 class Entry:
     """One element of an outline. Entries form a list in post-order as well as a tree."""
 
-    __slots__ = ("children", "following", "id", "label", "parent", "preceding")
+    __slots__ = ("children", "following", "id", "label", "parent", "preceding", "size")
 
     def __init__(self, id: int, parent: Entry | None) -> None:
         self.id = id
         self.parent = parent
         self.children: list[Entry] = []
         self.label = 0
+        self.size = 1
         self.preceding: Entry | None = None
         self.following: Entry | None = None
 
@@ -75,6 +76,7 @@ class Outline:
         for number, entry in enumerate(post_order(self._entries[self.root]), 1):
             entry.label = number * spacing
             self._ids[entry.label] = entry.id
+            entry.size = 1 + sum(child.size for child in entry.children)
             entry.preceding = last
             if last is not None:
                 last.following = entry
@@ -127,6 +129,11 @@ class Outline:
         id = self._ids.get(label[0])
         return id if id is not None and self.label(id) == label else None
 
+    def find_end(self, pon: int) -> Label | None:
+        """The label of the subtree that ends with this number."""
+        id = self._ids.get(pon)
+        return self.label(id) if id is not None else None
+
     def contains(self, outer: int, inner: int) -> bool:
         """Whether the subtree of one element contains that of another, which may be the same: by labels alone."""
         pon, low = self.label(outer)
@@ -134,7 +141,11 @@ class Outline:
 
     def size(self, id: int) -> int:
         """The number of elements of a subtree."""
-        return sum(1 for _ in self.subtree(id))
+        return self._entries[id].size
+
+    def entry(self, id: int) -> Entry:
+        """The element itself, for structures that follow its label as it changes."""
+        return self._entries[id]
 
     def distance(self, one: int, other: int) -> int:
         """The edges between two elements, through their lowest common ancestor."""
@@ -165,6 +176,7 @@ class Outline:
             after.preceding.following = entry
         after.preceding = entry
         self._give_label(entry)
+        _add_to_sizes(above, 1)
         return id
 
     def remove(self, id: int) -> list[int]:
@@ -180,6 +192,7 @@ class Outline:
         if before is not None:
             before.following = behind
         top.parent.children.remove(top)
+        _add_to_sizes(top.parent, -top.size)
         for entry in gone:
             del self._entries[entry.id]
             del self._ids[entry.label]
@@ -223,6 +236,12 @@ class Outline:
             entry.label = low + number * step
             self._ids[entry.label] = entry.id
         self.relabels += len(entries)
+
+
+def _add_to_sizes(entry: Entry | None, change: int) -> None:
+    while entry is not None:
+        entry.size += change
+        entry = entry.parent
 
 
 def _labelled_before(entry: Entry) -> Entry | None:

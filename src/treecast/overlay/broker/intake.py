@@ -8,7 +8,7 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from treecast.document import AnyDocument, read_many
@@ -19,7 +19,7 @@ from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.recent_ids import RecentIds
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
-from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode_many
+from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, EarlyRow, RecentRow, decode_many
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
@@ -51,6 +51,28 @@ class Incoming(Protocol):
     @property
     def content(self) -> AnyDocument:
         """and what an index takes: the document, where it was read already."""
+
+    @property
+    def early(self) -> str:
+        """A mark, if it was changed on the way."""
+
+
+class Change(Protocol):
+    """What was done to a document on the way."""
+
+    @property
+    def steps(self) -> str: ...
+    @property
+    def namespaces(self) -> dict[str, str]: ...
+    @property
+    def empty(self) -> bool: ...
+
+
+Resolve = Callable[[str], Change | None]
+
+
+def unresolved(mark: str) -> Change | None:
+    return None
 
 
 class Intake:
@@ -188,7 +210,7 @@ class Intake:
                 turn.published.append((number, command.source, document.id, document.body, contents[at]))
         return matches.documents
 
-    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
+    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn, resolve: Resolve = unresolved) -> None:
         """Documents that were accepted by another broker, which `origin` names: what somebody here gets is stored.
 
         The caller sees to it that none comes twice.
@@ -203,7 +225,8 @@ class Intake:
                 if at in rejected:
                     self.refused += 1  # its root read it, so its limits are wider than ours
                 elif not matches.is_empty(at):
-                    self._store(document.source, document, matches, at, turn, (origin, document.number))
+                    early = _early_row(resolve(document.early)) if document.early else None
+                    self._store(document.source, document, matches, at, turn, (origin, document.number), early)
             start += matches.documents
 
     def _objection(self, validator: Validator | None, body: bytes, matches: Matches, at: int) -> TreecastError | None:
@@ -228,6 +251,7 @@ class Intake:
         at: int,
         turn: Turn,
         origin: tuple[str, int] = ("", 0),
+        early: EarlyRow | None = None,
     ) -> int:
         published_ms = turn.now_ms if isinstance(document, Document) else document.published_ms
         number = self._backlog.last_document + 1
@@ -240,7 +264,7 @@ class Intake:
             payload = contents[choice] = matches.payload(choice)
             bodies[choice] = own if payload == document.body else self._append(payload, turn)
         payloads = [bodies[choice] for choice in choices]
-        row = DocumentRow(source, document.id, published_ms, own, len(document.body), ids, payloads, *origin)
+        row = DocumentRow(source, document.id, published_ms, own, len(document.body), ids, payloads, *origin, early)
         turn.put(DOCUMENTS, number, row)
         self._archive.rows.remember(number, row)
         if self._settings.announces:
@@ -267,6 +291,10 @@ class Intake:
         """Publishers' ids that are old, or too many."""
         if last := self._recent.forget(turn.now_ms, self._settings.duplicates_ms):
             turn.changes.append(DeleteBefore(RECENT, last + 1))
+
+
+def _early_row(change: Change | None) -> EarlyRow:
+    return EarlyRow(change.steps, change.namespaces, change.empty) if change else EarlyRow()
 
 
 class Matches:

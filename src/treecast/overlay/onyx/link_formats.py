@@ -66,6 +66,11 @@ class Arrival:
         return self.parcel.published_ms
 
     @property
+    def early(self) -> str:
+        """The mark of what was done to it on the way."""
+        return self.parcel.early
+
+    @property
     def body(self) -> bytes:
         """The text."""
         if self._body is None:

@@ -34,6 +34,8 @@ from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, d
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
+from treecast.overlay.onyx.early_plan import EarlyPlan
+from treecast.overlay.onyx.early_wants import EarlyWants
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
 from treecast.overlay.onyx.link_rows import link_rows
@@ -49,6 +51,7 @@ from treecast.overlay.onyx.network_messages import (
     LinkDictionary,
     NetworkMessage,
     Parcel,
+    Plan,
     Resync,
     ServeLocal,
     Taken,
@@ -61,7 +64,7 @@ from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import LOCAL, Routing, Tree
-from treecast.overlay.onyx.view import BrokerInfo, View
+from treecast.overlay.onyx.view import BrokerInfo, View, certificates_of
 from treecast.overlay.onyx.wants import Wants
 from treecast.overlay.peer import Effect
 from treecast.overlay.storage import Put, Storage
@@ -171,12 +174,12 @@ class NetworkBroker:
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = self._begin(now_ms)
+        self._wants.refine()  # before anything is stored, since it may look at what is
         self._serve_local(turn)
         self.broker.do_due(turn)
         self.membership.tick(turn)
         self._wants.expired(turn)
         self._wants.refuse_late(turn)
-        self._wants.refine()
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -184,7 +187,9 @@ class NetworkBroker:
             repair.watch(self.positions.number(root), now_ms)
         for root in list(self._taken):
             self._tell_taken(root)
-        if not 0 <= now_ms - self._positions_ms < self._settings.positions_ms:
+        is_covered = all(tree.is_covered() for tree in self.trees.values())
+        pause_ms = self._settings.positions_ms if is_covered else self._settings.uncovered_ms
+        if not 0 <= now_ms - self._positions_ms < pause_ms:
             self._positions_ms = now_ms
             self._tell_positions(turn)
         return self._finish(turn)
@@ -205,6 +210,8 @@ class NetworkBroker:
             self.life = max(self.life + 1, now_ms)
             turn.changes.append(Put(META, LIFE, self.life.to_bytes(8, "big")))
             self._place_in(self.membership.view)
+            for tree in self.trees.values():
+                tree.ask_children()
         return turn
 
     def _finish(self, turn: Turn) -> list[Effect]:
@@ -217,7 +224,7 @@ class NetworkBroker:
             position = self.positions.number(root)
             question = repair.next_question(position, self._wants.version, self._wants.needed, turn.now_ms)
             if question:
-                query = self._wants.encoded()
+                query = b"" if repair.is_small(position, self._settings.history_few_max) else self._wants.encoded()
                 query = b"" if len(query) > self._settings.history_query_bytes_max else query
                 formats = [] if repair.is_plain else list(self._settings.link_reads)
                 turn.send(root, CatchUp(root, self.epoch, question, position, query, formats))
@@ -246,6 +253,7 @@ class NetworkBroker:
             lambda: self.broker.last_document,
             self._last_version,
             self.broker.index.limits,
+            self._wants,
         )
         self.trees[root] = tree
         if tree.is_root:
@@ -253,7 +261,7 @@ class NetworkBroker:
             tree.passed = self.broker.last_document
         else:
             self._repairs[root] = Repair(self._settings, self._random)
-        tree.change_local(self._wants.table.aggregate(), self._routing.empty())
+        tree.change_plan(self._wants.early.plan)
         return tree
 
     @property
@@ -346,7 +354,7 @@ class NetworkBroker:
                 if self._know_root(message.root, message.store, message.life):
                     self._begin_position(tree, message.store, message.number)
                     position = self.positions.number(message.root)
-                    self._repairs[message.root].hear_of(message.number, position, turn.now_ms)
+                    self._hear_of(tree, message.number, position)
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""
@@ -411,6 +419,8 @@ class NetworkBroker:
 
     def _serve_local(self, turn: Turn) -> None:
         """The broker's own subscribers get what was passed on before."""
+        if not self._local:
+            return
         while self._local:
             root, begin, upto, arrivals = self._local.popleft()
             repair = self._repairs.get(root)
@@ -424,6 +434,7 @@ class NetworkBroker:
             if root in self._taken and self._taken[root][1] >= self._settings.taken_bytes:
                 self._tell_taken(root)
         self._local_bytes = 0
+        self.broker.apply(turn)  # what else this turn does may deliver it
 
     def _take_parcels(self, root: str, upto: int, arrivals: list[Arrival], turn: Turn) -> None:
         """A range that continues the position of this broker: what its subscribers get is stored with it."""
@@ -433,7 +444,7 @@ class NetworkBroker:
         position = self.positions.number(root)
         fresh = [arrival for arrival in arrivals if arrival.number > position]
         if fresh:
-            self.broker.take(self.positions.store_of(root), fresh, turn)
+            self.broker.take(self.positions.store_of(root), fresh, turn, self.trees[root].plan.resolve)
             self.taken_documents += len(fresh)
         self.positions.advance(root, upto)
 
@@ -459,7 +470,14 @@ class NetworkBroker:
         self._take_parcels(root, message.upto, arrivals, turn)
         while (early := repair.take_early(self.positions.number(root))) is not None:
             self._take_parcels(root, *early, turn)
-        repair.hear_of(message.last, self.positions.number(root), turn.now_ms)
+        self._hear_of(self.trees[root], message.last, self.positions.number(root))
+
+    def _hear_of(self, tree: Tree, number: int, position: int) -> None:
+        """The root has this document. A tree that does not cover this broker brings nothing: no need to wait for it."""
+        repair = self._repairs[tree.root]
+        repair.hear_of(number, position, self.now_ms)
+        if not tree.is_covered():
+            repair.want(number)
 
     def _answer(self, sender: str, message: CatchUp | PositionsMessage, turn: Turn) -> None:
         """Questions to this broker as a root."""
@@ -491,6 +509,11 @@ class NetworkBroker:
                 number = self.positions.number(root)
                 turn.send(root, PositionsMessage(root, self.positions.store_of(root), self.epoch, number))
 
+    def certificates_of(self, name: str) -> tuple[str, ...]:
+        """Whose certificates a peer may show, besides its own."""
+        info = self.membership.broker(name)
+        return certificates_of(name, [info] if info is not None else [])
+
     # --- looking at it -----------------------------------------------------------------------------------------------
 
     @property
@@ -513,6 +536,9 @@ class NetworkBroker:
             "links": len(links),
             "link_bytes": sum(link.buffered_bytes() for link in links),
             "link_cuts": sum(link.cuts for link in links),
+            "link_bytes_saved": sum(
+                child.bytes_saved for tree in self.trees.values() for child in tree.children.values()
+            ),
             "early_bytes": sum(repair.early_bytes for repair in self._repairs.values()),
             "questions": sum(repair.questions for repair in self._repairs.values()),
             "forwarded": self.forwarded,
@@ -526,11 +552,26 @@ class NetworkBroker:
         rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
         return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
 
+    def rebuild_plan(self, root: str, plan_of: Callable[[str], Plan]) -> Plan:
+        """What this broker should tell its parent of what may be done early, by its subscriptions and by its children's
+        plans: for checks."""
+        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
+        wants, plan = EarlyWants(self._settings), EarlyPlan(self._settings)
+        for _ in wants.load(decode(data, SubscriptionRow) for _, data in rows):
+            pass
+        while not wants.is_settled:
+            wants.refine(list)
+        plan.set(LOCAL, wants.plan)
+        for child in self.trees[root].children:
+            plan.set(child, plan_of(child))
+        return plan.own
+
     def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
         checks."""
         table = self._routing.table()
-        table.update(LOCAL, wants, self._routing.empty())
+        if root != self.name:
+            table.update(LOCAL, wants, self._routing.empty())
         for child in self.trees[root].children:
             table.update(child, aggregate_of(child), self._routing.empty())
         return table.aggregate()

@@ -20,6 +20,8 @@ from treecast.overlay.messages import ITEMS_MAX, Name, Number
 
 QUERY_BYTES_MAX = 64 << 20
 """Of routing queries in one message; the frame is limited as well."""
+PLAN_CHARS_MAX = 64 << 10
+"""Of a plan; that is as long as a query may be."""
 
 _MANY = msgspec.Meta(max_length=ITEMS_MAX)
 QueryBytes = Annotated[bytes, msgspec.Meta(max_length=QUERY_BYTES_MAX)]
@@ -47,7 +49,7 @@ class Parcel(_Message, frozen=True):
     format: Name
     body: bytes
     early: str = ""
-    """What was done to it before a link; empty: nothing. No receiver does that again."""
+    """The mark of the plan by which it was changed before a link; empty: it is as it was published."""
 
 
 class Forward(_Message, frozen=True, tag="forward"):
@@ -78,6 +80,20 @@ class Taken(_Message, frozen=True, tag="taken"):
 # --- routing queries, up the tree -------------------------------------------------------------------------------------
 
 
+class Plan(_Message, frozen=True):
+    """What may be done to documents before they go over the link to a broker, for all that is behind it.
+
+    `steps` is a list of steps for whole documents; empty: nothing may be done, documents go as they are. If nobody
+    behind the link wants anything, any plan will do.
+    """
+
+    steps: Annotated[str, msgspec.Meta(max_length=PLAN_CHARS_MAX)] = ""
+    namespaces: Annotated[dict[Name, Name], msgspec.Meta(max_length=PLAN_CHARS_MAX)] = {}
+    empty: bool = False
+    """Whether everyone gets an empty payload where nothing is left."""
+    is_wanted: bool = True
+
+
 class Announce(_Message, frozen=True, tag="announce"):
     """What a broker and all behind it want of a root has changed. `base` is the version that the changes begin from;
     0: they are all. Equal `base` and `version`: nothing has changed, and no answer came so far."""
@@ -91,6 +107,8 @@ class Announce(_Message, frozen=True, tag="announce"):
     """What is added and what is removed, one after the other."""
     formats: Formats = []
     """What the announcer reads; besides text, which everybody reads."""
+    plan: Plan | None = None
+    """What may be done early from this version on; None: as before, or, where `base` is 0, nothing."""
 
 
 class Covered(_Message, frozen=True, tag="covered"):

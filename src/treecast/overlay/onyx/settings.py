@@ -52,6 +52,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Documents that a root looks at for one answer,"""
     history_bytes_max: int = 1 << 20
     """and bytes in it, unless the first document is larger."""
+    history_few_max: int = 64
+    """If at most so many are missing, all of them are sent: that costs less than to send and to compile a query."""
     history_query_bytes_max: int = 1 << 20
     """A longer routing query is not sent along: then everything comes."""
     history_filters_max: int = 16
@@ -59,6 +61,9 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     positions_ms: int = 1_000
     """Positions are told to the roots so often; those that changed without any document are stored then."""
+    uncovered_ms: int = 200
+    """And so often while some tree does not cover the broker, for instance after a restart: until it does, what the
+    roots say is all that the broker lives on."""
     absent_ms_max: int = 86_400_000
     """Documents are kept for a broker that has left, for so long. Retention decides on top of that."""
 
@@ -67,6 +72,14 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     announce_ms_max: int = 10_000
     cover_ms_max: int = 20_000
     """A subscription that is not covered within this time is refused."""
+    plan_bytes_max: int = 4_096
+    """Of a plan for a link: what may be done to documents before they cross it. 0: nothing is ever done."""
+    plan_queries_max: int = 4_096
+    """Different queries of a broker's own subscriptions that a plan is made for; with more of them, documents come
+    whole."""
+    plan_steps_max: int = 64
+    """Queries that are looked at for the plan in one turn. The rest waits for the next tick, and documents come whole
+    until then."""
     held_requests_max: int = 10_000
     """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""
 
