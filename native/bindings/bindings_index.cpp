@@ -166,18 +166,6 @@ nb::object match_one(Index& index, nb::handle document) {
     return nb::make_tuple(ids, undecided_list(*view, undecided, 0));
 }
 
-// (the targets of each document, the places of those that cannot be read).
-nb::tuple route(Index& index, nb::sequence documents, Targets& targets, uint64_t enough, uint64_t found) {
-    Buffers buffers(documents);
-    std::vector<uint64_t> answers;
-    std::vector<size_t> rejected;
-    {
-        Interruptible released;
-        answers = index.route(buffers.given(), targets, enough, found, rejected);
-    }
-    return nb::make_tuple(nb::cast(answers), nb::cast(rejected));
-}
-
 // What match_many returns: an Arrow stream, which can be taken once, and the rejected documents.
 struct Matches {
     std::unique_ptr<ArrowArrayStream> stream;
@@ -332,11 +320,6 @@ void bind_index(nb::module_& m, nb::module_& testing) {
             return nb::steal(PyCapsule_New(matches.stream.release(), "arrow_array_stream", release_capsule));
         }, nb::arg("requested_schema") = nb::none());
 
-    nb::class_<Targets>(m, "Targets")
-        .def(nb::init<>())
-        .def("set", &Targets::set, nb::arg("number"), nb::arg("targets"), nb::call_guard<WithoutGil>(),
-             "The targets, as bits, of the subscription whose id is this number.");
-
     nb::class_<Settings>(m, "Settings")
         .def("__init__", [](Settings* self, nb::dict namespaces, bool ordered, bool elements) {
             new (self) Settings{to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)};
@@ -402,10 +385,6 @@ void bind_index(nb::module_& m, nb::module_& testing) {
              "The ids; and, if there are any, what Matches.undecided has.")
         .def("match_many", &match_many, nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("matches_max"), nb::arg("first"),
              nb::arg("timed") = false, nb::arg("id_bytes_max") = 0)
-        .def("route", &route, nb::arg("documents"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
-             nb::sig("def route(self, documents: Sequence[object], targets: Targets, enough: int, found: int) -> "
-                     "tuple[list[int], list[int]]"),
-             "The targets of each document, and the places of those that cannot be read.")
         .def("save", [](Index& self, nb::bytes path, nb::bytes about) {     // a file name is bytes: it may be no UTF-8
             std::string_view text(about.c_str(), about.size());
             std::string name(path.c_str(), path.size());

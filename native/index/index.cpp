@@ -164,28 +164,25 @@ std::shared_ptr<const View> Index::match(const GivenDocument& document, Output<i
     return view;
 }
 
-std::vector<uint64_t> Index::route(std::span<const GivenDocument> documents, Targets& targets, uint64_t enough, uint64_t found,
-                                   std::vector<size_t>& rejected) {
+void Index::route(size_t count, const std::function<GivenDocument(size_t)>& next,
+                  const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing) {
     store_.merge_if_due();
     auto reading = store_.read();
     std::shared_ptr<const View> view = store_.view();
-    std::lock_guard lock(targets.mutex());
-    RouteQuestion question{targets.of(*view), enough};
+    std::lock_guard lock(routing.targets.mutex());
+    RouteQuestion question{routing.targets.of(*view), routing.enough};
     Lease matcher(*this);
     matcher->adopt(*view);
-    std::vector<uint64_t> out;
-    out.reserve(documents.size());
-    for (const GivenDocument& document : documents) {
+    for (size_t i = 0; i < count; ++i) {
         Interrupt::check(1000);
         try {
-            out.push_back(matcher->route(*view, document, question, found));
-        } catch (const Failure&) {
-            rejected.push_back(out.size());
-            out.push_back(found);
+            GivenDocument given = next(i);
+            answer(i, given, matcher->route(*view, given, question, routing.found));
+        } catch (const Failure& failure) {
+            routing.rejected.emplace_back(i, failure);
         }
     }
     matcher.keep();
-    return out;
 }
 
 Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOptions& options) {

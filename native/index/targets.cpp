@@ -2,6 +2,7 @@
 #include "index/targets.hpp"
 
 #include <charconv>
+#include <mutex>
 
 namespace treecast {
 

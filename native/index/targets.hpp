@@ -8,8 +8,7 @@
 #include "engines/subscriptions.hpp"
 
 #include <cstdint>
-#include <mutex>
-#include <unordered_map>
+#include <map>
 #include <vector>
 
 namespace treecast {
@@ -29,7 +28,7 @@ private:
         uint32_t slot = unseen;
     };
     LastingMutex mutex_;
-    std::unordered_map<uint64_t, Entry> entries_;       // by number, which strangers do not choose
+    std::map<uint64_t, Entry> entries_;                 // by number
     std::vector<uint64_t> of_slot_;
     uint64_t serial_ = 0;                               // of the body that the slots belong to
 };

@@ -84,6 +84,9 @@ class SimpleTable:
         wanted = {query for query, count in self._uses.items() if count}
         return SimpleQuery({EVERYTHING} if EVERYTHING in wanted else wanted)
 
+    def route_forms(self, *given: object) -> None:
+        """Documents are to be read before."""
+
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         answers = []
         for body in documents:

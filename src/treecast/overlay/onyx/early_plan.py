@@ -139,6 +139,10 @@ class EarlyPlan:
         """The plan that a mark stands for, if this broker has announced it."""
         return self._announced.get(mark)
 
+    def changes(self, target: str) -> bool:
+        """Documents are changed before they go to a target."""
+        return bool(self._marks.get(target))
+
     def begin(self) -> EarlyWork:
         """For the documents of one range."""
         return EarlyWork(self._actions, self._marks)

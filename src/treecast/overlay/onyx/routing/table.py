@@ -27,11 +27,13 @@ Not here: positions, announcements, versions; the broker that owns the table has
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from treecast import _native
-from treecast.document import AnyDocument, EntityTexts, Limits
+from treecast.document import AnyDocument, Document, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
+from treecast.index.index import FormCodec
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction, Delta, RoutingQuery, write_query
 from treecast.overlay.onyx.routing.sample import Sample
@@ -169,6 +171,36 @@ class RoutingTable:
             found += self._route(documents[len(found) :], everything)
         return found
 
+    def route_forms(
+        self, codec: FormCodec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
+    ) -> tuple[list[tuple[str, ...]], Sequence[Document | None]] | None:
+        """As `route`, for documents as they came on a link: they are read for it, and no further, but for those that a
+        target in `needed` gets, which are answered as Documents. None: not with so many targets, read them before.
+
+        Raises DocumentError for what is broken on the way; text that cannot be read is for everybody.
+        """
+        if not self._has_bits():
+            return None
+        self.sample.learn(_Forms(codec, bodies))
+        everything = self._wanting.get(TRUE, {})
+        everyone, known, stop, kept = self.targets, 0, 0, 0
+        for target, bit in self._bits.items():
+            known |= bit if target in everything else 0
+            stop |= bit if target in enough else 0
+            kept |= bit if target in needed else 0
+        if not stop:
+            return [tuple(target for target in everyone if target not in enough)] * len(bodies), [None] * len(bodies)
+        if known & stop == stop:
+            return [everyone] * len(bodies), [None] * len(bodies)
+        masks, documents, unread = self._index.route_forms(codec, bodies, self._masks, stop, known, kept)
+        found = [everyone if mask & stop == stop else self._of_bits(mask) for mask in masks]
+        for place, error in unread:
+            if not codec.is_text:
+                raise error
+            found[place] = everyone
+            self.unread += 1
+        return found, documents
+
     # --- by bits ------------------------------------------------------------------------------------------------------
 
     def _has_bits(self) -> bool:
@@ -207,7 +239,7 @@ class RoutingTable:
         masks, unread = self._index.route(documents, self._masks, stop, known)
         # Where all of `enough` were found, the others were not looked for.
         found = [everyone if stop and mask & stop == stop else self._of_bits(mask) for mask in masks]
-        for place in unread:
+        for place, _ in unread:
             found[place] = everyone
         self.unread += len(unread)
         return found
@@ -270,6 +302,21 @@ class RoutingTable:
         self._index.remove_many(numbers)
         for number in numbers:
             del self._conjunctions[number]
+
+
+class _Forms(Sequence[AnyDocument]):
+    """Documents in the form of a link, read when somebody looks at one: a sample looks at few."""
+
+    def __init__(self, codec: FormCodec, bodies: Sequence[bytes]) -> None:
+        self._codec = codec
+        self._bodies = bodies
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def __getitem__(self, place: Any) -> Any:
+        (document,) = self._codec.decode_many([self._bodies[place]])
+        return document if isinstance(document, Document) else b""
 
 
 def _counted(
