@@ -81,6 +81,14 @@ class HastyPlans(Wants):
                 waiting.versions[root] -= 1
 
 
+class DoubleSteps(CheckedBroker):
+    """What was done before a link is done again behind it."""
+
+    def _take_fresh(self, root: str, arrivals: list[Arrival], turn: Turn) -> bool:
+        self.broker.take(self.positions.store_of(root), arrivals, turn)
+        return True
+
+
 class LatePositions(CheckedBroker):
     """Documents are stored, and their position some time later: after a crash they come again."""
 
@@ -155,6 +163,7 @@ PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "coverage acknowledged too early": (NetworkScenario(_with_wants(HastyWants)), 0),
     "a plan that forgets a new subscription": (NetworkScenario(_with_wants(ForgetfulPlans)), 0),
     "a plan that is not waited for": (NetworkScenario(_with_wants(HastyPlans)), 37),
+    "a step that is done twice": (NetworkScenario(DoubleSteps), 7),
     "a duplicate after fail-over": (NetworkScenario(LatePositions), 20),
     "a position stored before its documents": (NetworkScenario(EarlyPositions), 0),
     "documents passed on before they are durable": (NetworkScenario(UnstoredForwards), 0),

@@ -320,6 +320,8 @@ class NetworkRun(Course):
             "dictionaries": sum(":" in child.format for _, peer in self._peers() for child in _children(peer)),
             "cuts": sum(stat["link_cuts"] for stat in stats),
             "saved": sum(stat["link_bytes_saved"] for stat in stats),
+            "parts": sum(stat["parts"] for stat in stats),
+            "unfit": sum(stat["unfit"] for stat in stats),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }
 
