@@ -30,6 +30,7 @@ from treecast.overlay.onyx.network_messages import (
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
+from treecast.overlay.onyx.routing import Delta
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
@@ -246,7 +247,7 @@ def test_a_child_is_covered_when_its_parent_is() -> None:
 def test_what_the_aggregate_contains_is_covered_at_once() -> None:
     place = Place("p")
     middle = tree(place, "r", "r", "c")
-    middle.change_local(X, NOTHING)
+    middle.change_local(Delta(X, NOTHING))
     middle.change_plan(WHOLE)
     middle.flush()
     middle.take_covered("r", covered(middle.version, 3))
@@ -276,7 +277,7 @@ def test_ranges_are_taken_from_the_covering_parent_only() -> None:
 def test_a_new_parent_is_told_everything() -> None:
     place = Place("p")
     leaf = tree(place, "r", "r")
-    leaf.change_local(X, NOTHING)
+    leaf.change_local(Delta(X, NOTHING))
     leaf.flush()
     leaf.take_covered("r", covered(leaf.version, 3))
     place.take(Announce)

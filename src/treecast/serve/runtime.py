@@ -565,6 +565,8 @@ class Runtime:
         connection.name = name
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[name] = connection
+        if self._links is not None:
+            self._links.hear_from(name)
         self._log.info("connection opened", name=name, address=str(connection.info("peername")))
         return True
 

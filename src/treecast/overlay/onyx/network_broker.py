@@ -194,7 +194,9 @@ class NetworkBroker:
             repair.watch(self.positions.number(root), now_ms)
         for root in list(self._taken):
             self._tell_taken(root)
-        if not 0 <= now_ms - self._positions_ms < self._settings.positions_ms:
+        is_covered = all(tree.is_covered() for tree in self.trees.values())
+        pause_ms = self._settings.positions_ms if is_covered else self._settings.uncovered_ms
+        if not 0 <= now_ms - self._positions_ms < pause_ms:
             self._positions_ms = now_ms
             self._tell_positions(turn)
         return self._finish(turn)
@@ -215,6 +217,8 @@ class NetworkBroker:
             self.life = max(self.life + 1, now_ms)
             turn.changes.append(Put(META, LIFE, self.life.to_bytes(8, "big")))
             self._place_in(self.membership.view)
+            for tree in self.trees.values():
+                tree.ask_children()
         return turn
 
     def _finish(self, turn: Turn) -> list[Effect]:
@@ -227,7 +231,7 @@ class NetworkBroker:
             position = self.positions.number(root)
             question = repair.next_question(position, self._wants.version, self._wants.needed, turn.now_ms)
             if question:
-                query = self._wants.encoded()
+                query = b"" if repair.is_small(position, self._settings.history_few_max) else self._wants.encoded()
                 query = b"" if len(query) > self._settings.history_query_bytes_max else query
                 formats = [] if repair.is_plain else list(self._settings.link_reads)
                 turn.send(root, CatchUp(root, self.epoch, question, position, query, formats))
@@ -256,6 +260,7 @@ class NetworkBroker:
             lambda: self.broker.last_document,
             self._last_version,
             self.broker.index.limits,
+            self._wants,
         )
         self.trees[root] = tree
         if tree.is_root:
@@ -263,7 +268,6 @@ class NetworkBroker:
             tree.passed = self.broker.last_document
         else:
             self._repairs[root] = Repair(self._settings, self._random)
-        tree.change_local(self._wants.table.aggregate(), self._routing.empty())
         tree.change_plan(self._wants.early.plan)
         return tree
 
@@ -357,7 +361,7 @@ class NetworkBroker:
                 if self._know_root(message.root, message.store, message.life):
                     self._begin_position(tree, message.store, message.number)
                     position = self.positions.number(message.root)
-                    self._repairs[message.root].hear_of(message.number, position, turn.now_ms)
+                    self._hear_of(tree, message.number, position)
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""
@@ -491,7 +495,14 @@ class NetworkBroker:
         self._take_parcels(root, message.upto, arrivals, turn)
         while (early := repair.take_early(self.positions.number(root))) is not None:
             self._take_parcels(root, *early, turn)
-        repair.hear_of(message.last, self.positions.number(root), turn.now_ms)
+        self._hear_of(self.trees[root], message.last, self.positions.number(root))
+
+    def _hear_of(self, tree: Tree, number: int, position: int) -> None:
+        """The root has this document. A tree that does not cover this broker brings nothing: no need to wait for it."""
+        repair = self._repairs[tree.root]
+        repair.hear_of(number, position, self.now_ms)
+        if not tree.is_covered():
+            repair.want(number)
 
     def _answer(self, sender: str, message: CatchUp | PositionsMessage, turn: Turn) -> None:
         """Questions to this broker as a root."""
@@ -585,7 +596,8 @@ class NetworkBroker:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
         checks."""
         table = self._routing.table()
-        table.update(LOCAL, wants, self._routing.empty())
+        if root != self.name:
+            table.update(LOCAL, wants, self._routing.empty())
         for child in self.trees[root].children:
             table.update(child, aggregate_of(child), self._routing.empty())
         return table.aggregate()

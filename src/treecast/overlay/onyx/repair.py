@@ -70,6 +70,10 @@ class Repair:
         elif not 0 <= now_ms - self._hint_ms < self._settings.patience_ms:
             self.want(self._hint)
 
+    def is_small(self, position: int, count: int) -> bool:
+        """At most so many documents are missing, as far as is known."""
+        return self._wanted - position <= count
+
     def is_needed(self, position: int) -> bool:
         return self._wanted > position
 

@@ -52,6 +52,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Documents that a root looks at for one answer,"""
     history_bytes_max: int = 1 << 20
     """and bytes in it, unless the first document is larger."""
+    history_few_max: int = 64
+    """If at most so many are missing, all of them are sent: that costs less than to send and to compile a query."""
     history_query_bytes_max: int = 1 << 20
     """A longer routing query is not sent along: then everything comes."""
     history_filters_max: int = 16
@@ -59,6 +61,9 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     positions_ms: int = 1_000
     """Positions are told to the roots so often; those that changed without any document are stored then."""
+    uncovered_ms: int = 200
+    """And so often while some tree does not cover the broker, for instance after a restart: until it does, what the
+    roots say is all that the broker lives on."""
     absent_ms_max: int = 86_400_000
     """Documents are kept for a broker that has left, for so long. Retention decides on top of that."""
 

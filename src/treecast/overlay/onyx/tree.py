@@ -68,10 +68,20 @@ class RoutingTable(Protocol):
 
     def update(self, target: str, added: Any, removed: Any) -> Delta: ...
     def update_many(self, target: str, added: Any, removed: Any) -> Delta: ...
+    def replace(self, target: str, query: Any) -> Delta: ...
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
     def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]: ...
+
+
+class Own(Protocol):
+    """What a broker's own subscriptions want: the same for all its trees."""
+
+    @property
+    def table(self) -> RoutingTable: ...
+    def encoded(self) -> bytes:
+        """The aggregate."""
 
 
 class Routing(Protocol):
@@ -81,6 +91,7 @@ class Routing(Protocol):
     def map(self, subscription: Any) -> Any: ...
     def empty(self) -> Any: ...
     def decode(self, data: bytes) -> Any: ...
+    def difference(self, before: Any, after: Any) -> Delta: ...
     def parts(self, queries: Iterable[Any]) -> list[Any]:
         """What `update_many` takes for many queries at once."""
 
@@ -147,20 +158,25 @@ class Tree:
         last_document: Callable[[], int],
         version: int = 0,
         limits: Limits | None = None,
+        own: Own | None = None,
     ) -> None:
         """`version` is one that this broker has used in its present life, in an earlier tree of this root. `limits` are
-        those of documents."""
+        those of documents. `own` is what the broker itself wants."""
         self.root = root
         self._place = place
         self._routing = routing
         self._settings = settings
         self._last_document = last_document  # of the root, if this is the root
-        self.table = routing.table()
+        self._own = own
+        self.is_root = root == place.name
+        # PERF: bench/network_kill.py. Most brokers have no children in most trees, and a root has nobody to tell what
+        # it wants itself: neither needs a table of its own with all of that.
+        self.table = own.table if own is not None and not self.is_root else routing.table()
+        """With the broker's own subscriptions, unless this is the root; without children, that of all trees."""
         self.plan = EarlyPlan(settings)
         """What may be done to documents before they reach this broker, and its children. It changes with the table: a
         version stands for both, so all that is said above holds of what arrives, and not only whether it does."""
         self.formats = LinkFormats(settings, limits)
-        self.is_root = root == place.name
         self.parent: str | None = None
         self.store = ""
         """What identifies the root's data; empty: not known yet."""
@@ -203,6 +219,13 @@ class Tree:
             self.parent = parent
             self.announce_all()
 
+    def ask_children(self) -> None:
+        """This broker lives again: its children do not know that, and would wait for what it does not know of."""
+        self._resync.start(self._place.now_ms)
+        for name in self._names:
+            if name not in self.children:
+                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+
     def _forget(self, name: str) -> None:
         del self.children[name]
         self._changed(self.table.drop(name))
@@ -214,9 +237,24 @@ class Tree:
         """The tables up to the root contain this version of the aggregate."""
         return self.is_root or self.covered >= max(version, self._first)
 
-    def change_local(self, added: Any, removed: Any) -> None:
-        """The broker's own subscriptions have changed."""
-        self._changed(self.table.update(LOCAL, added, removed))
+    @property
+    def _is_leaf(self) -> bool:
+        """The table is the broker's own."""
+        return self._own is not None and self.table is self._own.table
+
+    def change_local(self, delta: Delta) -> None:
+        """The aggregate of the broker's own subscriptions has changed."""
+        if self._is_leaf:
+            self._changed(delta)
+        elif not self.is_root:
+            self._changed(self.table.update(LOCAL, delta.added, delta.removed))
+
+    def _grow(self) -> None:
+        """There is a first child: from now on there is a table of this tree. To the parent that makes no difference."""
+        before = self.table.aggregate()
+        self.table = self._routing.table()
+        self.table.update(LOCAL, before, self._routing.empty())
+        self._changed(self._routing.difference(before, self.table.aggregate()))
 
     def _changed(self, delta: Delta) -> None:
         """The changes of one turn are one version, and one message: see `flush`."""
@@ -254,7 +292,8 @@ class Tree:
         self.covered = self._parent_life = 0
         if self.parent is not None:
             self._retry.reset()
-            self._announce(0, [(self.table.aggregate().encode(), self._routing.empty().encode())], self.plan.own)
+            whole = self._own.encoded() if self._own and self._is_leaf else self.table.aggregate().encode()
+            self._announce(0, [(whole, self._routing.empty().encode())], self.plan.own)
 
     def _announce(self, base: int, changes: list[tuple[bytes, bytes]], plan: Plan | None = None) -> None:
         assert self.parent is not None
@@ -320,9 +359,15 @@ class Tree:
 
     def _apply(self, sender: str, child: Child, message: Announce) -> None:
         decode = self._routing.decode
+        if self._is_leaf:
+            self._grow()
         try:
-            for added, removed in message.changes:
-                self._changed(self.table.update(sender, decode(added), decode(removed)))
+            for place, (added, removed) in enumerate(message.changes):
+                if message.base == 0 and place == 0:
+                    # Mostly it wants what it wanted before, and lives again: then nothing has changed.
+                    self._changed(self.table.replace(sender, decode(added)))
+                else:
+                    self._changed(self.table.update(sender, decode(added), decode(removed)))
         except PeerError:
             self.misunderstood += 1
             self._forget(sender)  # it will be asked to announce everything
@@ -333,8 +378,6 @@ class Tree:
 
     def _take_all(self, sender: str, message: Announce) -> None:
         """What it had announced before is void, and so is all that was claimed to it."""
-        if sender in self.children:
-            self._changed(self.table.drop(sender))
         link = Link(self._settings, self._forward)
         child = self.children[sender] = Child(message.life, message.version, link, message.formats)
         child.format = self.formats.choose(child.formats, 0)
@@ -482,14 +525,12 @@ class Tree:
 
     def tick(self) -> None:
         now_ms = self._place.now_ms
-        self._changed(self.table.refine())
+        if not self._is_leaf:
+            self._changed(self.table.refine())
         if self.parent is not None and not self.is_covered(self.version) and self._retry.is_due(now_ms):
             self._announce(self.version, [])  # if the parent does not know this version, it asks for everything
-        silent = [name for name in self._names if name not in self.children]
-        if silent and self._resync.is_due(now_ms):
-            self._resync.start(now_ms)
-            for name in silent:
-                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+        if self._resync.is_due(now_ms) and any(name not in self.children for name in self._names):
+            self.ask_children()
         if self.formats.dictionary is not None and self._offer.is_due(now_ms):
             self._offer.start(now_ms)
             for name, child in self.children.items():

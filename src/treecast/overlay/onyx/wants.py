@@ -148,7 +148,7 @@ class Wants:
         if delta:
             self._encoded = None
             for tree in self._trees.values():
-                tree.change_local(delta.added, delta.removed)
+                tree.change_local(delta)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
