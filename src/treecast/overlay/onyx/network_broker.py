@@ -36,8 +36,7 @@ from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
-from treecast.overlay.onyx.early_plan import EarlyPlan, is_restructured
-from treecast.overlay.onyx.early_wants import EarlyWants
+from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
 from treecast.overlay.onyx.link_rows import link_rows
@@ -53,7 +52,6 @@ from treecast.overlay.onyx.network_messages import (
     LinkDictionary,
     NetworkMessage,
     Parcel,
-    Plan,
     Resync,
     ServeLocal,
     Taken,
@@ -577,20 +575,6 @@ class NetworkBroker:
         """What the subscriptions of this broker want together, computed anew: for checks."""
         rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
         return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
-
-    def rebuild_plan(self, root: str, plan_of: Callable[[str], Plan]) -> Plan:
-        """What this broker should tell its parent of what may be done early, by its subscriptions and by its children's
-        plans: for checks."""
-        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
-        wants, plan = EarlyWants(self._settings), EarlyPlan(self._settings)
-        for _ in wants.load(decode(data, SubscriptionRow) for _, data in rows):
-            pass
-        while not wants.is_settled:
-            wants.refine(list)
-        plan.set(LOCAL, wants.plan)
-        for child in self.trees[root].children:
-            plan.set(child, plan_of(child))
-        return plan.own
 
     def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
