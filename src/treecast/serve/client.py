@@ -25,6 +25,8 @@ from contextlib import suppress
 from random import Random
 from types import TracebackType
 
+import msgspec
+
 from treecast.durable import unused_name
 from treecast.errors import PeerError, TreecastError
 from treecast.overlay.client import Answered, Client, ClientSettings
@@ -32,6 +34,7 @@ from treecast.overlay.messages import (
     Command,
     Detach,
     Document,
+    Hello,
     Inspected,
     Kind,
     Pause,
@@ -62,6 +65,8 @@ BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
 """TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
 INSPECT_SECONDS = 5
+CONNECT_MS, CONNECT_MS_MAX = 50, 1_000
+"""A broker that is away is mostly being started again: it is tried after so long, then twice as long, up to so long."""
 LIVED_MS = 2_000
 """After a connection that lived so long, another one is tried soon."""
 SEND_BYTES_MAX = 256 << 20
@@ -135,13 +140,19 @@ class Connection:
         tls: TlsFiles | ssl.SSLContext | None = None,
         settings: ClientSettings | None = None,
         connect_s: float = 10.0,
+        broker: str = "",
     ) -> None:
-        self._host, self._port = parse_address(address)
+        """`address` may be those of several hosts, with commas between them, if one of them serves `broker`: in a
+        network with replicas a broker may move. They are tried one after the other."""
+        self._addresses = [parse_address(one.strip()) for one in address.split(",")]
+        self._place = 0
+        self._broker = broker
+        self._host, self._port = self._addresses[0]
         self._tls = client_context(tls) if isinstance(tls, TlsFiles) else tls
         self._connect_s = connect_s
         random = Random(unused_name())
         self._client = Client(name, BROKER, random, settings or SETTINGS)
-        self._retry = Retry(random, first_ms=100, max_ms=5_000)
+        self._retry = Retry(random, CONNECT_MS, CONNECT_MS_MAX)
         self._settings = RuntimeSettings(send_bytes_max=SEND_BYTES_MAX)
         self._connection: FrameConnection | None = None
         self._lost = asyncio.Event()
@@ -223,9 +234,12 @@ class Connection:
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
                 self._note(error)
-            self._retry.start(now_ms())
-            while not self._retry.is_due(now_ms()):
-                await asyncio.sleep(0.02)
+            self._place += 1
+            self._host, self._port = self._addresses[self._place % len(self._addresses)]
+            if self._place % len(self._addresses):
+                continue
+            self._retry.start(steady_ms())
+            await asyncio.sleep(self._retry.due_in_ms(steady_ms()) / 1000)
 
     def _note(self, error: Exception) -> None:
         """Why there is no connection. Certificates do not become right by trying again."""
@@ -278,7 +292,10 @@ class Connection:
             if isinstance(effect, Send):
                 if not self._outgoing:
                     asyncio.get_running_loop().call_soon(self._flush)
-                self._outgoing.append(packet_of(effect.message))
+                message = effect.message
+                if self._broker and isinstance(message, Hello):
+                    message = msgspec.structs.replace(message, to=self._broker)
+                self._outgoing.append(packet_of(message))
             elif isinstance(effect, Deliver):
                 self._take_event(effect.event)
 

@@ -19,6 +19,13 @@ LETTER_KEYS = "letter_keys"
 """`letter_keys[letter_key(…)]`: nothing. Dead letters by their subscriptions, to find those of one at once."""
 RECORDS = "records"
 """`records[kind/key]`: values of the doors, as they gave them."""
+STORE = "store"
+"""`meta["store"]`: what identifies the data of a broker, drawn when it begins."""
+BROKER_TABLES: dict[str, bool] = {
+    **dict.fromkeys((CHANGES, DOCUMENTS, RECENT, LETTERS, REDELIVERIES), True),
+    **dict.fromkeys((META, SOURCES, SUBSCRIPTIONS, CLIENTS, CURSORS, PARKED, EXPIRING, LETTER_KEYS, RECORDS), False),
+}
+"""All tables of a broker, and whether their keys are integers."""
 
 
 def letter_key(subscription: str, number: int) -> str:
@@ -88,6 +95,14 @@ class ClientRow(Row, frozen=True):
     heard_ms: int = 0
 
 
+class EarlyRow(Row, frozen=True):
+    """What was done to a document before it came: a list of steps. Empty: something, but nobody knows what."""
+
+    steps: str = ""
+    namespaces: dict[str, str] = {}
+    empty: bool = False
+
+
 class DocumentRow(Row, frozen=True):
     """`documents[number]`: what was published, and who gets what. Bodies are named by their numbers in the log."""
 
@@ -103,6 +118,8 @@ class DocumentRow(Row, frozen=True):
     """In a network: the store of the root broker that it was published at, if not at this one,"""
     origin_number: int = 0
     """and its number there."""
+    early: EarlyRow | None = None
+    """What was done to it on the way; None: the body is as it was published."""
 
 
 class RecentRow(Row, frozen=True):

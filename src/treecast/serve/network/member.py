@@ -1,9 +1,7 @@
 """A process of a network that a supervisor has started: its registry, or a broker with an HTTP door.
 
-    python -m treecast.serve.network.member OPTIONS
-
-Options are in JSON. One line on stdout says where it listens, in JSON too. It ends with SIGTERM, and when its standard
-input ends: so it does not outlive its supervisor, whatever becomes of that.
+One line on stdout says where it listens, in JSON. It ends with SIGTERM, and when its standard input ends: so it does
+not outlive its supervisor, whatever becomes of that. `fork_server.py` starts it.
 """
 
 from __future__ import annotations
@@ -25,7 +23,9 @@ from treecast.serve.broker_process import warm_up
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.local_peers import LocalRuntime
 from treecast.serve.logs import make_log
+from treecast.serve.network.host_doors import HostDoors
 from treecast.serve.network_process import NetworkOptions, make_runtime
 
 
@@ -51,11 +51,13 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class _DoorOfMember:
-    """The HTTP door of a broker. Other doors send it what is for this broker."""
+    """The HTTP door of a broker, or those of a host. Other doors send it what is for them."""
 
-    def __init__(self, options: MemberOptions, log: structlog.typing.FilteringBoundLogger, door: HttpDoor) -> None:
+    def __init__(
+        self, options: MemberOptions, log: structlog.typing.FilteringBoundLogger, door: HttpDoor | HostDoors
+    ) -> None:
         self._door = door
-        self._server = HttpServer(door, options.door, log, door)
+        self._server = HttpServer(door, options.door, log, door if isinstance(door, HttpDoor) else None)
         host, port = self._server.listen("127.0.0.1", 0)
         self.address = format_address(host, port)
         self._serving: asyncio.Task[None] | None = None
@@ -79,11 +81,15 @@ async def serve_member(options: MemberOptions, log: structlog.typing.FilteringBo
     if options.has_door:
         gate = Gate(Path(options.tokens), log, options.access, is_public=options.open)
         gate.load()
-        random, directory = Random(unused_name()), options.directory
-        door = HttpDoor(
-            *(runtime, random, log, options.version, options.door, directory, gate), has_default_source=False
-        )
-        http = _DoorOfMember(options, log, door)
+
+        def make(serving: LocalRuntime) -> HttpDoor:
+            random, directory = Random(unused_name()), options.directory
+            return HttpDoor(
+                *(serving, random, log, options.version, options.door, directory, gate), has_default_source=False
+            )
+
+        has_replicas = options.replicas > 1
+        http = _DoorOfMember(options, log, HostDoors(runtime, options.name, make) if has_replicas else make(runtime))
     address = await runtime.start(*options.listen)
     peer.listens(*address)
     running = asyncio.create_task(runtime.run())
@@ -114,11 +120,7 @@ async def _told_to_end() -> None:
     await asyncio.wait([reading, waiting], return_when=asyncio.FIRST_COMPLETED)
 
 
-def main() -> None:
-    options = msgspec.json.decode(sys.argv[1], type=MemberOptions)
+def run_member(options: MemberOptions) -> None:
+    """`serve_member`, in an event loop of its own."""
     log = make_log(options.log_format, options.log_level).bind(peer=options.name)
     asyncio.run(serve_member(options, log))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,85 @@
+"""What somebody may see of a document, decided by lxml: written from the guide, without our labels and gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from copy import deepcopy
+from typing import Any
+
+from lxml import etree
+
+SPACE = " \t\n"
+
+
+def read(data: bytes) -> Any:
+    return etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False))
+
+
+def elements(root: Any) -> list[Any]:
+    """The elements in document order."""
+    return [one for one in root.iter() if isinstance(one.tag, str)]
+
+
+def view(data: bytes, shown: Collection[int]) -> list[bytes]:
+    """The fragments of those who see the elements with these positions in document order, and nothing else."""
+    root = read(data)
+    places = {one: place for place, one in enumerate(elements(root))}
+    fragments = []
+    for one, place in places.items():
+        if place in shown and (one.getparent() is None or places[one.getparent()] not in shown):
+            fragments.append(_fragment(one, shown, places))
+    return fragments
+
+
+def _fragment(top: Any, shown: Collection[int], places: dict[Any, int]) -> bytes:
+    return bytes(etree.tostring(_seen(top, shown, places), method="c14n", exclusive=True, with_comments=True))
+
+
+def _seen(top: Any, shown: Collection[int], places: dict[Any, int]) -> Any:
+    """A copy of a subtree with the elements that are shown. It is pruned, not built, so that prefixes stay."""
+    copy = deepcopy(top)
+    copy.tail = None
+    for original, twin in list(zip(elements(top), elements(copy), strict=True)):
+        if places[original] in shown:
+            _prune(original, twin, shown, places)
+    return copy
+
+
+def _prune(original: Any, twin: Any, shown: Collection[int], places: dict[Any, int]) -> None:
+    """Take out what is hidden among the children. A gap is a list of texts, comments and instructions."""
+    anchor: Any = None  # the last child that is shown; its tail takes the text
+    gaps: list[list[Any]] = [[twin.text or ""]]
+    for one, other in list(zip(original, twin, strict=True)):
+        if not isinstance(one.tag, str):
+            gaps[-1] += [other, other.tail or ""]
+        elif places[one] in shown:
+            _write(twin, anchor, gaps)
+            anchor, gaps = other, [[other.tail or ""]]
+        else:
+            gaps.append([other.tail or ""])
+            twin.remove(other)
+    _write(twin, anchor, gaps)
+
+
+def _write(parent: Any, anchor: Any, gaps: list[list[Any]]) -> None:
+    """Of gaps of white space alone, one after the other, the last that is not empty is left."""
+    left: list[list[Any]] = []
+    for gap in gaps:
+        if left and _is_space(gap) and _is_space(left[-1]):
+            left[-1] = gap if gap[0] else left[-1]
+        else:
+            left.append(gap)
+    text = ""
+    for piece in [*(piece for gap in left for piece in gap), None]:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        if anchor is None:
+            parent.text = text
+        else:
+            anchor.tail = text
+        anchor, text = piece, ""
+
+
+def _is_space(gap: list[Any]) -> bool:
+    return len(gap) == 1 and not gap[0].strip(SPACE)
