@@ -48,6 +48,7 @@ NAMES = (
     "validation",
     "wire",
     "onyx_routing",
+    "selective",
     "network",
 )
 

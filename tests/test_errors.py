@@ -21,6 +21,7 @@ from unittest.mock import Mock, patch
 import msgspec
 import pytest
 from support.hook_receiver import HookReceiver, Response
+from support.selective_refusals import refuse_selective, refuse_subtrees
 
 import treecast
 from treecast import _native, durable
@@ -461,6 +462,8 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".fleet": refuse_fleet,
     ".hook": refuse_hook,
     ".wire": refuse_wire,
+    ".selective": refuse_selective,
+    ".subtrees": refuse_subtrees,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 
@@ -476,7 +479,7 @@ def test_golden(source: Path) -> None:
     assert f"{error}\n" == golden.read_text()
     assert source.stem.startswith(error.code)
     assert isinstance(error, treecast.LimitError) == error.code.startswith("TC3")
-    of_query = source.suffix in (".query", ".transformation", ".subscriptions") or error.code == "TC119"
+    of_query = source.suffix in (".query", ".transformation", ".subscriptions", ".subtrees") or error.code == "TC119"
     assert isinstance(error, treecast.QueryError) == of_query
     assert len(str(error)) <= MESSAGE_CHARS_MAX
     copy = pickle.loads(pickle.dumps(error))

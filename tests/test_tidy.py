@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "query": {"errors", "model", "_native"},
     "engines": CORE,
     "links": CORE,
+    "selective": CORE,
     "rejections": {"errors"},
     "index": CORE | {"engines", "names", "rejections"},
     "wire": CORE | {"workload"},  # workload: dictionaries are made from DTDs
@@ -42,7 +43,7 @@ ROOMS: dict[str, set[str]] = {
     "placement": CORE | {"index"},
     # workload: documents are checked by its DTDs
     "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections", "wire", "workload"},
-    "sim": CORE | {"index", "overlay"},
+    "sim": CORE | {"index", "overlay", "wire"},
     "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model", "workload"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},

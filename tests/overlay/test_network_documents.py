@@ -12,6 +12,7 @@ from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.tail import Published
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Attach, Deliveries, Request, Subscribe
+from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_messages import Parcel
 from treecast.overlay.peer import Deliver, Effect, Send, Store
 from treecast.overlay.receiver import Delivery
@@ -20,17 +21,18 @@ from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
 
-X, Y = Parcel(7, "s", "mine", 99, "text", b"<x/>"), Parcel(8, "s", "", 99, "text", b"<y/>")
+X = Arrival(Parcel(7, "s", "mine", 99, "text", b"<x/>"), None)
+Y = Arrival(Parcel(8, "s", "", 99, "text", b"<y/>"), None)
 
 
-def take(name: str, *parcels: Parcel) -> tuple[Broker, list[Effect], SimulatedStorage]:
+def take(name: str, *arrivals: Arrival) -> tuple[Broker, list[Effect], SimulatedStorage]:
     """A broker with one subscription to x, which takes these from another one."""
     storage = SimulatedStorage()
     broker = Broker(name, storage, Random(name), BrokerSettings(announces=True))
     broker.receive("client", Request(1, Subscribe("q", "/x")), 0)
     broker.receive("client", Attach("session", ["q"], 10), 0)
     turn = Turn(100)
-    broker.take("5f1c", parcels, turn)
+    broker.take("5f1c", arrivals, turn)
     effects = broker.finish(turn)
     storage.write([change for effect in effects if isinstance(effect, Store) for change in effect.changes])
     return broker, effects, storage

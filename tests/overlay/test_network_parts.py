@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from treecast.document import read
 from treecast.model import Subscription
 from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Hello, Request, Subscribe, Welcome
 from treecast.overlay.onyx.control_messages import NewView
+from treecast.overlay.onyx.early_plan import WHOLE
 from treecast.overlay.onyx.link import Link
+from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
 from treecast.overlay.onyx.network_messages import (
     Announce,
@@ -27,6 +30,7 @@ from treecast.overlay.onyx.network_messages import (
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
+from treecast.overlay.onyx.routing import Delta
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
@@ -45,11 +49,15 @@ def parcel(number: int, body: bytes = b"<x/>") -> Parcel:
     return Parcel(number, "s", "", 0, "text", body)
 
 
+def arrival(number: int, body: bytes = b"<x/>") -> Arrival:
+    return Arrival(parcel(number, body), read(body))
+
+
 def summary(version: int, after: int, upto: int, parcels: list[Parcel]) -> tuple[int, int, list[int]]:
     return after, upto, [one.number for one in parcels]
 
 
-def link(**settings: int) -> Link:
+def link(**settings: Any) -> Link:
     made = Link(NetworkSettings(**settings), summary)
     made.begin(version=1, since=0)
     return made
@@ -142,13 +150,14 @@ def test_an_answer_without_a_subscription_that_counts_by_now_is_dropped() -> Non
 
 def test_early_ranges_are_taken_in_order_within_their_limit() -> None:
     repair = Repair(NetworkSettings(early_bytes_max=300), Random(1))
-    repair.keep(6, 7, [parcel(7)])
-    repair.keep(7, 8, [parcel(8)])
+    first = [arrival(7)]
+    repair.keep(6, 7, first)
+    repair.keep(7, 8, [arrival(8)])
     assert repair.take_early(5) is None
-    assert repair.take_early(6) == (7, [parcel(7)])
+    assert repair.take_early(6) == (7, first)
     assert repair.take_early(8) is None and repair.early_bytes == 0, "it is of no use any more"
     for number in range(10, 20):
-        repair.keep(number, number + 1, [parcel(number + 1)])
+        repair.keep(number, number + 1, [arrival(number + 1)])
     assert 0 < repair.early_bytes <= 300 and repair.is_needed(19)
 
 
@@ -216,7 +225,7 @@ def test_a_root_covers_at_once() -> None:
     root.take_announce("c", announce(1, 0, (X, NOTHING)))
     (answer,) = place.take(Covered)
     assert (answer.version, answer.since, answer.announcer) == (1, 4, 5)
-    root.pass_on(4, 6, [parcel(5), parcel(6, b"<y/>")])
+    root.pass_on(4, 6, [arrival(5), arrival(6, b"<y/>")])
     (message,) = place.take(Forward)
     assert [one.number for one in message.documents] == [5] and (message.after, message.upto) == (4, 6)
 
@@ -238,7 +247,8 @@ def test_a_child_is_covered_when_its_parent_is() -> None:
 def test_what_the_aggregate_contains_is_covered_at_once() -> None:
     place = Place("p")
     middle = tree(place, "r", "r", "c")
-    middle.change_local(X, NOTHING)
+    middle.change_local(Delta(X, NOTHING))
+    middle.change_plan(WHOLE)
     middle.flush()
     middle.take_covered("r", covered(middle.version, 3))
     begin = middle.accept("r", forward(3, 8, version=middle.version))
@@ -267,7 +277,7 @@ def test_ranges_are_taken_from_the_covering_parent_only() -> None:
 def test_a_new_parent_is_told_everything() -> None:
     place = Place("p")
     leaf = tree(place, "r", "r")
-    leaf.change_local(X, NOTHING)
+    leaf.change_local(Delta(X, NOTHING))
     leaf.flush()
     leaf.take_covered("r", covered(leaf.version, 3))
     place.take(Announce)

@@ -105,7 +105,7 @@ def check_links(page: Page, network: Network) -> None:
     row = page.locator("#links tr")
     expect(row).to_have_count(1)
     expect(row.locator("td").nth(3)).to_have_text("20")
-    expect(row.locator("td").nth(5)).to_have_text("1 query")
+    expect(row.locator("td").nth(6)).to_have_text("1 query")
     assert re.fullmatch(r"[\d.]+ (bytes|KB)", row.locator("td").nth(4).text_content() or "")
 
 

@@ -188,10 +188,21 @@ def check_picture(network: Network) -> None:
     assert main(["status", "--network", "--url", f"http://127.0.0.1:{network.port}"]) == 0
 
 
+def parent_of(pid: int) -> int:
+    return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_processes_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
     with running(tmp_path, 2) as network:
         pids = network.pids()
         assert len(pids) == 3
+        # All of them are forks of one process, which is not needed as long as none of them has to start.
+        (forks,) = set(map(parent_of, pids.values()))
+        assert forks != network.process.pid
+        os.kill(forks, signal.SIGKILL)
+        network.kill("broker-1")
+        assert {name for name, pid in network.pids().items() if pid != pids[name]} == {"broker-1"}
+        pids |= network.pids()
     wait_for(lambda: all(map(is_gone, pids.values())))
 
 

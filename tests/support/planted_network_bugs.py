@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.onyx.network_messages import Forward, Parcel
+from treecast.overlay.onyx.network_messages import Forward
 from treecast.overlay.onyx.routing import Delta, RoutingQuery
 from treecast.overlay.onyx.tree import LOCAL, Tree
 from treecast.overlay.onyx.wants import Waiting, Wants
@@ -58,6 +59,28 @@ class HastyWants(Wants):
         return True
 
 
+class ForgetfulPlans(Wants):
+    """What may be done early is told when subscriptions go, and not when they come."""
+
+    def _add(self, items: Any, queries: list[Any]) -> None:
+        plan = self.early.plan
+        super()._add(items, queries)
+        if plan.steps:
+            for tree in self._trees.values():
+                tree.change_plan(plan)
+
+
+class HastyPlans(Wants):
+    """A subscription is acknowledged although links above may still leave out what only it needs."""
+
+    def _expect(self, waiting: Waiting) -> None:
+        super()._expect(waiting)
+        for root in waiting.versions:
+            tree = self._trees[root]
+            if tree._has_new_plan and not tree._changes:
+                waiting.versions[root] -= 1
+
+
 class LatePositions(CheckedBroker):
     """Documents are stored, and their position some time later: after a crash they come again."""
 
@@ -72,7 +95,7 @@ class LatePositions(CheckedBroker):
 class EarlyPositions(CheckedBroker):
     """A position is stored first, and the documents with the next turn: a crash between loses them."""
 
-    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Turn) -> None:
+    def _take_parcels(self, root: str, upto: int, parcels: list[Arrival], turn: Turn) -> None:
         before = self.positions.number(root)
         NetworkBroker._take_parcels(self, root, upto, [], turn)
         self.positions.store(turn)
@@ -117,8 +140,11 @@ def _with_tree(kind: type[Tree]) -> Callable[..., CheckedBroker]:
     return Broker
 
 
-class HastyBroker(CheckedBroker):
-    wants_class = HastyWants
+def _with_wants(kind: type[Wants]) -> Callable[..., CheckedBroker]:
+    class Broker(CheckedBroker):
+        wants_class = kind
+
+    return Broker
 
 
 PLANTED: dict[str, tuple[NetworkScenario, int]] = {
@@ -126,7 +152,9 @@ PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "a route lost on repair": (NetworkScenario(_with_tree(OwnRoutesTree)), 0),
     "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 16),
     "a child covered too early": (NetworkScenario(_with_tree(HastyChildTree)), 0),
-    "coverage acknowledged too early": (NetworkScenario(HastyBroker), 0),
+    "coverage acknowledged too early": (NetworkScenario(_with_wants(HastyWants)), 0),
+    "a plan that forgets a new subscription": (NetworkScenario(_with_wants(ForgetfulPlans)), 0),
+    "a plan that is not waited for": (NetworkScenario(_with_wants(HastyPlans)), 37),
     "a duplicate after fail-over": (NetworkScenario(LatePositions), 20),
     "a position stored before its documents": (NetworkScenario(EarlyPositions), 0),
     "documents passed on before they are durable": (NetworkScenario(UnstoredForwards), 0),

@@ -56,6 +56,12 @@ class SimpleTable:
     def refine(self) -> SimpleDelta:
         return SimpleDelta(SimpleQuery(), SimpleQuery())
 
+    def replace(self, target: str, query: SimpleQuery) -> SimpleDelta:
+        before = self.aggregate()
+        self.drop(target)
+        self.update(target, query, SimpleQuery())
+        return self._since(before)
+
     def drop(self, target: str) -> SimpleDelta:
         before = self.aggregate()
         for query, count in sorted(self._targets.pop(target, Counter()).items()):
@@ -100,6 +106,9 @@ class SimpleRouting:
 
     def decode(self, data: bytes) -> SimpleQuery:
         return SimpleQuery(msgspec.msgpack.decode(data, type=list[str]))
+
+    def difference(self, before: SimpleQuery, after: SimpleQuery) -> SimpleDelta:
+        return SimpleDelta(SimpleQuery(after - before), SimpleQuery(before - after))
 
     def parts(self, queries: Iterable[SimpleQuery]) -> list[str]:
         return [text for query in queries for text in sorted(query)]

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from treecast.links.demand import Demand, Early
-from treecast.links.link import Link, Nothing
+from treecast.links.link import Link, Nothing, remainder_after
 from treecast.links.restructuring import Restructuring
 from treecast.model import Subscription
 
-__all__ = ["Demand", "Early", "Link", "Nothing", "Restructuring", "link_of"]
+__all__ = ["Demand", "Early", "Link", "Nothing", "Restructuring", "link_of", "remainder_after"]
 
 
 def link_of(subscriptions: Iterable[Subscription]) -> Link:

@@ -33,7 +33,7 @@ lists, which need no wrapper to rebuild and take several paths (`paths_max=1` is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -138,14 +138,21 @@ class Link:
 
     def add(self, key: Hashable, demand: Demand) -> bool:
         """Add a demand; whether the link before has to hear of it: of another `early`, or of the first demand."""
-        if key in self._demands:
-            raise ValueError(f"{key!r} is behind this link already")
+        return self.update({key: demand}, ())
+
+    def update(self, added: Mapping[Hashable, Demand], removed: Iterable[Hashable]) -> bool:
+        """Remove and then add many demands at once, for the price of one new text; the same answer as of `add`."""
         before = self._announcement()
-        self._enter(key, demand)
+        for key in removed:
+            self._leave(key)
+        for key, demand in added.items():
+            self._enter(key, demand)
         self._refresh()
         return self._announcement() != before
 
     def _enter(self, key: Hashable, demand: Demand) -> None:
+        if key in self._demands:
+            raise ValueError(f"{key!r} is behind this link already")
         self._demands[key] = demand
         place = self._series[demand.empty]
         place.count += 1
@@ -162,7 +169,9 @@ class Link:
 
     def remove(self, key: Hashable) -> bool:
         """Remove a demand; whether the link before has to hear of it. KeyError where it is not there."""
-        before = self._announcement()
+        return self.update({}, (key,))
+
+    def _leave(self, key: Hashable) -> None:
         demand = self._demands.pop(key)
         place = self._series[demand.empty]
         place.count -= 1
@@ -182,15 +191,10 @@ class Link:
                 self._kept[need.path].update(alternative, -1)
                 if not self._kept[need.path].count:
                     del self._kept[need.path]
-        self._refresh()
-        return self._announcement() != before
 
     def replace(self, key: Hashable, demand: Demand) -> bool:
         """Put another demand in the place of one; whether the link before has to hear of it."""
-        before = self._announcement()
-        self.remove(key)
-        self.add(key, demand)
-        return self._announcement() != before
+        return self.update({key: demand}, (key,))
 
     def demand(self) -> Demand:
         """This link as a demand of the link before it."""
@@ -264,6 +268,28 @@ class Link:
     def _paths(self, conditions: bool) -> Iterator[Path]:
         for path, kept in self._kept.items():
             yield kept.need.kept(kept.shortest(self.alternatives_max)) if conditions else path
+
+
+def remainder_after(early: Early, subscription: Subscription) -> Subscription | None:
+    """What is left to do for a subscription on a document to which this was done; None if that may have been too much.
+
+    >>> remainder_after(Early("drop //ad", empty=True), Subscription("q", "drop //ad; keep //p")).query
+    'keep //p'
+    >>> remainder_after(Early("keep /news/item"), Subscription("q", "/news/item[@id]", deliver="elements")).query
+    '/news/item[@id]'
+    >>> remainder_after(Early("keep /news/item"), Subscription("q", "/news/ad", deliver="elements")) is None
+    True
+
+    ValueError or QueryError where `early` is no list of steps for whole documents.
+    """
+    link = Link()
+    link.add("early", Demand.of_link(early))
+    link.add("subscription", Demand.of(subscription))
+    if link.remainder("early") is not None:
+        return None  # together with the subscription, less may be done
+    remainder = link.remainder("subscription")
+    assert isinstance(remainder, Subscription)
+    return remainder
 
 
 def _within_limits(early: Early) -> Early | None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treecast.overlay.chord.chord_messages import RingMessage
 from treecast.overlay.messages import (
     Advance,
     Deliveries,
@@ -42,7 +43,7 @@ from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMess
 from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
 from treecast.overlay.replica.messages import ReplicaMessage
 
-Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage
+Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage | RingMessage
 
 FlowName = Literal["catalog", "message", "query", "control"]
 _COMMAND_FLOWS: dict[type, FlowName] = {
@@ -85,6 +86,7 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
         flow = "catalog"
     elif isinstance(message, DOCUMENT_MESSAGES):
         flow, root = "message", message.root
+        format = message.documents[0].format if message.documents else format  # one for all of them
     elif isinstance(message, QUERY_MESSAGES):
         flow, root = "query", message.root
     return Packet(flow, root, format, message)

@@ -7,7 +7,8 @@ come from the `random.Random` that it was made with. So the same calls give the 
 Whoever runs a peer promises:
 
 - Effects happen in order. What follows a `Store` happens only once its changes are durable: an acknowledgement that is
-  sent after a `Store` is never sent for something that a crash can take back.
+  sent after a `Store` is never sent for something that a crash can take back. Only an urgent `Send`, which depends on
+  nothing that is stored, waits for no disk: it may overtake what was asked for before it, but no other urgent one.
 - A `Send` may be lost, delayed, duplicated, or overtaken by a later one. Peers have to cope. Only what a peer sends to
   itself always arrives, in order: so it learns when its changes have become durable.
 - If storing fails, nothing that follows happens. The peer is dropped and made again from what is stored, because it
@@ -23,7 +24,7 @@ Whoever runs a peer promises:
     []
     >>> outbox.stored()
     >>> outbox.take_ready()
-    [Send(to='client', message='done')]
+    [Send(to='client', message='done', is_urgent=False)]
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Send(msgspec.Struct, frozen=True):
 
     to: str
     message: Any
+    is_urgent: bool = False
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -96,17 +98,23 @@ class Outbox:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, Effect]] = deque()
+        self._urgent: list[Effect] = []
         self._changes: list[Change] = []
         self._next_group = 1  # the group that changes added now will belong to
         self._stored_group = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._urgent)
+
+    def has_urgent(self) -> bool:
+        return bool(self._urgent)
 
     def add(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Store):
                 self._changes.extend(effect.changes)
+            elif isinstance(effect, Send) and effect.is_urgent:
+                self._urgent.append(effect)
             else:
                 # Waits for the last group that has any changes in it.
                 self._waiting.append((self._next_group if self._changes else self._next_group - 1, effect))
@@ -131,8 +139,8 @@ class Outbox:
         self._stored_group += 1
 
     def take_ready(self) -> list[Effect]:
-        """The effects that wait for nothing, in order."""
-        ready: list[Effect] = []
+        """The effects that wait for nothing, in order; the urgent ones first."""
+        ready, self._urgent = self._urgent, []
         while self._waiting and self._waiting[0][0] <= self._stored_group:
             ready.append(self._waiting.popleft()[1])
         return ready

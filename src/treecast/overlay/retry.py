@@ -44,6 +44,10 @@ class Retry:
         since = self._since_ms
         return since is None or not since <= now_ms < since + self._wait_ms
 
+    def due_in_ms(self, now_ms: int) -> int:
+        """How long to wait for the next attempt; 0: it is due."""
+        return 0 if self.is_due(now_ms) else self._wait_ms - (now_ms - (self._since_ms or 0))
+
     def reset(self) -> None:
         """An attempt succeeded: the next one begins with the shortest time."""
         self._since_ms = None

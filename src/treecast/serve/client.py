@@ -62,6 +62,8 @@ BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
 """TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
 INSPECT_SECONDS = 5
+CONNECT_MS, CONNECT_MS_MAX = 50, 1_000
+"""A broker that is away is mostly being started again: it is tried after so long, then twice as long, up to so long."""
 LIVED_MS = 2_000
 """After a connection that lived so long, another one is tried soon."""
 SEND_BYTES_MAX = 256 << 20
@@ -141,7 +143,7 @@ class Connection:
         self._connect_s = connect_s
         random = Random(unused_name())
         self._client = Client(name, BROKER, random, settings or SETTINGS)
-        self._retry = Retry(random, first_ms=100, max_ms=5_000)
+        self._retry = Retry(random, CONNECT_MS, CONNECT_MS_MAX)
         self._settings = RuntimeSettings(send_bytes_max=SEND_BYTES_MAX)
         self._connection: FrameConnection | None = None
         self._lost = asyncio.Event()
@@ -223,9 +225,8 @@ class Connection:
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
                 self._note(error)
-            self._retry.start(now_ms())
-            while not self._retry.is_due(now_ms()):
-                await asyncio.sleep(0.02)
+            self._retry.start(steady_ms())
+            await asyncio.sleep(self._retry.due_in_ms(steady_ms()) / 1000)
 
     def _note(self, error: Exception) -> None:
         """Why there is no connection. Certificates do not become right by trying again."""

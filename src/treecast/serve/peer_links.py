@@ -4,7 +4,8 @@ A broker listens for its clients and for other brokers alike (`runtime.py`). Wha
 over a connection of its own, which begins with `Hello` and its name, as that of a client does; what the other one says
 comes over the other one's. So no two peers have to agree on who connects to whom.
 
-Nothing is certain to arrive. While there is no connection, some packets wait, and the first of them are dropped.
+Nothing is certain to arrive. While there is no connection, some packets wait, and the first of them are dropped. A peer
+that is away is tried again and again, after pauses that grow; one that has come back says so by coming itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from random import Random
 
 import structlog
@@ -68,6 +70,11 @@ class PeerLinks:
         link.send(packets)
         return True
 
+    def hear_from(self, name: str) -> None:
+        """A peer has come to us: it is back, so there is no need to wait with a connection to it."""
+        if (link := self._links.get(name)) is not None:
+            link.hurry()
+
     def _drop_unknown(self) -> None:
         """Forget peers that have left."""
         for name in [name for name in self._links if not self._resolve(name)]:
@@ -96,6 +103,7 @@ class _PeerLink:
         self._waiting: deque[Packet] = deque(maxlen=settings.link_packets_max)
         self._connection: FrameConnection | None = None
         self._lost = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._retry = Retry(links._random, settings.connect_ms, settings.connect_ms_max)
         self.task = asyncio.get_running_loop().create_task(self._keep_connected())
 
@@ -113,6 +121,11 @@ class _PeerLink:
             error = connection.refused.pop()
             self._links._log.error("a message cannot be sent", to=self._name, error=str(error))
 
+    def hurry(self) -> None:
+        if self._connection is None:
+            self._retry.reset()
+            self._hurry.set()
+
     def end(self) -> None:
         self.task.cancel()
         if self._connection is not None:
@@ -123,6 +136,7 @@ class _PeerLink:
         host, port = parse_address(self.address)
         while True:
             self._lost.clear()
+            self._hurry.clear()
             try:
                 await loop.create_connection(
                     lambda: FrameConnection(self, links._settings, links._settings.frame_bytes_max),
@@ -134,8 +148,9 @@ class _PeerLink:
             except OSError as error:  # and those of TLS
                 links._log.debug("no connection to a peer", name=self._name, error=str(error))
             self._retry.start(steady_ms())
-            while not self._retry.is_due(steady_ms()):
-                await asyncio.sleep(0.01)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._retry.due_in_ms(steady_ms()) / 1000):
+                    await self._hurry.wait()
 
     # --- what the connection calls ------------------------------------------------------------------------------------
 

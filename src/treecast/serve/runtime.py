@@ -89,6 +89,7 @@ class _Life:
         self.saving: asyncio.Task[None] | None = None
         self.save_version = 0  # that is to be saved next
         self.is_over = False
+        self.is_writing = self.is_hurrying = False  # a group is written; what is urgent will leave meanwhile
         self.marks: set[Future[None]] = set()  # waiting for changes to be durable
 
     def add(self, effects: list[Effect]) -> None:
@@ -326,20 +327,26 @@ class Runtime:
         changes = life.outbox.take_changes()
         life.writing_bytes, life.waiting_bytes = life.waiting_bytes, 0
         self.metrics.group_changes.observe(len(changes))
-        seconds = await asyncio.get_running_loop().run_in_executor(self._writer, _timed_write, life.store, changes)
+        life.is_writing = True
+        try:
+            seconds = await asyncio.get_running_loop().run_in_executor(self._writer, _timed_write, life.store, changes)
+        finally:
+            life.is_writing = False
         self.metrics.group_seconds.observe(seconds)
         life.writing_bytes = 0
         life.outbox.stored()
         self._retry.reset()
 
     def _release(self, life: _Life) -> None:
-        """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time."""
+        """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time; it
+        comes after what others wait for."""
         outgoing: dict[str, list[Packet]] = {}
+        to_itself: list[Any] = []
         own = life.peer.name
         for effect in life.outbox.take_ready():
             if isinstance(effect, Send):
                 if effect.to == own:
-                    self._tell(life, own, effect.message)
+                    to_itself.append(effect.message)
                 else:
                     outgoing.setdefault(effect.to, []).append(packet_of(effect.message, root=own))
             elif isinstance(effect, SaveIndex):
@@ -352,7 +359,15 @@ class Runtime:
                         local.announced(effect.event)
         for name, packets in outgoing.items():
             self._send(name, packets)
+        for message in to_itself:
+            self._tell(life, own, message)
         self.metrics.waiting.set(len(life.outbox))
+
+    def _release_urgent(self, life: _Life) -> None:
+        """While a group is written: what does not wait for the disk."""
+        life.is_hurrying = False
+        if not life.is_over:
+            self._release(life)
 
     def _send(self, name: str, packets: list[Packet]) -> None:
         if (local := self._locals.get(name)) is not None:
@@ -382,6 +397,9 @@ class Runtime:
             life.add(life.peer.receive(sender, message, now_ms()))
         except Exception as error:
             life.error = error
+        if life.is_writing and life.outbox.has_urgent() and not life.is_hurrying:
+            life.is_hurrying = True
+            asyncio.get_running_loop().call_soon(self._release_urgent, life)
         life.wake.set()
 
     # --- saved indexes ------------------------------------------------------------------------------------------------
@@ -547,6 +565,8 @@ class Runtime:
         connection.name = name
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[name] = connection
+        if self._links is not None:
+            self._links.hear_from(name)
         self._log.info("connection opened", name=name, address=str(connection.info("peername")))
         return True
 

@@ -19,6 +19,7 @@ from treecast.sim.broker.scenario import (
     DoorsScenario,
     FailingSubscribersScenario,
 )
+from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
@@ -30,7 +31,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     kind.name: kind
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
-        *(ControlScenario, NetworkScenario, ReplicaScenario),
+        *(ControlScenario, NetworkScenario, ReplicaScenario, ChordScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

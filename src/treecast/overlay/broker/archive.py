@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Any
 
 from treecast.index import Index
+from treecast.links import Early, remainder_after
+from treecast.model import Subscription
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.row_cache import RowCache
 from treecast.overlay.broker.rows import (
     DOCUMENTS,
     LETTERS,
     DocumentRow,
+    EarlyRow,
     LetterRow,
     SubscriptionRow,
     decode,
@@ -23,6 +27,7 @@ from treecast.overlay.storage import BodyGoneError
 _FEW_MATCHES = 64
 """Looking through so many is as fast as a dictionary that has to be made first."""
 _PLACES_MAX = 8
+_REMAINDERS_MAX = 64
 
 
 class Payload:
@@ -58,6 +63,7 @@ class Archive:
         self._index = index
         self._places: OrderedDict[int, dict[str, int]] = OrderedDict()
         """Of the last documents with many matches: payloads by subscription."""
+        self._remainders: OrderedDict[tuple[str, int, str], Index | None] = OrderedDict()
         self.rows: RowCache[int, DocumentRow] = RowCache(shadow, DOCUMENTS, DocumentRow, cached_rows_max)
 
     def unknown(self, ids: Iterable[str]) -> set[str]:
@@ -99,19 +105,47 @@ class Archive:
         """Whether a document is for this queue. For a replay it is matched again."""
         if number > queue.rematch_until:
             return queue.id in row.subscriptions
-        return bool(self._matcher(queue).match(self._shadow.body(row.body)))
+        matcher = self._matcher(queue, row)
+        return matcher is not None and bool(matcher.match(self._shadow.body(row.body)))
 
     def index_of(self, id: str, row: SubscriptionRow) -> Index:
         """An index of one subscription, with the limits of the broker's."""
         return subscription_index(id, row, self._index)
 
-    def _matcher(self, queue: Queue) -> Index:
+    def _matcher(self, queue: Queue, row: DocumentRow) -> Index | None:
+        if row.early is not None:
+            return self.index_after(queue.id, queue.row, row.early)
         if queue.matcher is None:
             queue.matcher = self.index_of(queue.id, queue.row)
         return queue.matcher
 
+    def index_after(self, id: str, row: SubscriptionRow, early: EarlyRow) -> Index | None:
+        """An index of one subscription, for documents that were changed on their way here; None if they may lack what
+        it needs."""
+        key = (id, row.change, early.steps)
+        if key in self._remainders:
+            self._remainders.move_to_end(key)
+            return self._remainders[key]
+        index = self._remainders[key] = self._index_after(id, row, early)
+        if len(self._remainders) > _REMAINDERS_MAX:
+            self._remainders.popitem(last=False)
+        return index
+
+    def _index_after(self, id: str, row: SubscriptionRow, early: EarlyRow) -> Index | None:
+        deliver: Any = row.deliver
+        subscription = Subscription(id, row.query, row.namespaces, row.ordered, deliver)
+        if not early.steps:
+            return None
+        rest = remainder_after(Early(early.steps, early.namespaces, early.empty), subscription)
+        if rest is None:
+            return None
+        index = Index(limits=self._index.limits)
+        index.add(id, rest.query, namespaces=rest.namespaces, ordered=rest.ordered, deliver=rest.deliver)
+        return index
+
     def _render(self, queue: Queue, row: DocumentRow) -> bytes | None:
-        deliveries = self._matcher(queue).render(self._shadow.body(row.body))
+        matcher = self._matcher(queue, row)
+        deliveries = matcher.render(self._shadow.body(row.body)) if matcher else []
         return None if not deliveries or deliveries[0].refused else deliveries[0].payload
 
     def _letter(self, number: int) -> Payload:

@@ -20,7 +20,7 @@ from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
-from treecast.overlay.broker.intake import Incoming, Intake
+from treecast.overlay.broker.intake import Incoming, Intake, Resolve, unresolved
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
@@ -326,9 +326,14 @@ class Broker:
 
     # --- documents of other brokers ----------------------------------------------------------------------------------
 
-    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
-        """Documents that another broker of the network has accepted, in order, each once. `origin` is its store."""
-        self._intake.take(origin, documents, turn)
+    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn, resolve: Resolve = unresolved) -> None:
+        """Documents that another broker of the network has accepted, in order, each once. `origin` is its store;
+        `resolve` says what was done to those that have a mark."""
+        self._intake.take(origin, documents, turn, resolve)
+
+    def keep_documents(self) -> None:
+        """From now on `Turn.published` has documents that were read: they are wanted elsewhere in the same turn."""
+        self._intake.keeps_documents = True
 
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         """The registry of the network has chosen this broker as the root of a source."""

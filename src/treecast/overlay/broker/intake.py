@@ -8,16 +8,18 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from treecast.document import AnyDocument, read_many
+from treecast.document import Document as ReadDocument
 from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.recent_ids import RecentIds
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
-from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, RecentRow, decode_many
+from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, EarlyRow, RecentRow, decode_many
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
@@ -43,7 +45,34 @@ class Incoming(Protocol):
     @property
     def published_ms(self) -> int: ...
     @property
-    def body(self) -> bytes: ...
+    def body(self) -> bytes:
+        """Its text,"""
+
+    @property
+    def content(self) -> AnyDocument:
+        """and what an index takes: the document, where it was read already."""
+
+    @property
+    def early(self) -> str:
+        """A mark, if it was changed on the way."""
+
+
+class Change(Protocol):
+    """What was done to a document on the way."""
+
+    @property
+    def steps(self) -> str: ...
+    @property
+    def namespaces(self) -> dict[str, str]: ...
+    @property
+    def empty(self) -> bool: ...
+
+
+Resolve = Callable[[str], Change | None]
+
+
+def unresolved(mark: str) -> Change | None:
+    return None
 
 
 class Intake:
@@ -66,6 +95,8 @@ class Intake:
         self._settings = settings
         self.last_body = 0
         self.refused = self.duplicates = 0
+        self.keeps_documents = False
+        """What is published is read into a Document, for whoever needs it in the same turn (`Turn.published`)."""
         self._recent = RecentIds(settings.duplicates_max)
         """By source and publisher's id."""
 
@@ -159,7 +190,11 @@ class Intake:
     ) -> int:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
         bodies = [command.documents[place].body for place in places]
-        part = self._index.render_part(bodies, report=True)
+        contents: list[AnyDocument] = list(bodies)
+        if self.keeps_documents:
+            read = read_many(bodies, limits=self._index.limits)
+            contents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
+        part = self._index.render_part(contents, report=True)
         rejected: dict[int, DocumentError] = dict(part.rejected)
         matches = Matches(part.deliveries)
         for at in range(matches.documents):
@@ -172,17 +207,17 @@ class Intake:
                 number = self._store(command.source, document, matches, at, turn)
                 numbers[place] = number
                 self._remember(command.source, document.id, number, turn)
-                turn.published.append((number, command.source, document.id, document.body))
+                turn.published.append((number, command.source, document.id, document.body, contents[at]))
         return matches.documents
 
-    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn) -> None:
+    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn, resolve: Resolve = unresolved) -> None:
         """Documents that were accepted by another broker, which `origin` names: what somebody here gets is stored.
 
         The caller sees to it that none comes twice.
         """
         start = 0
         while start < len(documents):
-            part = self._index.render_part([document.body for document in documents[start:]], report=True)
+            part = self._index.render_part([document.content for document in documents[start:]], report=True)
             rejected = dict(part.rejected)
             matches = Matches(part.deliveries)
             for at in range(matches.documents):
@@ -190,7 +225,8 @@ class Intake:
                 if at in rejected:
                     self.refused += 1  # its root read it, so its limits are wider than ours
                 elif not matches.is_empty(at):
-                    self._store(document.source, document, matches, at, turn, (origin, document.number))
+                    early = _early_row(resolve(document.early)) if document.early else None
+                    self._store(document.source, document, matches, at, turn, (origin, document.number), early)
             start += matches.documents
 
     def _objection(self, validator: Validator | None, body: bytes, matches: Matches, at: int) -> TreecastError | None:
@@ -215,6 +251,7 @@ class Intake:
         at: int,
         turn: Turn,
         origin: tuple[str, int] = ("", 0),
+        early: EarlyRow | None = None,
     ) -> int:
         published_ms = turn.now_ms if isinstance(document, Document) else document.published_ms
         number = self._backlog.last_document + 1
@@ -227,7 +264,7 @@ class Intake:
             payload = contents[choice] = matches.payload(choice)
             bodies[choice] = own if payload == document.body else self._append(payload, turn)
         payloads = [bodies[choice] for choice in choices]
-        row = DocumentRow(source, document.id, published_ms, own, len(document.body), ids, payloads, *origin)
+        row = DocumentRow(source, document.id, published_ms, own, len(document.body), ids, payloads, *origin, early)
         turn.put(DOCUMENTS, number, row)
         self._archive.rows.remember(number, row)
         if self._settings.announces:
@@ -254,6 +291,10 @@ class Intake:
         """Publishers' ids that are old, or too many."""
         if last := self._recent.forget(turn.now_ms, self._settings.duplicates_ms):
             turn.changes.append(DeleteBefore(RECENT, last + 1))
+
+
+def _early_row(change: Change | None) -> EarlyRow:
+    return EarlyRow(change.steps, change.namespaces, change.empty) if change else EarlyRow()
 
 
 class Matches:

@@ -88,6 +88,14 @@ class ClientRow(Row, frozen=True):
     heard_ms: int = 0
 
 
+class EarlyRow(Row, frozen=True):
+    """What was done to a document before it came: a list of steps. Empty: something, but nobody knows what."""
+
+    steps: str = ""
+    namespaces: dict[str, str] = {}
+    empty: bool = False
+
+
 class DocumentRow(Row, frozen=True):
     """`documents[number]`: what was published, and who gets what. Bodies are named by their numbers in the log."""
 
@@ -103,6 +111,8 @@ class DocumentRow(Row, frozen=True):
     """In a network: the store of the root broker that it was published at, if not at this one,"""
     origin_number: int = 0
     """and its number there."""
+    early: EarlyRow | None = None
+    """What was done to it on the way; None: the body is as it was published."""
 
 
 class RecentRow(Row, frozen=True):

@@ -262,13 +262,16 @@ class Tail:
                 yield TailItem(number, row.published_ms, id, payload, origin)
 
     def _match_again(self, id: str, row: DocumentRow, indexes: dict[str, Index]) -> bytes | None:
+        subscription = self._subscriptions.row(id)
+        if subscription is None:
+            return None
         if id not in indexes:
-            subscription = self._subscriptions.row(id)
-            if subscription is None:
-                return None
             indexes[id] = self._archive.index_of(id, subscription)
+        index = indexes[id] if row.early is None else self._archive.index_after(id, subscription, row.early)
+        if index is None:
+            return None  # it came without something that this subscription needs
         try:
-            deliveries = indexes[id].render(self._shadow.body(row.body))
+            deliveries = index.render(self._shadow.body(row.body))
         except StorageError:
             return None
         return None if not deliveries or deliveries[0].refused else deliveries[0].payload

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treecast.document import AnyDocument
 from treecast.overlay.broker.rows import Row, SubscriptionRow, encode
 from treecast.overlay.peer import Effect, Send
 from treecast.overlay.storage import Change, Delete, Put
@@ -36,9 +37,9 @@ class Turn:
         self.events: list[Any] = []
         """For whoever runs the broker, once the changes are durable."""
         self.urgent: list[Effect] = []
-        """What depends on none of the changes, and leaves before them."""
-        self.published: list[tuple[int, str, str, bytes]] = []
-        """What was accepted from publishers: number, source, id, body."""
+        """What depends on nothing that is stored, and waits for no disk."""
+        self.published: list[tuple[int, str, str, bytes, AnyDocument]] = []
+        """What was accepted from publishers: number, source, id, body; and the document, where somebody needs it."""
         self.changed_subscriptions: list[tuple[SubscriptionRow | None, SubscriptionRow | None]] = []
         """As they were, and as they are; None: not at all."""
 
@@ -52,4 +53,4 @@ class Turn:
         self.sends.append(Send(to, message))
 
     def send_at_once(self, to: str, message: Any) -> None:
-        self.urgent.append(Send(to, message))
+        self.urgent.append(Send(to, message, is_urgent=True))

@@ -10,20 +10,21 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from treecast.document import Limits
 from treecast.overlay.broker.tail import Tail
+from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
 from treecast.overlay.onyx.network_messages import CatchUp, History, Parcel
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Routing, RoutingTable
 from treecast.overlay.storage import StorageError
 
-TEXT = "text"
-
 
 class Histories:
     """Answers questions about the documents that were published here."""
 
-    def __init__(self, tail: Tail, routing: Routing, settings: NetworkSettings) -> None:
+    def __init__(self, tail: Tail, routing: Routing, settings: NetworkSettings, limits: Limits | None = None) -> None:
         self._tail = tail
+        self._formats = LinkFormats(settings, limits)
         self._routing = routing
         self._settings = settings
         self._filters: OrderedDict[bytes, RoutingTable] = OrderedDict()
@@ -78,18 +79,22 @@ class Histories:
                 self.unreadable += 1
                 continue  # damaged: nobody can get it
             parcels.append(Parcel(number, row.source, row.id, row.published_ms, TEXT, body))
-        if message.query:
-            parcels = self._filter(message.query, parcels)
+        format = self._formats.choose_plain(message.formats)
+        if message.query or format != TEXT:
+            arrivals = self._formats.read(parcels)  # once, for both
+            if message.query:
+                arrivals = self._filter(message.query, arrivals)
+            parcels = self._formats.write(arrivals, format)
         if not count:
             upto = last
         return History(
             message.root, store, epoch, life, message.question, message.after, upto, last, gone_until, parcels
         )
 
-    def _filter(self, query: bytes, parcels: list[Parcel]) -> list[Parcel]:
+    def _filter(self, query: bytes, arrivals: list[Arrival]) -> list[Arrival]:
         """Those that a routing query matches."""
-        if not parcels:
-            return parcels
+        if not arrivals:
+            return arrivals
         key = hashlib.blake2b(query, digest_size=16).digest()
         table = self._filters.pop(key, None)
         if table is None:
@@ -98,5 +103,5 @@ class Histories:
         self._filters[key] = table
         if len(self._filters) > self._settings.history_filters_max:
             self._filters.popitem(last=False)
-        targets = table.route([parcel.body for parcel in parcels])
-        return [parcel for parcel, found in zip(parcels, targets, strict=True) if found]
+        targets = table.route([arrival.content for arrival in arrivals])
+        return [arrival for arrival, found in zip(arrivals, targets, strict=True) if found]

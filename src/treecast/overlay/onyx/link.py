@@ -105,7 +105,8 @@ class Link:
         size = 0
         for parcel in parcels:
             cost = len(parcel.body) + PARCEL_BYTES
-            if part and (len(part) >= limit or size + cost > bytes_max):
+            is_full = len(part) >= limit or size + cost > bytes_max
+            if part and (is_full or parcel.format != part[0].format):  # a message has one format
                 if not self._append(part, part[-1].number, size):
                     return
                 part, size = [], 0

@@ -29,6 +29,7 @@ def link_rows(message: Inspect, broker: NetworkBroker) -> list[dict[str, str | i
                     "child": child,
                     "documents": link.documents_sent,
                     "bytes": link.bytes_sent,
+                    "bytes_saved": tree.children[child].bytes_saved,
                     "waiting_bytes": link.buffered_bytes(),
                     "cuts": link.cuts,
                     "table": len(tree.table) if isinstance(tree.table, Sized) else 0,

@@ -17,12 +17,14 @@ for speed; a root repairs what the tree loses. `tree.py` says when a range is co
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import msgspec
 
+from treecast.document import Document
 from treecast.errors import PeerError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
@@ -32,19 +34,26 @@ from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, d
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
-from treecast.overlay.onyx.history import TEXT, Histories
+from treecast.overlay.onyx.early_plan import EarlyPlan
+from treecast.overlay.onyx.early_wants import EarlyWants
+from treecast.overlay.onyx.history import Histories
+from treecast.overlay.onyx.link_formats import TEXT, Arrival
 from treecast.overlay.onyx.link_rows import link_rows
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, ViewAdopted
 from treecast.overlay.onyx.network_messages import (
     Announce,
     CatchUp,
     Covered,
+    DictionaryKnown,
     Forward,
     History,
     Latest,
+    LinkDictionary,
     NetworkMessage,
     Parcel,
+    Plan,
     Resync,
+    ServeLocal,
     Taken,
 )
 from treecast.overlay.onyx.network_messages import (
@@ -62,6 +71,10 @@ from treecast.overlay.storage import Put, Storage
 
 LIFE = "life"
 """`meta["life"]`: how often the broker has started, at least."""
+
+
+_TURNING = NetworkMessage | ControlMessage | Request
+"""What may change for whom a document is, or where it comes from: before it, what came earlier is served."""
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -104,6 +117,7 @@ class NetworkBroker:
         """What others are told of this broker: where it is reached, and where it is."""
         self.life = int.from_bytes(broker.shadow.get(META, LIFE) or b"", "big")
         self._is_alive = False
+        self._is_settled = False  # the number of this life is stored
         self._turn = Turn(0)
         self.membership = Membership(name, registries, broker.shadow, random, membership, self._info)
         self.trees: dict[str, Tree] = {}
@@ -111,7 +125,11 @@ class NetworkBroker:
         self.positions = Positions(broker.shadow.rows(POSITIONS, ""))
         self._repairs: dict[str, Repair] = {}
         self._root_lives: dict[str, int] = {}
-        self._histories = Histories(broker.tail, routing, network)
+        self._histories = Histories(broker.tail, routing, network, broker.index.limits)
+        self._local: deque[tuple[str, int, int, list[Arrival]]] = deque()
+        """What was passed on, and is still to be served here: root, after, upto, documents."""
+        self._local_bytes = 0
+        broker.keep_documents()
         broker.retention.needed_by_others = lambda: self._histories.needed_from(self.now_ms)
         self._wants = self.wants_class(
             broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0
@@ -122,15 +140,22 @@ class NetworkBroker:
         self.gone = 0
         """Documents that were not kept long enough for this broker to get them, at most."""
         self.forwarded = self.repaired = self.taken_documents = self.refused_sources = 0
+        self.misread = 0
+        """Messages with documents that could not be read in their format."""
 
     # --- the peer ----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
         if isinstance(message, Durable):
+            self._is_settled = self._is_settled or sender == self.name
             return self.broker.receive(sender, message, now_ms)
         turn = self._begin(now_ms)
+        if self._local and isinstance(message, _TURNING) and not isinstance(message, Forward):
+            self._serve_local(turn)
         if isinstance(message, NetworkMessage):
             self._take(sender, message, turn)
+        elif isinstance(message, ServeLocal) and sender == self.name:
+            self._serve_local(turn)
         elif isinstance(message, ControlMessage):
             for event in self.membership.receive(sender, message, turn):
                 if isinstance(event, ViewAdopted):
@@ -149,11 +174,12 @@ class NetworkBroker:
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = self._begin(now_ms)
+        self._wants.refine()  # before anything is stored, since it may look at what is
+        self._serve_local(turn)
         self.broker.do_due(turn)
         self.membership.tick(turn)
         self._wants.expired(turn)
         self._wants.refuse_late(turn)
-        self._wants.refine()
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -161,14 +187,16 @@ class NetworkBroker:
             repair.watch(self.positions.number(root), now_ms)
         for root in list(self._taken):
             self._tell_taken(root)
-        if not 0 <= now_ms - self._positions_ms < self._settings.positions_ms:
+        is_covered = all(tree.is_covered() for tree in self.trees.values())
+        pause_ms = self._settings.positions_ms if is_covered else self._settings.uncovered_ms
+        if not 0 <= now_ms - self._positions_ms < pause_ms:
             self._positions_ms = now_ms
             self._tell_positions(turn)
         return self._finish(turn)
 
     def send(self, to: str, message: Any) -> None:
-        """For the trees. What is passed on depends on nothing that this broker stores, and does not wait for it."""
-        if isinstance(message, Forward) and message.root != self.name:
+        """For the trees. In those of other roots nothing depends on what this broker stores, nor waits for it."""
+        if message.root != self.name and self._is_settled:
             self._turn.send_at_once(to, message)
         else:
             self._turn.send(to, message)
@@ -182,6 +210,8 @@ class NetworkBroker:
             self.life = max(self.life + 1, now_ms)
             turn.changes.append(Put(META, LIFE, self.life.to_bytes(8, "big")))
             self._place_in(self.membership.view)
+            for tree in self.trees.values():
+                tree.ask_children()
         return turn
 
     def _finish(self, turn: Turn) -> list[Effect]:
@@ -194,9 +224,10 @@ class NetworkBroker:
             position = self.positions.number(root)
             question = repair.next_question(position, self._wants.version, self._wants.needed, turn.now_ms)
             if question:
-                query = self._wants.encoded()
+                query = b"" if repair.is_small(position, self._settings.history_few_max) else self._wants.encoded()
                 query = b"" if len(query) > self._settings.history_query_bytes_max else query
-                turn.send(root, CatchUp(root, self.epoch, question, position, query))
+                formats = [] if repair.is_plain else list(self._settings.link_reads)
+                turn.send(root, CatchUp(root, self.epoch, question, position, query, formats))
         if turn.changes:
             self.positions.store(turn)
         return self.broker.finish(turn)
@@ -221,6 +252,8 @@ class NetworkBroker:
             *(root, self, self._routing, self._settings, self._random),
             lambda: self.broker.last_document,
             self._last_version,
+            self.broker.index.limits,
+            self._wants,
         )
         self.trees[root] = tree
         if tree.is_root:
@@ -228,7 +261,7 @@ class NetworkBroker:
             tree.passed = self.broker.last_document
         else:
             self._repairs[root] = Repair(self._settings, self._random)
-        tree.change_local(self._wants.table.aggregate(), self._routing.empty())
+        tree.change_plan(self._wants.early.plan)
         return tree
 
     @property
@@ -271,8 +304,14 @@ class NetworkBroker:
         tree = self.trees.get(self.name)
         if tree is None or not turn.published:
             return
-        parcels = [Parcel(number, source, id, turn.now_ms, TEXT, body) for number, source, id, body in turn.published]
-        tree.pass_on(tree.passed, parcels[-1].number, parcels)
+        arrivals = [
+            Arrival(
+                Parcel(number, source, id, turn.now_ms, TEXT, body),
+                document if isinstance(document, Document) else None,
+            )
+            for number, source, id, body, document in turn.published
+        ]
+        tree.pass_on(tree.passed, arrivals[-1].number, arrivals)
 
     # --- messages of brokers -----------------------------------------------------------------------------------------
 
@@ -302,13 +341,20 @@ class NetworkBroker:
                     self._repairs[tree.root].want(tree.latest_since)
             case Resync():
                 tree.take_resync(sender)
+            case LinkDictionary():
+                try:
+                    tree.take_dictionary(sender, message)
+                except PeerError:
+                    self.misread += 1  # documents come without it
+            case DictionaryKnown():
+                tree.take_known(sender, message)
             case History() if sender == message.root:
                 self._take_history(message, turn)
             case Latest() if sender == message.root:
                 if self._know_root(message.root, message.store, message.life):
                     self._begin_position(tree, message.store, message.number)
                     position = self.positions.number(message.root)
-                    self._repairs[message.root].hear_of(message.number, position, turn.now_ms)
+                    self._hear_of(tree, message.number, position)
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""
@@ -343,26 +389,59 @@ class NetworkBroker:
         if begin is None:
             repair.hear_of(message.upto, self.positions.number(root), turn.now_ms)
             return
-        parcels = [parcel for parcel in message.documents if parcel.number > begin]
-        self.forwarded += len(parcels)
-        parcels = tree.pass_on(begin, message.upto, parcels)
-        if begin > self.positions.number(root):
-            repair.want(begin)
-            repair.keep(begin, message.upto, parcels)
-        else:
-            self._take_parcels(root, message.upto, parcels, turn)
-        if self._taken[root][1] >= self._settings.taken_bytes:
-            self._tell_taken(root)
+        arrivals = self._read(tree, [parcel for parcel in message.documents if parcel.number > begin], message.upto)
+        if arrivals is None:
+            return
+        self.forwarded += len(arrivals)
+        passed_on = len(turn.urgent)
+        arrivals = tree.pass_on(begin, message.upto, arrivals)
+        is_waiting = bool(self._local)
+        self._local.append((root, begin, message.upto, arrivals))
+        self._local_bytes += size
+        if self._local_bytes < self._settings.local_bytes_max and self._settings.routes_first:
+            if is_waiting:
+                return  # behind what waits already
+            if arrivals and len(turn.urgent) > passed_on:
+                turn.send_at_once(self.name, ServeLocal())
+                return
+        self._serve_local(turn)
 
-    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Turn) -> None:
+    def _read(self, tree: Tree, parcels: list[Parcel], upto: int) -> list[Arrival] | None:
+        """Read documents that came. None: this is not possible, and the root is asked for them, as text."""
+        try:
+            return tree.formats.read(parcels)
+        except PeerError:
+            self.misread += 1
+            repair = self._repairs[tree.root]
+            repair.is_plain = True
+            repair.want(upto)
+            return None
+
+    def _serve_local(self, turn: Turn) -> None:
+        """The broker's own subscribers get what was passed on before."""
+        while self._local:
+            root, begin, upto, arrivals = self._local.popleft()
+            repair = self._repairs.get(root)
+            if repair is None:
+                continue  # the root has left meanwhile
+            if begin > self.positions.number(root):
+                repair.want(begin)
+                repair.keep(begin, upto, arrivals)
+            else:
+                self._take_parcels(root, upto, arrivals, turn)
+            if root in self._taken and self._taken[root][1] >= self._settings.taken_bytes:
+                self._tell_taken(root)
+        self._local_bytes = 0
+
+    def _take_parcels(self, root: str, upto: int, arrivals: list[Arrival], turn: Turn) -> None:
         """A range that continues the position of this broker: what its subscribers get is stored with it."""
         if self.broker.is_full():
             self._repairs[root].want(upto)
             return
         position = self.positions.number(root)
-        fresh = [parcel for parcel in parcels if parcel.number > position]
+        fresh = [arrival for arrival in arrivals if arrival.number > position]
         if fresh:
-            self.broker.take(self.positions.store_of(root), fresh, turn)
+            self.broker.take(self.positions.store_of(root), fresh, turn, self.trees[root].plan.resolve)
             self.taken_documents += len(fresh)
         self.positions.advance(root, upto)
 
@@ -381,11 +460,21 @@ class NetworkBroker:
         if message.gone_until > position:
             self.gone += message.gone_until - position
             turn.events.append(Gone(root, position, message.gone_until))
-        self.repaired += len(message.documents)
-        self._take_parcels(root, message.upto, message.documents, turn)
+        arrivals = self._read(self.trees[root], message.documents, message.upto)
+        if arrivals is None:
+            return
+        self.repaired += len(arrivals)
+        self._take_parcels(root, message.upto, arrivals, turn)
         while (early := repair.take_early(self.positions.number(root))) is not None:
             self._take_parcels(root, *early, turn)
-        repair.hear_of(message.last, self.positions.number(root), turn.now_ms)
+        self._hear_of(self.trees[root], message.last, self.positions.number(root))
+
+    def _hear_of(self, tree: Tree, number: int, position: int) -> None:
+        """The root has this document. A tree that does not cover this broker brings nothing: no need to wait for it."""
+        repair = self._repairs[tree.root]
+        repair.hear_of(number, position, self.now_ms)
+        if not tree.is_covered():
+            repair.want(number)
 
     def _answer(self, sender: str, message: CatchUp | PositionsMessage, turn: Turn) -> None:
         """Questions to this broker as a root."""
@@ -439,10 +528,14 @@ class NetworkBroker:
             "links": len(links),
             "link_bytes": sum(link.buffered_bytes() for link in links),
             "link_cuts": sum(link.cuts for link in links),
+            "link_bytes_saved": sum(
+                child.bytes_saved for tree in self.trees.values() for child in tree.children.values()
+            ),
             "early_bytes": sum(repair.early_bytes for repair in self._repairs.values()),
             "questions": sum(repair.questions for repair in self._repairs.values()),
             "forwarded": self.forwarded,
             "repaired": self.repaired,
+            "misread": self.misread,
             "gone": self.gone,
         }
 
@@ -451,11 +544,26 @@ class NetworkBroker:
         rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
         return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
 
+    def rebuild_plan(self, root: str, plan_of: Callable[[str], Plan]) -> Plan:
+        """What this broker should tell its parent of what may be done early, by its subscriptions and by its children's
+        plans: for checks."""
+        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
+        wants, plan = EarlyWants(self._settings), EarlyPlan(self._settings)
+        for _ in wants.load(decode(data, SubscriptionRow) for _, data in rows):
+            pass
+        while not wants.is_settled:
+            wants.refine(list)
+        plan.set(LOCAL, wants.plan)
+        for child in self.trees[root].children:
+            plan.set(child, plan_of(child))
+        return plan.own
+
     def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
         checks."""
         table = self._routing.table()
-        table.update(LOCAL, wants, self._routing.empty())
+        if root != self.name:
+            table.update(LOCAL, wants, self._routing.empty())
         for child in self.trees[root].children:
             table.update(child, aggregate_of(child), self._routing.empty())
         return table.aggregate()

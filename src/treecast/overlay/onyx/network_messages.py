@@ -20,9 +20,16 @@ from treecast.overlay.messages import ITEMS_MAX, Name, Number
 
 QUERY_BYTES_MAX = 64 << 20
 """Of routing queries in one message; the frame is limited as well."""
+PLAN_CHARS_MAX = 64 << 10
+"""Of a plan; that is as long as a query may be."""
 
 _MANY = msgspec.Meta(max_length=ITEMS_MAX)
 QueryBytes = Annotated[bytes, msgspec.Meta(max_length=QUERY_BYTES_MAX)]
+DICTIONARY_BYTES_MAX = 1 << 20
+"""Of a dictionary that travels; brokers make them smaller."""
+FORMATS_MAX = 64
+Formats = Annotated[list[Name], msgspec.Meta(max_length=FORMATS_MAX)]
+"""Names of formats that somebody reads, the best first. Names of later versions are passed over."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -33,7 +40,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Parcel(_Message, frozen=True):
-    """A document on its way. `number` is its root's; `format` says how `body` is written."""
+    """A document on its way. `number` is its root's; `format` says how `body` is written (`link_formats.py`)."""
 
     number: Number
     source: Name
@@ -42,7 +49,7 @@ class Parcel(_Message, frozen=True):
     format: Name
     body: bytes
     early: str = ""
-    """What was done to it before a link; empty: nothing. No receiver does that again."""
+    """The mark of the plan by which it was changed before a link; empty: it is as it was published."""
 
 
 class Forward(_Message, frozen=True, tag="forward"):
@@ -73,6 +80,20 @@ class Taken(_Message, frozen=True, tag="taken"):
 # --- routing queries, up the tree -------------------------------------------------------------------------------------
 
 
+class Plan(_Message, frozen=True):
+    """What may be done to documents before they go over the link to a broker, for all that is behind it.
+
+    `steps` is a list of steps for whole documents; empty: nothing may be done, documents go as they are. If nobody
+    behind the link wants anything, any plan will do.
+    """
+
+    steps: Annotated[str, msgspec.Meta(max_length=PLAN_CHARS_MAX)] = ""
+    namespaces: Annotated[dict[Name, Name], msgspec.Meta(max_length=PLAN_CHARS_MAX)] = {}
+    empty: bool = False
+    """Whether everyone gets an empty payload where nothing is left."""
+    is_wanted: bool = True
+
+
 class Announce(_Message, frozen=True, tag="announce"):
     """What a broker and all behind it want of a root has changed. `base` is the version that the changes begin from;
     0: they are all. Equal `base` and `version`: nothing has changed, and no answer came so far."""
@@ -84,6 +105,10 @@ class Announce(_Message, frozen=True, tag="announce"):
     base: Number
     changes: Annotated[list[tuple[QueryBytes, QueryBytes]], _MANY] = []
     """What is added and what is removed, one after the other."""
+    formats: Formats = []
+    """What the announcer reads; besides text, which everybody reads."""
+    plan: Plan | None = None
+    """What may be done early from this version on; None: as before, or, where `base` is 0, nothing."""
 
 
 class Covered(_Message, frozen=True, tag="covered"):
@@ -97,6 +122,8 @@ class Covered(_Message, frozen=True, tag="covered"):
     announcer: Number
     version: Number
     since: Number
+    format: Name = "text"
+    """In which documents will come, unless both ends agree on a dictionary later."""
 
 
 class Resync(_Message, frozen=True, tag="resync"):
@@ -105,6 +132,26 @@ class Resync(_Message, frozen=True, tag="resync"):
     root: Name
     epoch: Number
     life: Number
+
+
+class LinkDictionary(_Message, frozen=True, tag="dictionary"):
+    """To a child: the dictionary of a root's documents, as its root has learnt it in that life. It is not used before
+    the child has it."""
+
+    root: Name
+    epoch: Number
+    life: Number
+    root_life: Number
+    dictionary: Annotated[bytes, msgspec.Meta(max_length=DICTIONARY_BYTES_MAX)]
+
+
+class DictionaryKnown(_Message, frozen=True, tag="dictionary-known"):
+    """To the parent: the dictionary with this fingerprint is here. `life` is the sender's."""
+
+    root: Name
+    epoch: Number
+    life: Number
+    fingerprint: Number
 
 
 # --- repairs, with the root -------------------------------------------------------------------------------------------
@@ -118,6 +165,8 @@ class CatchUp(_Message, frozen=True, tag="catch-up"):
     question: Number
     after: Number
     query: QueryBytes = b""
+    formats: Formats = []
+    """What the asker reads, besides text."""
 
 
 class History(_Message, frozen=True, tag="history"):
@@ -155,8 +204,24 @@ class Latest(_Message, frozen=True, tag="latest"):
     number: Number
 
 
-NetworkMessage = Forward | Taken | Announce | Covered | Resync | CatchUp | History | Positions | Latest
+NetworkMessage = (
+    Forward
+    | Taken
+    | Announce
+    | Covered
+    | Resync
+    | LinkDictionary
+    | DictionaryKnown
+    | CatchUp
+    | History
+    | Positions
+    | Latest
+)
 DOCUMENT_MESSAGES = (Forward, History)
 """Those of the message flow,"""
 QUERY_MESSAGES = (Announce, Covered, Resync)
 """and of the query flow; the others are control packets."""
+
+
+class ServeLocal(_Message, frozen=True):
+    """A broker to itself: the links are served; now its own subscribers. It never travels."""

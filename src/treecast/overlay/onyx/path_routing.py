@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from treecast.model import Subscription
-from treecast.overlay.onyx.routing import RoutingQuery, RoutingSettings, RoutingTable, map_subscription
+from treecast.overlay.onyx.routing import Delta, RoutingQuery, RoutingSettings, RoutingTable
 from treecast.overlay.onyx.routing.routing_query import Conjunction
+from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 
 
 class PathRouting:
@@ -24,18 +25,24 @@ class PathRouting:
     def __init__(self, settings: RoutingSettings | None = None, *, seed: int | None = None) -> None:
         self._settings = settings or RoutingSettings()
         self._seed = seed
+        self._mapper = SubscriptionMapper(self._settings)
 
     def table(self) -> RoutingTable:
         return RoutingTable(self._settings, seed=self._seed)
 
     def map(self, subscription: Subscription) -> RoutingQuery:
-        return map_subscription(subscription, self._settings)
+        return self._mapper.map(subscription)
 
     def empty(self) -> RoutingQuery:
         return RoutingQuery()
 
     def decode(self, data: bytes) -> RoutingQuery:
         return RoutingQuery.decode(data)
+
+    def difference(self, before: RoutingQuery, after: RoutingQuery) -> Delta:
+        """What has to be told to somebody who knows one of them, and is to know the other."""
+        old, new = set(before.conjunctions), set(after.conjunctions)
+        return Delta(RoutingQuery.of(new - old), RoutingQuery.of(old - new))
 
     def parts(self, queries: Iterable[RoutingQuery]) -> list[Conjunction]:
         return [conjunction for query in queries for conjunction in query.conjunctions]

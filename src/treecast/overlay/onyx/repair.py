@@ -22,7 +22,7 @@ from __future__ import annotations
 from random import Random
 
 from treecast.overlay.onyx.link import PARCEL_BYTES
-from treecast.overlay.onyx.network_messages import Parcel
+from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.retry import Retry
 
@@ -40,8 +40,10 @@ class Repair:
         self._open = 0  # the question that has no answer yet
         self._open_version = 0
         self._retry = Retry(random, settings.repair_ms, settings.repair_ms_max)
-        self._early: dict[int, tuple[int, list[Parcel], int]] = {}  # by `after`: (upto, documents, bytes)
+        self._early: dict[int, tuple[int, list[Arrival], int]] = {}  # by `after`: (upto, documents, bytes)
         self.early_bytes = 0
+        self.is_plain = False
+        """Something could not be read in the format in which it came: it is asked for as text."""
 
     @property
     def questions(self) -> int:
@@ -68,6 +70,10 @@ class Repair:
         elif not 0 <= now_ms - self._hint_ms < self._settings.patience_ms:
             self.want(self._hint)
 
+    def is_small(self, position: int, count: int) -> bool:
+        """At most so many documents are missing, as far as is known."""
+        return self._wanted - position <= count
+
     def is_needed(self, position: int) -> bool:
         return self._wanted > position
 
@@ -78,6 +84,7 @@ class Repair:
         up to version `needed` count already."""
         if self._wanted <= position:
             self._open = 0
+            self.is_plain = False
             self._retry.reset()
             return 0
         if self._open and self._open_version >= needed and not self._retry.is_due(now_ms):
@@ -103,24 +110,24 @@ class Repair:
 
     # --- ranges that came too early -----------------------------------------------------------------------------------
 
-    def keep(self, after: int, upto: int, parcels: list[Parcel]) -> None:
+    def keep(self, after: int, upto: int, arrivals: list[Arrival]) -> None:
         """A complete range that begins after the position."""
-        size = sum(len(parcel.body) + PARCEL_BYTES for parcel in parcels) + PARCEL_BYTES
+        size = sum(arrival.size_bytes + PARCEL_BYTES for arrival in arrivals) + PARCEL_BYTES
         if self.early_bytes + size > self._settings.early_bytes_max:
             self.want(upto)  # it has to come again
             return
         known = self._early.get(after)
         if known is None or known[0] < upto:
             self.early_bytes += size - (known[2] if known else 0)
-            self._early[after] = (upto, parcels, size)
+            self._early[after] = (upto, arrivals, size)
 
-    def take_early(self, position: int) -> tuple[int, list[Parcel]] | None:
+    def take_early(self, position: int) -> tuple[int, list[Arrival]] | None:
         """A range that continues the position, or overlaps it; those that are of no use any more are dropped."""
         for after in sorted(self._early):
             if after > position:
                 return None
-            upto, parcels, size = self._early.pop(after)
+            upto, arrivals, size = self._early.pop(after)
             self.early_bytes -= size
             if upto > position:
-                return upto, parcels
+                return upto, arrivals
         return None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from treecast.errors import PeerError
+from treecast.wire import FORMATS, parse_format
+
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit brokers that reach each other within tens of milliseconds."""
@@ -22,6 +25,22 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     taken_bytes: int = 256 << 10
     """A parent is told after so many bytes that there is room for more, and with the next tick in any case."""
 
+    link_formats: tuple[str, ...] = ("binary",)
+    """In which documents are sent to a child: the first of these that it reads, or text. Compressed ones take several
+    times the CPU; they are for links that are slower than that."""
+    link_reads: tuple[str, ...] = FORMATS
+    """What this broker reads, and tells others; besides text."""
+    dictionary_documents: int = 64
+    """A root learns a dictionary from so many documents, and once more after so many times as many; if a format of
+    its links has one."""
+    dictionary_bytes_max: int = 256 << 10
+    dictionaries_max: int = 4
+    """Of one root, that are known at a time: documents of the one before may still be on their way."""
+    routes_first: bool = True
+    """What was passed on leaves before the broker's own subscribers are served. Without it, all is one turn,"""
+    local_bytes_max: int = 8 << 20
+    """as it is where so much of what came waits for that."""
+
     early_bytes_max: int = 8 << 20
     """Of documents of one root that arrived before others which are missing. More are asked for again."""
     repair_ms: int = 500
@@ -33,6 +52,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Documents that a root looks at for one answer,"""
     history_bytes_max: int = 1 << 20
     """and bytes in it, unless the first document is larger."""
+    history_few_max: int = 64
+    """If at most so many are missing, all of them are sent: that costs less than to send and to compile a query."""
     history_query_bytes_max: int = 1 << 20
     """A longer routing query is not sent along: then everything comes."""
     history_filters_max: int = 16
@@ -40,6 +61,9 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     positions_ms: int = 1_000
     """Positions are told to the roots so often; those that changed without any document are stored then."""
+    uncovered_ms: int = 200
+    """And so often while some tree does not cover the broker, for instance after a restart: until it does, what the
+    roots say is all that the broker lives on."""
     absent_ms_max: int = 86_400_000
     """Documents are kept for a broker that has left, for so long. Retention decides on top of that."""
 
@@ -48,5 +72,20 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     announce_ms_max: int = 10_000
     cover_ms_max: int = 20_000
     """A subscription that is not covered within this time is refused."""
+    plan_bytes_max: int = 4_096
+    """Of a plan for a link: what may be done to documents before they cross it. 0: nothing is ever done."""
+    plan_queries_max: int = 4_096
+    """Different queries of a broker's own subscriptions that a plan is made for; with more of them, documents come
+    whole."""
+    plan_steps_max: int = 64
+    """Queries that are looked at for the plan in one turn. The rest waits for the next tick, and documents come whole
+    until then."""
     held_requests_max: int = 10_000
     """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""
+
+    def __post_init__(self) -> None:
+        try:
+            for name in (*self.link_formats, *self.link_reads):
+                parse_format(name)
+        except PeerError as error:
+            raise ValueError(str(error)) from None

@@ -20,15 +20,28 @@ once, since the last document that the broker has passed on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from treecast.document import AnyDocument, Limits
 from treecast.errors import PeerError
+from treecast.overlay.onyx.early_plan import WHOLE, EarlyPlan
 from treecast.overlay.onyx.link import Link
-from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Resync
+from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
+from treecast.overlay.onyx.network_messages import (
+    Announce,
+    Covered,
+    DictionaryKnown,
+    Forward,
+    LinkDictionary,
+    Parcel,
+    Plan,
+    Resync,
+)
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.retry import Retry
+from treecast.wire import Dictionary
 
 LOCAL = ""
 """The target of a routing table that stands for the broker's own subscriptions. No broker has an empty name."""
@@ -55,10 +68,20 @@ class RoutingTable(Protocol):
 
     def update(self, target: str, added: Any, removed: Any) -> Delta: ...
     def update_many(self, target: str, added: Any, removed: Any) -> Delta: ...
+    def replace(self, target: str, query: Any) -> Delta: ...
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
-    def route(self, bodies: list[bytes]) -> list[tuple[str, ...]]: ...
+    def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]: ...
+
+
+class Own(Protocol):
+    """What a broker's own subscriptions want: the same for all its trees."""
+
+    @property
+    def table(self) -> RoutingTable: ...
+    def encoded(self) -> bytes:
+        """The aggregate."""
 
 
 class Routing(Protocol):
@@ -68,6 +91,7 @@ class Routing(Protocol):
     def map(self, subscription: Any) -> Any: ...
     def empty(self) -> Any: ...
     def decode(self, data: bytes) -> Any: ...
+    def difference(self, before: Any, after: Any) -> Delta: ...
     def parts(self, queries: Iterable[Any]) -> list[Any]:
         """What `update_many` takes for many queries at once."""
 
@@ -90,14 +114,33 @@ class Place(Protocol):
 class Child:
     """A broker below, and what it has announced."""
 
-    __slots__ = ("covered", "life", "link", "since", "version", "waiting")
+    __slots__ = (
+        "bytes_saved",
+        "covered",
+        "dictionary",
+        "format",
+        "formats",
+        "life",
+        "link",
+        "since",
+        "version",
+        "waiting",
+    )
 
-    def __init__(self, life: int, version: int, link: Link) -> None:
+    def __init__(self, life: int, version: int, link: Link, formats: Sequence[str] = ()) -> None:
         self.life = life
         self.version = version
         self.link = link
+        self.formats = formats
+        """What it reads."""
+        self.format = TEXT
+        """What it is sent."""
+        self.dictionary = 0
+        """The fingerprint of the one that it has."""
         self.covered = 0
         self.since = 0
+        self.bytes_saved = 0
+        """What did not go over the link, because nobody behind it needs it."""
         self.waiting: deque[tuple[int, int]] = deque()
         """(version, the version of this broker that contains it), until that is covered."""
 
@@ -114,21 +157,33 @@ class Tree:
         random: Random,
         last_document: Callable[[], int],
         version: int = 0,
+        limits: Limits | None = None,
+        own: Own | None = None,
     ) -> None:
-        """`version` is one that this broker has used in its present life, in an earlier tree of this root."""
+        """`version` is one that this broker has used in its present life, in an earlier tree of this root. `limits` are
+        those of documents. `own` is what the broker itself wants."""
         self.root = root
         self._place = place
         self._routing = routing
         self._settings = settings
         self._last_document = last_document  # of the root, if this is the root
-        self.table = routing.table()
+        self._own = own
         self.is_root = root == place.name
+        # PERF: bench/network_kill.py. Most brokers have no children in most trees, and a root has nobody to tell what
+        # it wants itself: neither needs a table of its own with all of that.
+        self.table = own.table if own is not None and not self.is_root else routing.table()
+        """With the broker's own subscriptions, unless this is the root; without children, that of all trees."""
+        self.plan = EarlyPlan(settings)
+        """What may be done to documents before they reach this broker, and its children. It changes with the table: a
+        version stands for both, so all that is said above holds of what arrives, and not only whether it does."""
+        self.formats = LinkFormats(settings, limits)
         self.parent: str | None = None
         self.store = ""
         """What identifies the root's data; empty: not known yet."""
         self.version = version
         """Of the own aggregate. It only grows, as long as the broker lives: others may have slept through a view."""
         self._changes: list[tuple[bytes, bytes]] = []  # of this turn: added, removed
+        self._has_new_plan = False  # in this turn
         self._first = 0  # the version that the present parent was told in full
         self.covered = 0
         """The version that is covered by the present parent; 0: none."""
@@ -146,6 +201,8 @@ class Tree:
         """Announcements that made no sense."""
         self._retry = Retry(random, settings.announce_ms, settings.announce_ms_max)
         self._resync = Retry(random, settings.announce_ms, settings.announce_ms_max)
+        self._offer = Retry(random, settings.announce_ms, settings.announce_ms_max)
+        self._root_life = 0  # of the dictionary
 
     # --- the view -----------------------------------------------------------------------------------------------------
 
@@ -162,9 +219,17 @@ class Tree:
             self.parent = parent
             self.announce_all()
 
+    def ask_children(self) -> None:
+        """This broker lives again: its children do not know that, and would wait for what it does not know of."""
+        self._resync.start(self._place.now_ms)
+        for name in self._names:
+            if name not in self.children:
+                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+
     def _forget(self, name: str) -> None:
         del self.children[name]
         self._changed(self.table.drop(name))
+        self._change_plan(name, None)
 
     # --- to the parent ------------------------------------------------------------------------------------------------
 
@@ -172,38 +237,70 @@ class Tree:
         """The tables up to the root contain this version of the aggregate."""
         return self.is_root or self.covered >= max(version, self._first)
 
-    def change_local(self, added: Any, removed: Any) -> None:
-        """The broker's own subscriptions have changed."""
-        self._changed(self.table.update(LOCAL, added, removed))
+    @property
+    def _is_leaf(self) -> bool:
+        """The table is the broker's own."""
+        return self._own is not None and self.table is self._own.table
+
+    def change_local(self, delta: Delta) -> None:
+        """The aggregate of the broker's own subscriptions has changed."""
+        if self._is_leaf:
+            self._changed(delta)
+        elif not self.is_root:
+            self._changed(self.table.update(LOCAL, delta.added, delta.removed))
+
+    def _grow(self) -> None:
+        """There is a first child: from now on there is a table of this tree. To the parent that makes no difference."""
+        before = self.table.aggregate()
+        self.table = self._routing.table()
+        self.table.update(LOCAL, before, self._routing.empty())
+        self._changed(self._routing.difference(before, self.table.aggregate()))
 
     def _changed(self, delta: Delta) -> None:
         """The changes of one turn are one version, and one message: see `flush`."""
         if not delta:
             return
-        if not self._changes:
-            self.version += 1
+        self._begin_version()
         self._changes.append((delta.added.encode(), delta.removed.encode()))
+
+    def change_plan(self, plan: Plan) -> None:
+        """What may be done early for the broker's own subscriptions has changed, or may have."""
+        self._change_plan(LOCAL, plan)
+
+    def _change_plan(self, target: str, plan: Plan | None) -> None:
+        if self.plan.set(target, plan):
+            self._begin_version()
+            self._has_new_plan = True
+
+    def _begin_version(self) -> None:
+        if not self._changes and not self._has_new_plan:
+            self.version += 1
 
     def flush(self) -> None:
         """At the end of a turn: tell the parent what has changed."""
         changes, self._changes = self._changes, []
-        if changes and self.parent is not None:
-            self._announce(self.version - 1, changes)
+        plan, self._has_new_plan = self.plan.own if self._has_new_plan else None, False
+        if (changes or plan is not None) and self.parent is not None:
+            self._announce(self.version - 1, changes, plan)
 
     def announce_all(self) -> None:
         """The parent knows nothing: tell it everything. Until that is covered, nothing is taken from the tree."""
         self._changes.clear()
+        self._has_new_plan = False
         self.version += 1
         self._first = self.version
         self.covered = self._parent_life = 0
         if self.parent is not None:
             self._retry.reset()
-            self._announce(0, [(self.table.aggregate().encode(), self._routing.empty().encode())])
+            whole = self._own.encoded() if self._own and self._is_leaf else self.table.aggregate().encode()
+            self._announce(0, [(whole, self._routing.empty().encode())], self.plan.own)
 
-    def _announce(self, base: int, changes: list[tuple[bytes, bytes]]) -> None:
+    def _announce(self, base: int, changes: list[tuple[bytes, bytes]], plan: Plan | None = None) -> None:
         assert self.parent is not None
         self._retry.start(self._place.now_ms)
-        message = Announce(self.root, self._place.epoch, self._place.life, self.version, base, changes)
+        formats = [] if base else self.formats.offered
+        place = self._place
+        message = Announce(self.root, place.epoch, place.life, self.version, base, changes, formats, plan)
         self._place.send(self.parent, message)
 
     def take_covered(self, sender: str, message: Covered) -> bool:
@@ -262,20 +359,29 @@ class Tree:
 
     def _apply(self, sender: str, child: Child, message: Announce) -> None:
         decode = self._routing.decode
+        if self._is_leaf:
+            self._grow()
         try:
-            for added, removed in message.changes:
-                self._changed(self.table.update(sender, decode(added), decode(removed)))
+            for place, (added, removed) in enumerate(message.changes):
+                if message.base == 0 and place == 0:
+                    # Mostly it wants what it wanted before, and lives again: then nothing has changed.
+                    self._changed(self.table.replace(sender, decode(added)))
+                else:
+                    self._changed(self.table.update(sender, decode(added), decode(removed)))
         except PeerError:
             self.misunderstood += 1
             self._forget(sender)  # it will be asked to announce everything
         else:
+            if message.plan is not None or message.base == 0:
+                self._change_plan(sender, message.plan or WHOLE)
             self._await(sender, child)
 
     def _take_all(self, sender: str, message: Announce) -> None:
         """What it had announced before is void, and so is all that was claimed to it."""
-        if sender in self.children:
-            self._changed(self.table.drop(sender))
-        child = self.children[sender] = Child(message.life, message.version, Link(self._settings, self._forward))
+        link = Link(self._settings, self._forward)
+        child = self.children[sender] = Child(message.life, message.version, link, message.formats)
+        child.format = self.formats.choose(child.formats, 0)
+        self._offer_dictionary(sender, child)
         self._apply(sender, child, message)
 
     def _await(self, name: str, child: Child) -> None:
@@ -304,7 +410,9 @@ class Tree:
 
     def _send_covered(self, name: str, child: Child) -> None:
         place = self._place
-        message = Covered(self.root, self.store, place.epoch, place.life, child.life, child.covered, child.since)
+        message = Covered(
+            *(self.root, self.store, place.epoch, place.life, child.life, child.covered, child.since, child.format)
+        )
         place.send(name, message)
 
     def _answer_again(self, name: str, child: Child) -> None:
@@ -326,22 +434,30 @@ class Tree:
         begin = max(message.after, self.since, self.passed)
         return begin if begin < message.upto else None
 
-    def pass_on(self, after: int, upto: int, parcels: list[Parcel]) -> list[Parcel]:
+    def pass_on(self, after: int, upto: int, arrivals: list[Arrival]) -> list[Arrival]:
         """Documents (after, upto] that are complete: to the children whom they concern. Returns those that may concern
         the broker's own subscriptions."""
-        # PERF: a broker that only passes a document on reads it once, for routing.
+        # PERF: bench/network_cpu.py. A document that only travels through is read once, and leaves as it came.
         self.passed = max(self.passed, upto)
         is_open = any(child.link.is_open for child in self.children.values())
         if not is_open:
-            return parcels
-        chosen: dict[str, list[Parcel]] = {name: [] for name in (LOCAL, *self.children)}
-        if parcels:
-            for parcel, targets in zip(parcels, self.table.route([p.body for p in parcels]), strict=True):
+            return arrivals
+        if self.is_root and arrivals:
+            self._learn(arrivals)
+        chosen: dict[str, list[Arrival]] = {name: [] for name in (LOCAL, *self.children)}
+        if arrivals:
+            targets_of = self.table.route([arrival.content for arrival in arrivals])
+            for arrival, targets in zip(arrivals, targets_of, strict=True):
                 for name in targets:
-                    chosen[name].append(parcel)
+                    chosen[name].append(arrival)
+        early = self.plan.begin()
         for name, child in self.children.items():
-            child.link.offer(after, upto, chosen[name], self._place.now_ms)
-            self._flush(name, child)
+            if child.link.is_open:
+                fresh = [arrival for arrival in chosen[name] if arrival.number > child.link.claim]
+                fresh, saved = early.apply(name, fresh)
+                child.bytes_saved += saved
+                child.link.offer(after, upto, self.formats.write(fresh, child.format), self._place.now_ms)
+                self._flush(name, child)
         return chosen[LOCAL]
 
     def claim_all(self) -> None:
@@ -362,18 +478,63 @@ class Tree:
         place = self._place
         return Forward(self.root, self.store, place.epoch, place.life, version, after, upto, parcels)
 
+    # --- dictionaries -------------------------------------------------------------------------------------------------
+
+    def _learn(self, arrivals: list[Arrival]) -> None:
+        """At the root: what its documents have in common, if somebody is to be sent documents with a dictionary."""
+        if not any(self.formats.uses_dictionary(child.formats) for child in self.children.values()):
+            return
+        self._root_life = self._place.life
+        if self.formats.learn(arrivals, self._root_life):
+            self._offer_all()
+
+    def take_dictionary(self, sender: str, message: LinkDictionary) -> None:
+        """The parent hands on what the root has learnt. Raises PeerError."""
+        if sender != self.parent:
+            return
+        dictionary = Dictionary.from_bytes(message.dictionary)
+        place = self._place
+        if self.formats.adopt(dictionary, message.root_life):
+            self._root_life = message.root_life
+            self._offer_all()
+        place.send(sender, DictionaryKnown(self.root, place.epoch, place.life, dictionary.fingerprint))
+
+    def take_known(self, sender: str, message: DictionaryKnown) -> None:
+        child = self.children.get(sender)
+        if child is not None and message.life == child.life:
+            child.dictionary = message.fingerprint
+            child.format = self.formats.choose(child.formats, child.dictionary)
+
+    def _offer_all(self) -> None:
+        self._offer.reset()
+        for name, child in self.children.items():
+            self._offer_dictionary(name, child)
+
+    def _offer_dictionary(self, name: str, child: Child) -> None:
+        """Tell a child the dictionary, unless it has it or would not use it. Meanwhile it gets another format."""
+        dictionary, place = self.formats.dictionary, self._place
+        if dictionary is None or child.dictionary == dictionary.fingerprint:
+            return
+        if not self.formats.uses_dictionary(child.formats):
+            return
+        child.format = self.formats.choose(child.formats, child.dictionary)
+        data = dictionary.to_bytes()
+        place.send(name, LinkDictionary(self.root, place.epoch, place.life, self._root_life, data))
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         now_ms = self._place.now_ms
-        self._changed(self.table.refine())
+        if not self._is_leaf:
+            self._changed(self.table.refine())
         if self.parent is not None and not self.is_covered(self.version) and self._retry.is_due(now_ms):
             self._announce(self.version, [])  # if the parent does not know this version, it asks for everything
-        silent = [name for name in self._names if name not in self.children]
-        if silent and self._resync.is_due(now_ms):
-            self._resync.start(now_ms)
-            for name in silent:
-                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+        if self._resync.is_due(now_ms) and any(name not in self.children for name in self._names):
+            self.ask_children()
+        if self.formats.dictionary is not None and self._offer.is_due(now_ms):
+            self._offer.start(now_ms)
+            for name, child in self.children.items():
+                self._offer_dictionary(name, child)
         for name, child in self.children.items():
             child.link.tick(now_ms)
             self._flush(name, child)

@@ -16,18 +16,21 @@ impatient client would never be answered.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from treecast.errors import TreecastError
 from treecast.model import Subscription
 from treecast.overlay.broker.broker import Broker
 from treecast.overlay.broker.refused import RequestError
-from treecast.overlay.broker.rows import SubscriptionRow
+from treecast.overlay.broker.rows import SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Request, Subscribe, SubscribeMany
+from treecast.overlay.onyx.early_wants import EarlyWants
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import LOCAL, Delta, Routing, Tree
+
+_Item = SubscriptionRow | Subscribe
 
 
 class Waiting:
@@ -49,6 +52,14 @@ class Waiting:
         """By root: the document up to which everything has to be here. What the tree brought before the request was
         chosen without its queries, and some of that may still wait for what is before it."""
 
+    @property
+    def items(self) -> Sequence[Subscribe]:
+        """What it asks for."""
+        command = self.request.command
+        if isinstance(command, SubscribeMany):
+            return command.subscriptions
+        return [command] if isinstance(command, Subscribe) else []
+
 
 class Wants:
     """The aggregate of a broker's own subscriptions. `trees` are those of the present view, by root."""
@@ -69,6 +80,8 @@ class Wants:
         self._position = position
         self._has_view = has_view
         self.table = routing.table()
+        self.early = EarlyWants(settings)
+        """What may be done to documents before they come here. It changes with the table, in the same turns."""
         self._queues: dict[str, deque[Waiting]] = {}
         self._abandoned: dict[str, deque[Waiting]] = {}  # of clients that have begun anew since, and may ask again
         self._count = 0
@@ -90,7 +103,7 @@ class Wants:
 
     def load(self, rows: Iterable[SubscriptionRow]) -> None:
         """After a restart: what is stored counts already."""
-        self.table.update_many(LOCAL, self._routing.parts(map(self._map, rows)), [])
+        self.table.update_many(LOCAL, self._routing.parts(map(self._map, self.early.load(rows))), [])
 
     def encoded(self) -> bytes:
         """All of it as one routing query, for questions to roots."""
@@ -98,24 +111,44 @@ class Wants:
             self._encoded = self.table.aggregate().encode()
         return self._encoded
 
-    def _map(self, item: SubscriptionRow | Subscribe) -> Any:
+    def _map(self, item: _Item) -> Any:
         deliver: Any = item.deliver
         return self._routing.map(Subscription("", item.query, item.namespaces, item.ordered, deliver))
 
-    def _change(self, added: list[Any], removed: list[Any]) -> None:
-        """These routing queries have come, and these have gone."""
-        if added or removed:
-            self._spread(self.table.update_many(LOCAL, self._routing.parts(added), self._routing.parts(removed)))
+    def _add(self, items: Sequence[_Item], queries: list[Any]) -> None:
+        """These have come, with their routing queries."""
+        self._spread(self.table.update_many(LOCAL, self._routing.parts(queries), []))
+        self._spread_plan(self.early.change(items, []))
+
+    def _remove(self, items: Sequence[_Item], queries: list[Any]) -> None:
+        """These have gone."""
+        if items:
+            self._spread(self.table.update_many(LOCAL, [], self._routing.parts(queries)))
+            self._spread_plan(self.early.change([], items))
 
     def refine(self) -> None:
-        """Do what removals have left for later."""
+        """Do what changes have left for later."""
         self._spread(self.table.refine())
+        self._spread_plan(self.early.refine(self._everything))
+
+    def _everything(self) -> Iterator[_Item]:
+        """All that is announced."""
+        for _, data in self._broker.shadow.rows(SUBSCRIPTIONS, ""):
+            yield decode(data, SubscriptionRow)
+        for queue in (*self._queues.values(), *self._abandoned.values()):
+            for waiting in queue:
+                yield from waiting.items if waiting.queries else ()
+
+    def _spread_plan(self, has_changed: bool) -> None:
+        if has_changed:
+            for tree in self._trees.values():
+                tree.change_plan(self.early.plan)
 
     def _spread(self, delta: Delta) -> None:
         if delta:
             self._encoded = None
             for tree in self._trees.values():
-                tree.change_local(delta.added, delta.removed)
+                tree.change_local(delta)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -145,17 +178,14 @@ class Wants:
         self._queues.setdefault(sender, deque()).append(waiting)
 
     def _announce(self, waiting: Waiting) -> None:
-        command = waiting.request.command
-        items = [command] if isinstance(command, Subscribe) else []
-        items = command.subscriptions if isinstance(command, SubscribeMany) else items
         try:
-            waiting.queries = [self._map(item) for item in items]
+            waiting.queries = [self._map(item) for item in waiting.items]
         except TreecastError:
             waiting.queries = []  # the broker will refuse it, and say why
         if waiting.queries:
             self.version += 1
             waiting.version = self.version
-            self._change(waiting.queries, [])
+            self._add(waiting.items, waiting.queries)
             self._expect(waiting)
 
     def _expect(self, waiting: Waiting) -> None:
@@ -173,7 +203,8 @@ class Wants:
     def _settle(self, turn: Turn, done: int) -> int:
         """Take back what removed and changed subscriptions wanted; returns how many were added or changed."""
         changes = turn.changed_subscriptions[done:]
-        self._change([], [self._map(before) for before, _ in changes if before is not None])
+        gone = [before for before, _ in changes if before is not None]
+        self._remove(gone, [self._map(before) for before in gone])
         return sum(after is not None for _, after in changes)
 
     def expired(self, turn: Turn) -> None:
@@ -221,7 +252,8 @@ class Wants:
 
     def _take_back(self, waiting: Waiting) -> None:
         """It was refused, or nobody waits for it any more."""
-        self._change([], waiting.queries)
+        if waiting.queries:
+            self._remove(waiting.items, waiting.queries)
 
     def abandon(self, client: str) -> None:
         """A client begins anew: what it has asked for before does not count any more, unless it asks again."""

@@ -121,6 +121,7 @@ function linkRow(link) {
     `${bytes(link.bytes_per_second)}/s`,
     number(link.documents),
     bytes(link.bytes),
+    link.bytes_saved ? bytes(link.bytes_saved) : "",
     plural(link.table, "query", "queries"),
   ];
   return make("tr", {}, ends, cells.map((cell) => make("td", {}, cell)));

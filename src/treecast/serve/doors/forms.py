@@ -255,6 +255,8 @@ class DocumentSummary(_Answer, frozen=True):
     subscriptions: list[str] = []
     id: str = ""
     excerpt: str = ""
+    early: str = ""
+    """In a network: the steps that were done to it before it came to this broker; empty: it is as it was published."""
 
 
 class DocumentsAnswer(_Answer, frozen=True):

@@ -57,7 +57,7 @@ class KeptDocumentPages:
                 pass  # dropped just now, or damaged
         return DocumentSummary(
             *(number, row.source, timestamp(row.published_ms), row.bytes, len(row.subscriptions)),
-            *(row.subscriptions[:NAMES_MAX], row.id, excerpt),
+            *(row.subscriptions[:NAMES_MAX], row.id, excerpt, row.early.steps or "unknown" if row.early else ""),
         )
 
     def _row(self, broker: Broker, call: Call) -> tuple[int, DocumentRow]:
@@ -73,7 +73,7 @@ class KeptDocumentPages:
         return number, row
 
     async def get_document(self, call: Call) -> Reply:
-        """The bytes as they were published, or a range of them."""
+        """The bytes as they were published, or, in a network, as they came to this broker; or a range of them."""
         broker = self._client.expect_broker()
         _, row = self._row(broker, call)
         body = broker.tail.body(row.body)

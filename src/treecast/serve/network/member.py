@@ -1,9 +1,7 @@
 """A process of a network that a supervisor has started: its registry, or a broker with an HTTP door.
 
-    python -m treecast.serve.network.member OPTIONS
-
-Options are in JSON. One line on stdout says where it listens, in JSON too. It ends with SIGTERM, and when its standard
-input ends: so it does not outlive its supervisor, whatever becomes of that.
+One line on stdout says where it listens, in JSON. It ends with SIGTERM, and when its standard input ends: so it does
+not outlive its supervisor, whatever becomes of that. `fork_server.py` starts it.
 """
 
 from __future__ import annotations
@@ -114,11 +112,7 @@ async def _told_to_end() -> None:
     await asyncio.wait([reading, waiting], return_when=asyncio.FIRST_COMPLETED)
 
 
-def main() -> None:
-    options = msgspec.json.decode(sys.argv[1], type=MemberOptions)
+def run_member(options: MemberOptions) -> None:
+    """`serve_member`, in an event loop of its own."""
     log = make_log(options.log_format, options.log_level).bind(peer=options.name)
     asyncio.run(serve_member(options, log))
-
-
-if __name__ == "__main__":
-    main()

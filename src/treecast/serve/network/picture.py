@@ -51,6 +51,8 @@ class LinkPicture(msgspec.Struct, frozen=True):
     documents_per_second: float = 0.0
     bytes_per_second: float = 0.0
     table: int = 0
+    bytes_saved: int = 0
+    """What did not have to travel, because nobody behind the link needs it."""
 
 
 class NetworkPicture(msgspec.Struct, frozen=True):
@@ -140,7 +142,8 @@ class NetworkPages:
                 row: dict[str, Any] = rows.get(key, {})
                 counts = row.get("documents", 0), row.get("bytes", 0)
                 of_link = rates.get(key, (0.0, 0.0))
-                links.append(LinkPicture(*key, int(tree["depth"]), *counts, *of_link, row.get("table", 0)))
+                sizes = row.get("table", 0), row.get("bytes_saved", 0)
+                links.append(LinkPicture(*key, int(tree["depth"]), *counts, *of_link, *sizes))
         return NetworkPicture(brokers, sorted({str(tree["root"]) for tree in trees}), links)
 
     async def _links_of(self, name: str) -> list[dict[str, str | int]]:

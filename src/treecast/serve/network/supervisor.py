@@ -6,7 +6,6 @@ A process keeps its port when it is started again, so the others find it where i
 from __future__ import annotations
 
 import asyncio
-import sys
 from random import Random
 
 import msgspec
@@ -15,6 +14,7 @@ import structlog
 from treecast.overlay.retry import Retry
 from treecast.serve.address import parse_address
 from treecast.serve.connection import steady_ms
+from treecast.serve.network.fork_server import STATUS_UNKNOWN, ForkServer, MemberProcess
 from treecast.serve.network.member import Addresses, MemberOptions
 
 REGISTRY = "registry"
@@ -25,7 +25,7 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     start_ms_max: int = 60_000
     """A process that does not say where it listens within this time is ended, and started again."""
-    restart_ms: int = 100
+    restart_ms: int = 20
     """Before a process that has ended is started again; then twice as long, and so on,"""
     restart_ms_max: int = 10_000
     lived_ms: int = 10_000
@@ -40,6 +40,7 @@ class Supervised:
     def __init__(
         self,
         options: MemberOptions,
+        forks: ForkServer,
         random: Random,
         log: structlog.typing.FilteringBoundLogger,
         settings: SupervisorSettings,
@@ -50,10 +51,11 @@ class Supervised:
         self.restarts = 0
         self.pid = 0
         self.is_up = asyncio.Event()
+        self._forks = forks
         self._log = log
         self._settings = settings
         self._retry = Retry(random, settings.restart_ms, settings.restart_ms_max)
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: MemberProcess | None = None
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -78,39 +80,37 @@ class Supervised:
                 await asyncio.sleep(0.02)
 
     async def _run_once(self) -> int:
-        self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "treecast.serve.network.member", msgspec.json.encode(self.options).decode()),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the supervisor, which ends them in order
-        )
+        """Returns the exit status."""
+        try:
+            self._process = process = await self._forks.start(self.options)
+        except OSError as error:
+            self._log.error("a process cannot be started", name=self.name, error=str(error))
+            return STATUS_UNKNOWN
         self.pid = process.pid
-        assert process.stdout is not None
         try:
             async with asyncio.timeout(self._settings.start_ms_max / 1000):
-                line = await process.stdout.readline()
+                line = await process.readline()
             self.addresses = msgspec.json.decode(line, type=Addresses)
         except (TimeoutError, msgspec.MsgspecError, ValueError):
-            if process.returncode is None:
-                process.terminate()
+            await process.kill()
         else:
             self.options = msgspec.structs.replace(self.options, listen=parse_address(self.addresses.peer))
             self.is_up.set()
             self._log.info("a process serves", name=self.name, pid=process.pid, address=self.addresses.peer)
+            if self._is_stopping:
+                process.end()
         return await process.wait()
 
     async def stop(self) -> None:
         self._is_stopping = True
-        process = self._process
-        if process is not None and process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(self._settings.stop_ms_max / 1000):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return
+        if self._process is not None:
+            self._process.end()
+        await asyncio.wait([self._task], timeout=self._settings.stop_ms_max / 1000)
+        if not self._task.done() and self._process is not None:
+            await self._process.kill()
+        await self._task
 
 
 class Supervisor:
@@ -125,8 +125,9 @@ class Supervisor:
         settings: SupervisorSettings | None = None,
     ) -> None:
         settings = settings or SupervisorSettings()
-        self.registry = Supervised(registry, random, log, settings)
-        self.brokers = {one.name: Supervised(one, random, log, settings) for one in brokers}
+        self._forks = ForkServer()
+        self.registry = Supervised(registry, self._forks, random, log, settings)
+        self.brokers = {one.name: Supervised(one, self._forks, random, log, settings) for one in brokers}
 
     async def start(self) -> None:
         await self.registry.start()
@@ -139,3 +140,4 @@ class Supervisor:
         """Brokers first, so that none of them misses the registry."""
         await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
         await self.registry.stop()
+        await self._forks.close()

@@ -35,7 +35,6 @@ from treecast.overlay.peer import Effect
 from treecast.overlay.receiver import Delivered, Delivery, Opened
 from treecast.sim.broker.history import History, Operation, Postponement, Receipt
 from treecast.sim.broker.workload import (
-    QUERIES,
     REFUSED_DOCUMENTS,
     REFUSED_QUERIES,
     ClientPlan,
@@ -207,8 +206,8 @@ class Application:
     _do_replace = _do_subscribe
 
     def _subscribe(self, id: str) -> None:
-        query = self._random.choice(QUERIES)
-        deliver = "document" if query.startswith("for") else self._random.choice(["document", "elements"])
+        query = self._random.choice(self._workload.queries)
+        deliver = self._random.choice(self._workload.delivers) if query.startswith("/") else "document"
         usual = self._workload.options
         expires_ms = EXPIRES_MS if id in self._workload.expiring else 0
         options = SubscriptionOptions(usual.attempts_max, usual.acknowledge_ms, expires_ms)

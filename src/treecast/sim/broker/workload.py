@@ -5,13 +5,14 @@ Documents are tiny. Each has a number of its own in every element, so that no tw
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
 
 from treecast.overlay.messages import SubscriptionOptions
 
-QUERIES = [
+QUERIES = (
     "/a",
     "/*",
     "//b",
@@ -23,7 +24,7 @@ QUERIES = [
     "//d",
     "/a//c",
     "for $b in //b return <r>{$b}</r>",
-]
+)
 REFUSED_QUERIES = ["a/b", "//b[", "/a/ancestor::b"]
 REFUSED_DOCUMENTS = [b"<a>", b"", b"<a></b>"]
 
@@ -72,6 +73,9 @@ class Workload(msgspec.Struct, frozen=True):
     """Documents that have an id of their publisher's."""
     limits: dict[str, int] = {}
     """Of the broker's settings: what this run needs to differ."""
+    queries: Sequence[str] = QUERIES
+    delivers: Sequence[str] = ("document", "elements")
+    """What subscriptions by a path are delivered: one of these."""
 
 
 def draw_workload(random: Random) -> Workload:

@@ -18,10 +18,10 @@ from typing import Any
 
 from treecast.index import Index
 from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, SUBSCRIPTIONS, DocumentRow, LetterRow, decode
+from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.onyx.network_messages import Parcel
 from treecast.overlay.onyx.positions import POSITIONS, PositionRow
-from treecast.overlay.onyx.tree import Routing
+from treecast.overlay.onyx.tree import Child, Routing
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import Delivery
 from treecast.sim.broker.application import Application
@@ -36,6 +36,7 @@ from treecast.sim.onyx.network_checks import NUMBERS_PER_ROOT, NetworkChecks
 from treecast.sim.onyx.network_workload import (
     NetworkWorkload,
     draw_broker_settings,
+    draw_formats,
     draw_network,
     draw_network_settings,
 )
@@ -81,9 +82,9 @@ class NetworkScenario:
 class CheckedBroker(NetworkBroker):
     """Reports each range that it takes, and what was in it."""
 
-    on_range: Callable[[NetworkBroker, str, int, int, list[Parcel]], None] | None = None
+    on_range: Callable[[NetworkBroker, str, int, int, list[Arrival]], None] | None = None
 
-    def _take_parcels(self, root: str, upto: int, parcels: list[Parcel], turn: Any) -> None:
+    def _take_parcels(self, root: str, upto: int, parcels: list[Arrival], turn: Any) -> None:
         before = self.positions.number(root)
         super()._take_parcels(root, upto, parcels, turn)
         if self.on_range is not None and self.positions.number(root) > before:
@@ -103,6 +104,7 @@ class NetworkRun(Course):
         make_broker: MakeBroker,
         routing: Callable[[], Routing] | None,
     ) -> None:
+        self.seed = seed
         self.world = world = World(seed, PacketCodec())
         self.network = network
         self.faults = faults
@@ -156,7 +158,8 @@ class NetworkRun(Course):
             more: dict[str, Any] = {"registries": (REGISTRY,)}
             if self._routing is not None:
                 more["routing"] = self._routing()
-            broker = self._make_broker(name, storage, random, self.settings, self.network_settings, index, **more)
+            settings = draw_formats(Random(f"{self.seed}/{name}/formats"), self.network_settings)
+            broker = self._make_broker(name, storage, random, self.settings, settings, index, **more)
             if isinstance(broker, CheckedBroker):
                 broker.on_range = self._check_range
             self._stores[broker.broker.store_id] = self._place(name)
@@ -176,7 +179,7 @@ class NetworkRun(Course):
         return self.network.clients.duration_ms
 
     def _mistakes(self) -> list[str]:
-        return self._checks().all() or list(self._wrong_tables())
+        return self._checks().all() or [*self._wrong_tables(), *self._wrong_plans()]
 
     def _leftovers(self) -> list[str]:
         return [f"not quiet: {name} {peer.stats()}" for name, peer in self._peers()]
@@ -217,7 +220,7 @@ class NetworkRun(Course):
         hosts = {id: self._place(self.network.homes[client.name]) for client in clients for id in client.owned}
         return NetworkChecks(self.history, self._letters(), hosts, self._arrivals)
 
-    def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Parcel]) -> None:
+    def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Arrival]) -> None:
         """Nothing is left out that somebody here wants, and nothing came that a crash of its root can take back."""
         storage = self.hosts[root].storage
         given = {parcel.number for parcel in parcels}
@@ -279,6 +282,23 @@ class NetworkRun(Course):
                 if peer.trees[root].table.aggregate().encode() != rebuild(name).encode():
                     yield f"the table of {name} for {root} is not what it would be if it were built anew"
 
+    def _wrong_plans(self) -> Iterator[str]:
+        """The same for plans. With room for few queries, what is left out depends on the order in which they came."""
+        if self.network_settings.plan_queries_max < self.network.subscriptions_max:
+            return
+        peers = dict(self._peers())
+        for root in self.network.roots:
+            rebuilt: dict[str, Any] = {}
+
+            def rebuild(name: str, root: str = root, rebuilt: dict[str, Any] = rebuilt) -> Any:
+                if name not in rebuilt:
+                    rebuilt[name] = peers[name].rebuild_plan(root, rebuild)
+                return rebuilt[name]
+
+            for name, peer in peers.items():
+                if peer.trees[root].plan.own != rebuild(name):
+                    yield f"the plan of {name} for {root} is {peer.trees[root].plan.own}, and not {rebuild(name)}"
+
     def counts(self) -> dict[str, int]:
         """How much happened: a scenario in which nothing happens finds nothing."""
         history = self.history
@@ -295,9 +315,17 @@ class NetworkRun(Course):
             "remote": sum(self._is_remote(receipt.client, receipt.document) for receipt in history.receipts),
             "repaired": sum(stat["repaired"] for stat in stats),
             "forwarded": sum(stat["forwarded"] for stat in stats),
+            "misread": sum(stat["misread"] for stat in stats),
+            "formats": len({child.format for _, peer in self._peers() for child in _children(peer)}),
+            "dictionaries": sum(":" in child.format for _, peer in self._peers() for child in _children(peer)),
             "cuts": sum(stat["link_cuts"] for stat in stats),
+            "saved": sum(stat["link_bytes_saved"] for stat in stats),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }
 
     def _is_remote(self, client: str, document: int) -> bool:
         return document // NUMBERS_PER_ROOT != self._place(self.network.homes[client])
+
+
+def _children(broker: NetworkBroker) -> Iterator[Child]:
+    return (child for tree in broker.trees.values() for child in tree.children.values())

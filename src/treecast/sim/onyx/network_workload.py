@@ -8,11 +8,32 @@ import msgspec
 
 from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.sim.broker.workload import Workload, draw_workload
+from treecast.sim.broker.workload import QUERIES, Workload, draw_workload
+from treecast.wire import FORMATS
 
 LEFT_OUT = ("replay", "redeliver", "advance", "source")
 """Actions that name documents by the numbers of one broker, or sources that many share."""
-CLIENTS_MAX = 6
+PART_QUERIES = (
+    "/a/b[@k='1']",
+    "/a/b[@k='2']",
+    "/a/b",
+    "/a/d[b]",
+    "/a/d/b",
+    "//c",
+    "/a/d[not(b)]",
+    "for $b in //b where $b/@k = '1' return <r>{$b}</r>",
+    "for $d in $msg/a/d return <r>{$d/@n}{$d/b}</r>",
+    "from /a/d drop //@k",
+)
+LISTS = (
+    "drop //c; rename //b to e",
+    "drop //c; unwrap //d",
+    "drop //c",
+    "from /a/b drop //@k; rename //@n to m",
+    "from /a/b drop //@k",
+    "from /a/d drop //b",
+)
+"""Of these, a network has something to do early."""
 
 
 class NetworkWorkload(msgspec.Struct, frozen=True):
@@ -27,6 +48,10 @@ class NetworkWorkload(msgspec.Struct, frozen=True):
         """Brokers that somebody publishes at."""
         used = {self.homes[client.name] for client in self.clients.clients if client.sources}
         return [name for name in self.brokers if name in used]
+
+    @property
+    def subscriptions_max(self) -> int:
+        return len(self.clients.subscriptions)
 
 
 def draw_network(seed: int) -> NetworkWorkload:
@@ -48,7 +73,17 @@ def draw_network(seed: int) -> NetworkWorkload:
     weights = {action: weight for action, weight in usual.weights.items() if action not in LEFT_OUT}
     duration_ms = random.choice([800, 1_500, 3_000])
     workload = msgspec.structs.replace(usual, clients=clients, weights=weights, expiring=[], duration_ms=duration_ms)
-    return NetworkWorkload(workload, brokers, homes)
+    return NetworkWorkload(draw_parts(Random(f"{seed}/parts"), workload), brokers, homes)
+
+
+def draw_parts(random: Random, usual: Workload) -> Workload:
+    """In some runs most subscribers want parts of documents, so that something can be done before links. Drawn by
+    itself, so that all other runs stay as they are."""
+    if random.random() < 0.4:
+        return usual
+    queries = random.choice([PART_QUERIES, LISTS, PART_QUERIES + LISTS, PART_QUERIES + QUERIES])
+    delivers = random.choice([("elements",), ("document", *["elements"] * 9)])
+    return msgspec.structs.replace(usual, queries=queries, delivers=delivers)
 
 
 def draw_network_settings(random: Random) -> NetworkSettings:
@@ -78,6 +113,24 @@ def draw_network_settings(random: Random) -> NetworkSettings:
         announce_ms_max=draw(2_000, 300),
         cover_ms_max=draw(20_000, 500),
         held_requests_max=draw(10_000, 1),
+        plan_bytes_max=draw(4_096, 0, 30),
+        plan_queries_max=draw(4_096, 1, 2),
+        plan_steps_max=draw(64, 1),
+    )
+
+
+def draw_formats(random: Random, settings: NetworkSettings) -> NetworkSettings:
+    """How one broker writes and reads on its links: neighbours differ, and have to agree."""
+    wishes = [("binary",), ("dictionary", "binary"), ("dictionary-zlib",), ("binary-zstd", "text-zlib"), ()]
+    reads = [FORMATS, FORMATS, ("binary", "dictionary", "dictionary-zlib"), ("binary-zstd",), ()]
+    return msgspec.structs.replace(
+        settings,
+        link_formats=random.choice(wishes),
+        link_reads=random.choice(reads),
+        dictionary_documents=random.choice([2, 3, 64]),
+        dictionaries_max=random.choice([1, 4]),
+        routes_first=random.random() < 0.8,
+        local_bytes_max=random.choice([1, 300, 8 << 20]),
     )
 
 

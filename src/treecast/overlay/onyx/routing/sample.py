@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from treecast.document import Bytes
+from treecast.document import AnyDocument
 from treecast.index import Index
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import Conjunction, write_query
@@ -25,7 +25,7 @@ class Sample:
     """Up to `documents_max` documents of any number."""
 
     def __init__(self, documents_max: int, *, seed: int | None = None) -> None:
-        self.documents: list[Bytes] = []
+        self.documents: list[AnyDocument] = []
         self._documents_max = documents_max
         self._seed = seed
         self._stride = 1
@@ -34,7 +34,7 @@ class Sample:
     def __len__(self) -> int:
         return len(self.documents)
 
-    def learn(self, documents: Sequence[Bytes]) -> None:
+    def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Take note of documents that went by."""
         place = self._wait
         while place < len(documents):

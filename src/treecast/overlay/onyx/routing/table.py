@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from treecast.document import Bytes, EntityTexts, Limits
+from treecast.document import AnyDocument, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
 from treecast.model import Subscription
@@ -140,7 +140,7 @@ class RoutingTable:
         """What removals have left for later: see Summary."""
         return self._summary.refine()
 
-    def route(self, documents: Sequence[Bytes]) -> list[tuple[str, ...]]:
+    def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]:
         """For each document the targets that want it."""
         self.sample.learn(documents)
         everything = tuple(sorted(self._wanting.get(TRUE, ())))
@@ -151,7 +151,7 @@ class RoutingTable:
             found += self._route(documents[len(found) :], everything)
         return found
 
-    def _route(self, documents: Sequence[Bytes], everything: tuple[str, ...]) -> list[tuple[str, ...]]:
+    def _route(self, documents: Sequence[AnyDocument], everything: tuple[str, ...]) -> list[tuple[str, ...]]:
         if len(documents) <= _FEW:
             return [self._route_one(document, everything) for document in documents]
         part = self._index.match_part(documents, report=True)
@@ -164,7 +164,7 @@ class RoutingTable:
             self.unread += 1
         return found
 
-    def _route_one(self, document: Bytes, everything: tuple[str, ...]) -> tuple[str, ...]:
+    def _route_one(self, document: AnyDocument, everything: tuple[str, ...]) -> tuple[str, ...]:
         try:
             numbers, undecided = self._index.match_one(document)
         except DocumentError:

@@ -1,0 +1,92 @@
+"""Selective publishing: what MXB trees cost, up to a million distinct subscriptions to subtrees.
+
+Documents of three shapes: a hundred children everywhere, two children everywhere (the least that the paper assumes),
+and one element with all the others as its children. Leaves are subscribed to in random order, then each operation is
+measured on a sample of them. Steps are the places of the tree that an operation visits.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from math import log
+from random import Random
+
+from bench.measure import Report, clock, finish, options_of, run
+from treecast.selective.mxb import MxbTree
+from treecast.selective.outline import Outline
+from treecast.selective.routing_table import RoutingTable
+from treecast.selective.subtrees import Subtree
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SAMPLE = 2_000
+
+
+def bush(leaves: int, fanout: int) -> list[int]:
+    """The parents, in document order, of a tree with as many leaves and children everywhere."""
+    parents = [-1]
+
+    def add(parent: int, below: int) -> None:
+        width = min(fanout, below)
+        for child in range(width):
+            part = below * (child + 1) // width - below * child // width
+            parents.append(parent)
+            if part > 1:
+                add(len(parents) - 1, part)
+
+    add(0, leaves)
+    return parents
+
+
+def shapes(leaves: int) -> dict[str, Callable[[], list[int]]]:
+    return {
+        "100 children": lambda: bush(leaves, 100),
+        "2 children": lambda: bush(leaves, 2),
+        "all in one element": lambda: bush(leaves, leaves),
+    }
+
+
+def measure(report: Report, sizes: tuple[int, ...]) -> None:
+    for shape in shapes(1):
+        for size in sizes:
+            if shape == "2 children" and size > 100_000:
+                continue  # two million elements: more memory than it is worth
+            measure_tree(report, shape, size)
+            gc.collect()
+
+
+def measure_tree(report: Report, shape: str, size: int) -> None:
+    outline = Outline(shapes(size)[shape]())
+    leaves = [id for id in outline if not outline.children(id)]
+    random = Random(size)
+    random.shuffle(leaves)
+    table = RoutingTable(outline)
+    tree: MxbTree[str] = table._whole
+    name = f"{shape}, {len(leaves):,} subscriptions"
+    for id in leaves[SAMPLE:]:
+        tree.add(id, "r")
+    sample = leaves[:SAMPLE]
+    operations: dict[str, Callable[[int], object]] = {
+        "subscribe": lambda id: table.subscribe("r", Subtree(id)),
+        "covering": tree.coverage,
+        "route": table.route,
+        "unsubscribe": lambda id: table.unsubscribe("r", Subtree(id)),
+    }
+    for operation, act in operations.items():
+        tree.steps = tree.descents = 0
+        spent = clock(lambda act=act: [act(id) for id in sample])  # type: ignore[misc]
+        report.figure(f"{name}: {operation}", spent.cpu / len(sample) * 1e6, "µs")
+        if operation == "covering":
+            report.figure(f"{name}: places visited", tree.steps / tree.descents, "places")
+    fanout = {"100 children": 100, "2 children": 2}.get(shape, size)
+    report.figure(f"{name}: height (log_t of them: {log(len(leaves), fanout):.1f})", tree.height(), "places")
+
+
+def main(arguments: list[str]) -> int:
+    options, report = options_of("selective", __doc__.partition("\n")[0], arguments)
+    measure(report, SIZES[:2] if options.quick else SIZES)
+    return finish(options, report)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,77 @@
+"""Lookups: who owns a place on the ring. The one who looks asks nearer and nearer members; every answer is a hop.
+
+A member that does not answer is left out, and the next nearest is asked. Fingers need not be right: the answer comes
+from the owner's predecessor, and the owner checks again whether a key is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from treecast.overlay.chord.calls import Calls
+from treecast.overlay.chord.chord_messages import Find, Member, Step, is_genuine
+from treecast.overlay.chord.identifiers import distance, is_between, is_within
+from treecast.overlay.chord.ring import RingMember
+from treecast.overlay.chord.settings import ChordSettings
+
+NEARER_MAX = 3
+"""Members that are named as nearer: the first may be dead."""
+
+Then = Callable[[Step | None, int], None]
+"""Called with the last step and the number of hops; with None if nobody answered."""
+
+
+def step_from(members: Iterable[RingMember], place: int, silent: Iterable[str] = (), nonce: int = 0) -> Step:
+    """What a peer with these places on the ring knows about the owner of a place."""
+    own = [member for member in members if member.is_member]
+    if not own:
+        return Step(nonce, None, [])
+    # The nearest of the own places in front of it. A member at the very place is as far away as can be.
+    near = min(own, key=lambda member: distance(member.me.place, place - 1))
+    if is_within(near.me.place, place, near.successors[0].place):
+        return Step(nonce, near.me, list(near.successors))
+    known = {member for ring in own for member in (*ring.successors, *ring.fingers.values())}
+    nearer = [member for member in known if is_between(near.me.place, member.place, place)]
+    nearer.sort(key=lambda member: (member.peer in silent, distance(member.place, place)))
+    return Step(nonce, None, nearer[:NEARER_MAX])
+
+
+class Lookup:
+    """One lookup under way."""
+
+    def __init__(self, place: int, calls: Calls, settings: ChordSettings, then: Then) -> None:
+        self._place = place
+        self._calls = calls
+        self._settings = settings
+        self._then = then
+        self._asked: set[Member] = set()
+        self._known: list[Member] = []
+        self._hops = 0
+
+    def begin(self, step: Step, contacts: Sequence[Member] = ()) -> None:
+        """With what the peer itself knows, or with members that it has heard of."""
+        if step.via is not None:
+            self._then(step, 0)
+            return
+        self._known = [*step.members, *contacts]
+        self._go_on()
+
+    def _go_on(self) -> None:
+        member = next((member for member in self._known if member not in self._asked), None)
+        if member is None or self._hops >= self._settings.hops_max:
+            self._then(None, self._hops)
+            return
+        self._asked.add(member)
+        place = self._place
+        # One attempt only: there are others to ask, and the whole lookup can be repeated.
+        self._calls.start(
+            member.peer, lambda nonce: Find(nonce, place), self._hear, self._go_on, self._settings.probe_ms, 1
+        )
+
+    def _hear(self, step: Step) -> None:
+        self._hops += 1
+        if step.via is not None:
+            self._then(step, self._hops)
+            return
+        self._known = [*filter(is_genuine, step.members), *self._known]
+        self._go_on()

@@ -1,0 +1,227 @@
+"""How the documents of one root are written on links, and read once: formats agreed on by link (ONYX, section 4.3.2).
+
+A child says what it reads when it announces itself; the parent writes in the first of its own formats that is among
+those, or as text, which everybody reads. What comes is read once, into a Document: for routing, for what links do to
+it, and for the broker's own subscribers. What comes in the format of the next link leaves as it came.
+
+    >>> from treecast.overlay.onyx.settings import NetworkSettings
+    >>> formats = LinkFormats(NetworkSettings(link_formats=("binary-zstd", "binary")))
+    >>> formats.choose(["binary", "text-zlib", "a later one"], 0)
+    'binary'
+    >>> arrivals = formats.read([Parcel(7, "s", "", 0, "text", b"<a><b/></a>")])
+    >>> (sent,) = formats.write(arrivals, "binary")
+    >>> formats.read([sent])[0].body
+    b'<a><b/></a>'
+    >>> formats.write(formats.read([sent]), "binary")[0] is sent
+    True
+
+**Dictionaries** belong to a root: it learns one from its documents, and every broker hands it on to the children that
+read it, as it is. So a document is encoded once, and passes every link of the tree unchanged. A dictionary is used on a
+link once the child has said that it is there; until then the same format goes without one. On the wire its fingerprint
+is part of the name of the format, `dictionary-zstd:5f1c0a2b`: equal names mean equal bytes.
+
+A format or dictionary that is not known here, or a body that is broken, is a PeerError: the range counts as lost, and
+the root is asked for it, as text.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from treecast.document import AnyDocument, Document, Limits, read_many
+from treecast.errors import DocumentError, PeerError
+from treecast.overlay.onyx.network_messages import Parcel
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.wire import Codec, Dictionary, agree, parse_format
+
+TEXT = "text"
+_DICTIONARY = "dictionary"
+
+
+class Arrival:
+    """A document that has come to a broker, or was published there: as it came, and as it was read."""
+
+    __slots__ = ("_body", "document", "forms", "number", "parcel")
+
+    def __init__(self, parcel: Parcel, document: Document | None) -> None:
+        self.parcel = parcel
+        self.number = parcel.number
+        self.document = document
+        """None: it is text that cannot be read here, which may be a matter of limits."""
+        self.forms: dict[str, Parcel] | None = None
+        """By format, what was encoded here."""
+        self._body: bytes | None = parcel.body if parcel.format == TEXT else None
+
+    @property
+    def source(self) -> str:
+        return self.parcel.source
+
+    @property
+    def id(self) -> str:
+        return self.parcel.id
+
+    @property
+    def published_ms(self) -> int:
+        return self.parcel.published_ms
+
+    @property
+    def early(self) -> str:
+        """The mark of what was done to it on the way."""
+        return self.parcel.early
+
+    @property
+    def body(self) -> bytes:
+        """The text."""
+        if self._body is None:
+            assert self.document is not None, "what is no text was read"
+            self._body = self.document.data
+        return self._body
+
+    @property
+    def content(self) -> AnyDocument:
+        """What an index takes."""
+        return self.parcel.body if self.document is None else self.document
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes while it waits, about."""
+        return len(self.parcel.body) + (self.document.size_bytes if self.document is not None else 0)
+
+
+class LinkFormats:
+    """What one broker writes and reads of one root's documents."""
+
+    def __init__(self, settings: NetworkSettings, limits: Limits | None = None) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._codecs: dict[str, Codec] = {}
+        self._known: OrderedDict[int, Dictionary] = OrderedDict()
+        self.dictionary: Dictionary | None = None
+        """The one that is to be used on the links to the children; at a root, learnt here."""
+        self._order = (0, 0)  # of that: the life of its root, and its version
+        self._sample: list[Document] = []
+        self._passed = 0  # documents that were looked at to learn
+        self._due = settings.dictionary_documents
+
+    # --- agreeing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def offered(self) -> list[str]:
+        """What others are told: everything that is read here."""
+        return list(self._settings.link_reads)
+
+    def choose(self, offered: Sequence[str], known: int) -> str:
+        """The format for a child that reads these, and has confirmed the dictionary with that fingerprint (0: none)."""
+        ready = self.dictionary is not None and self.dictionary.fingerprint == known
+        for name in self._settings.link_formats:
+            if name not in offered:
+                continue
+            format = parse_format(name)
+            if format.form != _DICTIONARY:
+                return name
+            if ready:
+                return f"{name}:{known:08x}"
+            plain = name.replace(_DICTIONARY, "binary")
+            if plain in offered:
+                return plain
+        return TEXT
+
+    def choose_plain(self, offered: Sequence[str]) -> str:
+        """The format for somebody who is no child, and knows no dictionary."""
+        wanted = [name.replace(_DICTIONARY, "binary") for name in self._settings.link_formats]
+        return agree(wanted, offered)
+
+    def uses_dictionary(self, offered: Sequence[str]) -> bool:
+        """A link to a child that reads these would use a dictionary."""
+        return any(name in offered and name.startswith(_DICTIONARY) for name in self._settings.link_formats)
+
+    # --- documents ----------------------------------------------------------------------------------------------------
+
+    def read(self, parcels: Sequence[Parcel]) -> list[Arrival]:
+        """Read documents that came, a batch by a native call. Raises PeerError, for all of them."""
+        names = {parcel.format for parcel in parcels}
+        if len(names) > 1:  # never of a broker like this one, but nothing forbids it
+            return [arrival for parcel in parcels for arrival in self.read([parcel])]
+        name = names.pop() if names else TEXT
+        bodies = [parcel.body for parcel in parcels]
+        if name == TEXT:
+            read = read_many(bodies, limits=self._limits)
+            return [Arrival(p, d if isinstance(d, Document) else None) for p, d in zip(parcels, read, strict=True)]
+        if name.partition(":")[0] not in self._settings.link_reads:
+            raise PeerError(f"TC486 documents in the format {name[:40]!r} are not read here", code="TC486")
+        arrivals: list[Arrival] = []
+        for parcel, document in zip(parcels, self._codec(name).decode_many(bodies), strict=True):
+            if isinstance(document, DocumentError):
+                raise PeerError(f"a document cannot be read: {document.code}", code="TC404")
+            arrivals.append(Arrival(parcel, document))
+        return arrivals
+
+    def write(self, arrivals: Sequence[Arrival], name: str) -> list[Parcel]:
+        """These documents in a format that was chosen; each is encoded once, however many links it leaves by."""
+        parcels: list[Parcel | None] = []
+        missing: list[tuple[int, Arrival, Document]] = []
+        for place, arrival in enumerate(arrivals):
+            parcel = arrival.parcel
+            document = arrival.document
+            if parcel.format == name or document is None:  # what cannot be read here stays as it is
+                parcels.append(parcel)
+            elif arrival.forms is not None and name in arrival.forms:
+                parcels.append(arrival.forms[name])
+            else:
+                parcels.append(None)
+                missing.append((place, arrival, document))
+        if missing:
+            bodies = self._codec(name).encode_many([document for _, _, document in missing])
+            for (place, arrival, _), body in zip(missing, bodies, strict=True):
+                made = arrival.parcel
+                made = Parcel(made.number, made.source, made.id, made.published_ms, name, body, made.early)
+                arrival.forms = {**(arrival.forms or {}), name: made}
+                parcels[place] = made
+        return [parcel for parcel in parcels if parcel is not None]
+
+    def _codec(self, name: str) -> Codec:
+        codec = self._codecs.get(name)
+        if codec is None:
+            form, _, fingerprint = name.partition(":")
+            dictionary = self._dictionary(fingerprint) if parse_format(form).form == _DICTIONARY else None
+            codec = self._codecs[name] = Codec(form, dictionary=dictionary, limits=self._limits)
+        return codec
+
+    # --- dictionaries -------------------------------------------------------------------------------------------------
+
+    def _dictionary(self, fingerprint: str) -> Dictionary:
+        try:
+            return self._known[int(fingerprint, 16)]
+        except (KeyError, ValueError):
+            raise PeerError(f"TC487 there is no dictionary {fingerprint[:40]!r} here", code="TC487") from None
+
+    def adopt(self, dictionary: Dictionary, root_life: int) -> bool:
+        """A dictionary of the root: to read with, and, if it is newer than what is here, to hand on."""
+        if dictionary.fingerprint not in self._known:
+            self._known[dictionary.fingerprint] = dictionary
+            while len(self._known) > self._settings.dictionaries_max:
+                gone, _ = self._known.popitem(last=False)
+                for name in [name for name in self._codecs if name.endswith(f":{gone:08x}")]:
+                    del self._codecs[name]
+        if (root_life, dictionary.version) <= self._order:
+            return False
+        self._order = (root_life, dictionary.version)
+        self.dictionary = dictionary
+        return True
+
+    def learn(self, arrivals: Sequence[Arrival], root_life: int) -> bool:
+        """At a root: look at documents that are passed on. True: there is a new dictionary."""
+        if not self._due:
+            return False
+        count = self._settings.dictionary_documents
+        self._passed += len(arrivals)
+        self._sample += [arrival.document for arrival in arrivals if arrival.document is not None]
+        del self._sample[:-count]
+        if self._passed < self._due:
+            return False
+        version = self.dictionary.version + 1 if self.dictionary is not None else 1
+        self._due = self._due * count if version == 1 else 0
+        learnt = Dictionary.learn(self._sample, version=version, bytes_max=self._settings.dictionary_bytes_max)
+        self._sample.clear()
+        return self.adopt(learnt, root_life)

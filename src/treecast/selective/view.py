@@ -1,0 +1,88 @@
+"""What somebody sees of a document: the elements of their subtrees, and nothing that tells of the others.
+
+A view consists of *fragments*, one for each subtree that begins where its parent is not seen. A fragment is XML in
+exclusive canonical form: it declares the namespaces that it uses itself, wherever in the document they were declared.
+Ancestors leave no trace, neither names nor attributes. Where a subtree is excluded, what stood before and behind it
+becomes one text; if only white space stood before it, that goes with the subtree, or the indentation would tell
+how many subtrees are missing.
+
+    >>> from treecast.selective.labelled import LabelledDocument
+    >>> document = LabelledDocument.read(b'''<firm secret="1">
+    ...   <staff>
+    ...     <person/>
+    ...     <pay/>
+    ...     <pay/>
+    ...   </staff>
+    ... </firm>''')
+    >>> wanted = document.choose(["//staff"], exclude=["//pay"])
+    >>> print(document.preview(wanted)[0].decode())
+    <staff>
+        <person></person>
+      </staff>
+
+The link algebra (`treecast.links`) keeps the names and attributes of ancestors: it must never make a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from treecast.selective.folded import Element
+from treecast.selective.outline import Outline
+from treecast.selective.subtrees import Subtree
+
+_SPACE = " \t\n"
+
+
+def form_of(element: Element, are_shown: Sequence[bool]) -> Element:
+    """The element as somebody sees it who sees only some of its children. Declarations give way to what it uses."""
+    gaps: list[str] = []
+    pending = ""
+    for gap, is_shown in zip(element.gaps, are_shown, strict=False):
+        if is_shown:
+            gaps.append(pending + gap)
+            pending = ""
+        elif gap.strip(_SPACE):
+            pending += gap
+    gaps.append(pending + element.gaps[-1])
+    return Element(element.name, element.attributes, (), element.bindings, tuple(gaps))
+
+
+def write_fragment(root: int, forms: Mapping[int, Element], children: Mapping[int, Sequence[int]]) -> bytes:
+    """A fragment in exclusive canonical form, from the forms of its elements and the children that are seen."""
+    parts: list[str] = []
+    scopes: list[dict[str, str]] = [{"": ""}]
+    waiting: list[tuple[int, int]] = [(root, -1)]  # (element, the child that was written last)
+    while waiting:
+        id, place = waiting.pop()
+        form, below = forms[id], children[id]
+        if place < 0:
+            scope = scopes[-1]
+            new = [(prefix, uri) for prefix, uri in form.bindings if scope.get(prefix) != uri]
+            scopes.append({**scope, **dict(new)} if new else scope)
+            parts.append(form.start_tag(new))
+        place += 1
+        parts.append(form.gaps[place])
+        if place < len(below):
+            waiting += ((id, place), (below[place], -1))
+        else:
+            parts.append(f"</{form.name}>")
+            scopes.pop()
+    return "".join(parts).encode()
+
+
+def forms_of(
+    part: Subtree, outline: Outline, elements: Mapping[int, Element]
+) -> tuple[dict[int, Element], dict[int, list[int]]]:
+    """The forms of the elements of a subtree, and the children of each that are seen, both in document order."""
+    excluded = set(part.without)
+    forms: dict[int, Element] = {}
+    children: dict[int, list[int]] = {}
+    waiting = [] if part.root in excluded else [part.root]
+    while waiting:
+        id = waiting.pop()
+        below = outline.children(id)
+        children[id] = [child for child in below if child not in excluded]
+        forms[id] = form_of(elements[id], [child not in excluded for child in below])
+        waiting.extend(reversed(children[id]))
+    return forms, children

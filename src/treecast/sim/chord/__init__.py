@@ -1,0 +1,1 @@
+"""Rings of peers in the simulated world."""

@@ -1,0 +1,110 @@
+"""What a broker of a network does when it lives again, and what the others do then: nobody waits without need."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from overlay.test_network_parts import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
+
+from treecast.overlay.onyx.control_messages import NewView
+from treecast.overlay.onyx.early_plan import WHOLE
+from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_messages import Announce, CatchUp, Covered, History, Latest, Positions, Resync
+from treecast.overlay.onyx.routing import Delta
+from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.onyx.tree import LOCAL, Tree
+from treecast.overlay.onyx.view import BrokerInfo, View
+from treecast.overlay.peer import Effect, Send, Store
+from treecast.sim import SimulatedStorage
+
+pytestmark = pytest.mark.house
+
+
+def test_a_child_that_lives_again_and_wants_the_same_is_covered_at_once() -> None:
+    place = Place("p")
+    middle = tree(place, "r", "r", "c")
+    middle.take_announce("c", announce(1, 0, (X, NOTHING)))
+    middle.flush()
+    middle.take_covered("r", covered(middle.version, 3))
+    place.take(Announce), place.take(Covered)
+    middle.take_announce("c", announce(1, 0, (X, NOTHING), life=6))
+    middle.flush()
+    assert not place.take(Announce), "nothing is new to the parent"
+    (answer,) = place.take(Covered)
+    assert answer.announcer == 6
+    middle.take_announce("c", announce(1, 0, (Y, NOTHING), life=7))
+    middle.flush()
+    (message,) = place.take(Announce)
+    assert len(message.changes) == 1, "what it wanted before, and what it wants now, are one change"
+
+
+class Own:
+    """What a broker wants itself."""
+
+    def __init__(self) -> None:
+        self.table: Any = ROUTING.table()
+        self.table.update(LOCAL, X, NOTHING)
+
+    def encoded(self) -> bytes:
+        encoded: bytes = self.table.aggregate().encode()
+        return encoded
+
+
+def test_only_a_tree_with_children_has_a_table_of_its_own() -> None:
+    place, own = Place("p"), Own()
+    made = Tree("r", place, ROUTING, NetworkSettings(), Random(1), lambda: 0, own=own)
+    made.change_plan(WHOLE)
+    made.place_in("r", ["c"])
+    assert made.table is own.table
+    (message,) = place.take(Announce)
+    assert ROUTING.decode(message.changes[0][0]) == X
+    made.change_local(own.table.update(LOCAL, Y, NOTHING))
+    made.flush()
+    (message,) = place.take(Announce)
+    assert ROUTING.decode(message.changes[0][0]) == Y
+    made.take_announce("c", announce(1, 0, (X, NOTHING)))
+    made.flush()
+    assert made.table is not own.table and made.table.targets == (LOCAL, "c")
+    assert not place.take(Announce), "its parent knows all of that"
+    made.change_local(own.table.update(LOCAL, NOTHING, X))
+    made.flush()
+    assert not place.take(Announce), "the child wants it as well"
+    root = Tree("p", place, ROUTING, NetworkSettings(), Random(1), lambda: 0, own=own)
+    root.change_local(Delta(Y, NOTHING))
+    assert not root.table.aggregate(), "nobody has to be told what a root wants itself"
+
+
+def sent(effects: list[Effect], kind: type) -> list[Any]:
+    return [effect for effect in effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
+
+
+def write(storage: SimulatedStorage, effects: list[Effect]) -> list[Effect]:
+    for effect in effects:
+        if isinstance(effect, Store):
+            storage.write(effect.changes)
+    return effects
+
+
+def test_a_broker_that_lives_again_asks_whom_it_needs_at_once() -> None:
+    storage = SimulatedStorage()
+    trees = {"r": {"b": "r", "c": "b"}}
+    view = View(1, {name: BrokerInfo() for name in "rbc"}, trees)
+    write(storage, NetworkBroker("b", storage, Random(1)).receive("registry", NewView(view), 0))
+    again = NetworkBroker("b", storage, Random(3))
+    first = again.tick(2_000)
+    assert [message.to for message in sent(first, Resync)] == ["c"], "its child has to tell it what it wants"
+    assert [message.to for message in sent(first, Announce)] == ["r"]
+    (told,) = sent(first, Positions)
+    assert told.to == "r"
+    # The tree does not bring anything yet: so what the root has is asked for at once.
+    begun = again.receive("r", Latest("r", "store", 1, 5, 0), 2_001)
+    assert not sent(begun, CatchUp)
+    (question,) = sent(again.receive("r", Latest("r", "store", 1, 5, 9), 2_002), CatchUp)
+    assert question.message.after == 0 and question.message.query == b"", "few are missing: all may come"
+    assert sent(again.tick(2_000 + NetworkSettings().uncovered_ms), Positions), "and again soon"
+    number = question.message.question
+    answer = History("r", "store", 1, 5, number, 0, 9, 9 + NetworkSettings().history_few_max + 1, 0, [])
+    (question,) = sent(again.receive("r", answer, 2_300), CatchUp)
+    assert question.message.query, "many are missing: only those that are wanted"

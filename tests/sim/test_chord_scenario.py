@@ -1,0 +1,57 @@
+"""A ring in the simulated world: fresh seeds, Chord as published, and bugs planted to be found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.planted_ring_bugs import PLANTED
+
+from treecast.sim.chord.scenario import ChordScenario
+from treecast.sim.scenario import Outcome, report_of, run_seeds
+
+pytestmark = pytest.mark.house
+
+SEEDS = 100
+FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "200000"))
+FOUND_BY = {
+    "Chord as published": 18,
+    "the base taken for dead": 0,
+    "a dead predecessor": 5,
+    "acknowledgement before the copies": 26,
+    "no comparison of copies": 0,
+    "strays dropped at once": 179,
+    "a copy that is not stored": 0,
+}
+"""Where to begin looking: a seed that finds it is not far."""
+PLANTED_SEEDS_MAX = 20
+
+
+def test_fresh_seeds() -> None:
+    outcomes: list[Outcome] = []
+    failed = list(run_seeds(ChordScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    # A scenario in which nothing happens finds nothing.
+    names = {name for outcome in outcomes for name in outcome.counts}
+    means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}
+    assert means["joins"] > 2 and means["leaves"] > 0.3 and means["crashes"] > 1 and means["lost disks"] > 0.3
+    assert means["acknowledged"] > 10 and means["checks"] > 30 and means["right lookups"] > 4
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    seeds = range(FOUND_BY[name], FOUND_BY[name] + PLANTED_SEEDS_MAX)
+    outcome = next((outcome for outcome in map(PLANTED[name].run, seeds) if outcome.failure is not None), None)
+    assert outcome is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    # It is the planted bug, and nothing else, that makes this seed fail.
+    assert ChordScenario().run(outcome.seed).failure is None
+
+
+def test_chord_as_published_breaks_the_invariant() -> None:
+    """Not only what is built on the ring: a list of successors that names no living member."""
+    failure = PLANTED["Chord as published"].run(FOUND_BY["Chord as published"]).failure
+    assert failure is not None and failure.startswith("names no living member")
+
+
+def test_a_seed_replays_exactly() -> None:
+    assert ChordScenario().run(7).digest == ChordScenario().run(7).digest
