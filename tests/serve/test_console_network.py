@@ -114,12 +114,13 @@ def check_down(page: Page, network: Network) -> None:
 
     def answer_down(route: Route) -> None:
         picture = network.ask("GET", "v1/network")
-        picture["brokers"][1]["is_up"] = False
+        picture["brokers"][1] |= {"is_up": False, "replicas": "alone", "host": "broker-1", "backup": ""}
         route.fulfill(json=picture)
 
     page.route("**/v1/network", answer_down)
     second = page.locator("#brokers > li").nth(1)
     expect(second.locator(".pill")).to_have_text("down")
+    expect(second).to_contain_text("alone: served by broker-1, no backup")
     expect(page.locator("#network-summary")).to_contain_text("1 of 2 brokers up")
     expect(page.locator("#trees .dot.bad")).to_have_count(1)
     check_axe(page, {"runOnly": ["color-contrast"]})

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BROKERS_MAX = 64
 """On one machine."""
+REPLICAS_MAX = 2
 NOT_OFFERED = ("backbone", "demo", "firewall", "peer_listen", "peer_ca")
 
 
@@ -32,11 +33,16 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
     ]
     if count > BROKERS_MAX:
         mistakes.append(Mistake("--brokers", f"{count} are too many for one machine; at most {BROKERS_MAX}"))
+    replicas = effective["replicas"].value
+    if replicas > REPLICAS_MAX:
+        mistakes.append(Mistake("--replicas", f"{replicas} are too many; at most {REPLICAS_MAX}"))
     if mistakes:
         raise SettingsError(mistakes)
     given = {name: getattr(service, name) for name in service.__struct_fields__}
+    more = {"brokers": count, "replicas": replicas}
+    logs = {"log_format": effective["log"].value, "log_level": effective["log_level"].value}
     return msgspec.convert(
-        {**given, "brokers": count, "log_format": effective["log"].value, "log_level": effective["log_level"].value},
+        {**given, **more, **logs},
         NetworkServiceOptions,
         from_attributes=True,
     )
@@ -56,6 +62,9 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
         counts = f"{broker['subscriptions']} subscriptions, {broker['restarts']} restarts"
+        if broker.get("replicas"):
+            places = f"at {printable(broker['host'])}, backup {printable(broker['backup']) or 'none'}"
+            counts += f", {broker['replicas']} ({places})"
         yield f"{printable(broker['name']):<14} {state:<5} {counts}, {printable(broker['address'])}"
     for root in picture["roots"]:
         yield f"tree of {printable(root)}"

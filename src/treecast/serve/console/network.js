@@ -56,8 +56,16 @@ function brokerRow(broker) {
     make("div", { class: "grow" }, name(broker.name, 60), " ", state(broker.is_up)),
     make("div", { class: "amount" }, plural(broker.subscriptions, "subscription", "subscriptions")),
     make("div", { class: "muted whole" }, broker.address, restarts),
+    broker.replicas ? make("div", { class: "muted whole" }, replicasOf(broker)) : null,
   );
 }
+
+// With replicas: whose process serves it, and whose has a copy.
+const replicasOf = (broker) => [
+  `${broker.replicas}: served by `,
+  name(broker.host || broker.name, 60),
+  ...(broker.backup ? [", backup ", name(broker.backup, 60)] : [", no backup"]),
+];
 
 // --- trees -----------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
 from typing import Any
@@ -37,6 +38,12 @@ class BrokerPicture(msgspec.Struct, frozen=True):
     address: str
     subscriptions: int = 0
     epoch: int = 0
+    host: str = ""
+    """With replicas: the broker whose process serves it,"""
+    backup: str = ""
+    """the one whose process has a copy of its data,"""
+    replicas: str = ""
+    """and how they stand: paired, joining, alone, waiting."""
 
 
 class LinkPicture(msgspec.Struct, frozen=True):
@@ -125,16 +132,12 @@ class NetworkPages:
 
     async def _look_again(self) -> NetworkPicture:
         known, trees = await self._places.brokers(), await self._places.trees()
-        answers = await asyncio.gather(*(self._links_of(name) for name in self._brokers))
+        hosts = {name: str(row.get("host") or name) for name, row in known.items()}
+        answers = await asyncio.gather(*(self._links_of(name, hosts.get(name, name)) for name in self._brokers))
         rows = {(str(row["root"]), str(row["broker"]), str(row["child"])): row for some in answers for row in some}
-        rates = self._rates.of({key: (row["documents"], row["bytes"]) for key, row in rows.items()}, steady_ms())
-        brokers = [
-            BrokerPicture(
-                *(name, one.is_up.is_set(), one.restarts, one.addresses.peer),
-                *(int(known.get(name, {}).get("load", 0)), int(known.get(name, {}).get("epoch", 0))),
-            )
-            for name, one in self._brokers.items()
-        ]
+        counted = {key: (int(row["documents"]), int(row["bytes"])) for key, row in rows.items()}
+        rates = self._rates.of(counted, steady_ms())
+        brokers = [_broker_picture(name, one, known.get(name, {})) for name, one in self._brokers.items()]
         links = []
         for tree in trees:
             key = str(tree["root"]), str(tree["parent"]), str(tree["broker"])
@@ -146,8 +149,8 @@ class NetworkPages:
                 links.append(LinkPicture(*key, int(tree["depth"]), *counts, *of_link, *sizes))
         return NetworkPicture(brokers, sorted({str(tree["root"]) for tree in trees}), links)
 
-    async def _links_of(self, name: str) -> list[dict[str, str | int]]:
-        address = self._brokers[name].addresses.peer
+    async def _links_of(self, name: str, host: str) -> list[dict[str, str | int]]:
+        address = self._brokers.get(host, self._brokers[name]).addresses.peer
         with suppress(TimeoutError, TreecastError):
             async with asyncio.timeout(LOOK_SECONDS):
                 known = self._connections.get(name)
@@ -155,11 +158,23 @@ class NetworkPages:
                     await self._connections.pop(name)[1].close()
                     known = None
                 if known is None:
-                    connection = Connection(address, "front door picture", connect_s=LOOK_SECONDS)
+                    connection = Connection(address, "front door picture", connect_s=LOOK_SECONDS, broker=name)
                     await connection.__aenter__()
                     self._connections[name] = known = (address, connection)
                 return await known[1].inspect("trees", count_max=1_000)
         return []
+
+
+def _broker_picture(name: str, one: Supervised, row: Mapping[str, str | int]) -> BrokerPicture:
+    """What the supervisor knows of a broker, and what the registry says of it."""
+    return BrokerPicture(
+        *(name, one.is_up.is_set(), one.restarts, one.addresses.peer),
+        subscriptions=int(row.get("load", 0)),
+        epoch=int(row.get("epoch", 0)),
+        host=str(row.get("host", "")),
+        backup=str(row.get("backup", "")),
+        replicas=str(row.get("replicas", "")),
+    )
 
 
 def draw(picture: NetworkPicture) -> str:
