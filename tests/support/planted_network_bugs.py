@@ -164,7 +164,7 @@ def _with_wants(kind: type[Wants]) -> Callable[..., CheckedBroker]:
 PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "a delta that forgets what was covered": (NetworkScenario(_with_tree(ForgetfulTree)), 0),
     "a route lost on repair": (NetworkScenario(_with_tree(OwnRoutesTree)), 0),
-    "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 16),
+    "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 535),
     "a child covered too early": (NetworkScenario(_with_tree(HastyChildTree)), 0),
     "coverage acknowledged too early": (NetworkScenario(_with_wants(HastyWants)), 0),
     "a plan that forgets a new subscription": (NetworkScenario(_with_wants(ForgetfulPlans)), 0),
