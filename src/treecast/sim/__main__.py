@@ -19,6 +19,7 @@ from treecast.sim.broker.scenario import (
     DoorsScenario,
     FailingSubscribersScenario,
 )
+from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
@@ -33,8 +34,8 @@ SCENARIOS: dict[str, type[Scenario]] = {
     kind.name: kind
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
-        *(ControlScenario, NetworkScenario, ReplicatedNetworkScenario, ReplicaScenario, ChordScenario),
-        SelectiveScenario,
+        *(ControlScenario, NetworkScenario, ReplicatedNetworkScenario, ReplicaScenario),
+        *(ChordScenario, FilterScenario, SelectiveScenario),
     )
 }
 PROGRESS_SECONDS = 5.0
