@@ -40,10 +40,11 @@ from treecast.overlay.messages import (
 )
 from treecast.overlay.messages import Message as ClientMessage
 from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
+from treecast.overlay.onyx.move_messages import MoveMessage
 from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
 from treecast.overlay.replica.messages import ReplicaMessage
 
-Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage | RingMessage
+Message = ClientMessage | ControlMessage | NetworkMessage | MoveMessage | ReplicaMessage | RingMessage
 
 FlowName = Literal["catalog", "message", "query", "control"]
 _COMMAND_FLOWS: dict[type, FlowName] = {

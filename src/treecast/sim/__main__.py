@@ -22,6 +22,7 @@ from treecast.sim.broker.scenario import (
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
@@ -32,7 +33,8 @@ SCENARIOS: dict[str, type[Scenario]] = {
     kind.name: kind
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
-        *(ControlScenario, NetworkScenario, ReplicatedNetworkScenario, ReplicaScenario, ChordScenario),
+        *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
+        *(ReplicaScenario, ChordScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

@@ -126,7 +126,7 @@ class NetworkRun(Course):
         self.hosts: dict[str, Host] = {}
         self._add_brokers(sync_us, batches)
         numbers = count(1)
-        client_settings = draw_client_settings(random)
+        self._client_settings = client_settings = draw_client_settings(random)
         self.applications = [
             Application(
                 *(world, plan, network.clients, self.history, client_settings, list, lambda: next(numbers)),
@@ -224,7 +224,7 @@ class NetworkRun(Course):
             for _, data in self._data(name).scan(LETTERS, 0, 10_000):
                 row = decode(data, LetterRow)
                 number = self._number(name, row.document, row.origin, row.origin_number)
-                letters.append(Letter(row.subscription, number, row.payload))
+                letters.append(Letter(row.subscription, number, row.payload, row.reason))
         return letters
 
     def _checks(self) -> NetworkChecks:
