@@ -19,6 +19,7 @@ from treecast.sim.broker.scenario import (
     DoorsScenario,
     FailingSubscribersScenario,
 )
+from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
@@ -34,7 +35,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
         *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
-        *(ReplicaScenario, ChordScenario),
+        *(ReplicaScenario, ChordScenario, FilterScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

@@ -97,7 +97,7 @@ class FrontDoor(Door):
         self._http: aiohttp.ClientSession | None = None
         super().__init__(log, settings, gate, Metrics(self._stats), self._is_serving, {"streams": self._streams})
         self._picture = NetworkPages(brokers, places)
-        self._pages = (ConsolePages(), self._picture)
+        self._pages = (ConsolePages(is_network=True), self._picture)
         routes = (*ROUTES, *picture.ROUTES)
         self._router = Router(routes)
         offered = tuple(route for route in routes if self._page(route) is not None)

@@ -102,7 +102,8 @@ class MovingRegistry(ScriptedRegistry):
             effects: list[Effect] = peer.receive(REGISTRY, migrate, now_ms)
             return effects
 
-        self._world.hosts[name].call(receive)
+        if not self.is_calm:
+            self._world.hosts[name].call(receive)
 
 
 class MovingRun(NetworkRun):
