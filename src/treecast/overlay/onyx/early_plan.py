@@ -203,7 +203,7 @@ class EarlyPlan:
 
     def changes(self, target: str) -> bool:
         """Documents are changed before they go to a target."""
-        return bool(self._marks.get(target))
+        return target in self._stages
 
     def begin(self) -> EarlyWork:
         """For the documents of one range."""
