@@ -561,7 +561,7 @@ class NetworkBroker:
     def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
         checks."""
-        table = self._routing.table()
+        table = self._routing.table() if root != self.name else self._routing.root_table()
         if root != self.name:
             table.update(LOCAL, wants, self._routing.empty())
         for child in self.trees[root].children:
