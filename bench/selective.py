@@ -63,9 +63,11 @@ def measure_tree(report: Report, shape: str, size: int) -> None:
     table = RoutingTable(outline)
     tree: MxbTree[str] = table._whole
     name = f"{shape}, {len(leaves):,} subscriptions"
-    for id in leaves[SAMPLE:]:
+    for id in leaves[min(SAMPLE, len(leaves) // 10) :]:
         tree.add(id, "r")
-    sample = leaves[:SAMPLE]
+    sample = leaves[: min(SAMPLE, len(leaves) // 10)]
+    fanout = {"100 children": 100, "2 children": 2}.get(shape, size)
+    report.figure(f"{name}: height (log_t of them: {log(len(leaves), fanout):.1f})", tree.height(), "places")
     operations: dict[str, Callable[[int], object]] = {
         "subscribe": lambda id: table.subscribe("r", Subtree(id)),
         "covering": tree.coverage,
@@ -78,8 +80,6 @@ def measure_tree(report: Report, shape: str, size: int) -> None:
         report.figure(f"{name}: {operation}", spent.cpu / len(sample) * 1e6, "µs")
         if operation == "covering":
             report.figure(f"{name}: places visited", tree.steps / tree.descents, "places")
-    fanout = {"100 children": 100, "2 children": 2}.get(shape, size)
-    report.figure(f"{name}: height (log_t of them: {log(len(leaves), fanout):.1f})", tree.height(), "places")
 
 
 def main(arguments: list[str]) -> int:

@@ -44,8 +44,9 @@ from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Send
+from treecast.overlay.replica.member import MEMBERS
 from treecast.overlay.replica.space import decode_changes
-from treecast.overlay.storage import Append
+from treecast.overlay.storage import Append, Put
 from treecast.placement import FilterSharing, Router
 from treecast.serve import admission
 from treecast.serve.access.access import Access
@@ -82,6 +83,7 @@ from treecast.serve.hooks.settings import HookSettings
 from treecast.serve.hooks.signing import parse_secret
 from treecast.serve.logs import make_log
 from treecast.serve.metrics import Metrics
+from treecast.serve.network_process import NetworkOptions, NetworkPeer
 from treecast.serve.store import Store
 from treecast.serve.store import directory as store_directory
 from treecast.serve.tls import TlsFiles, server_context
@@ -202,6 +204,14 @@ def refuse_replica(data: bytes) -> None:
     decode_changes(data)
 
 
+def refuse_host(data: bytes) -> None:
+    """Open a store that holds replicas for a broker without."""
+    with tempfile.TemporaryDirectory() as directory, chdir(directory):
+        with Store.open("b1-data") as store:
+            store.write([Put(MEMBERS, "b1", data)])
+        NetworkPeer(NetworkOptions(directory="b1-data", listen=("", 0), name="b1", registries={"r": "r:1"})).open()
+
+
 def refuse_request(data: bytes) -> None:
     """Publish with a client of these settings."""
     client = Client("golden", "broker", Random(1), ClientSettings(**tomllib.loads(data.decode())))
@@ -254,7 +264,8 @@ def refuse_connection(data: bytes) -> None:
         BlockingConnection(given["connect"], "golden", connect_s=0.1).__enter__()
     if "certificate" in given:
         server_context(TlsFiles(certificate=given["certificate"]))
-    error = admission.refusal(Hello(given["client"]), "", ("broker",), given.get("certified"))
+    broker = Broker("broker", SimulatedStorage(), Random(1))
+    error = admission.refusal(Hello(given["client"]), "", broker, (), given.get("certified"))
     assert error is not None
     raise error
 
@@ -447,6 +458,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".file": refuse_file,
     ".frame": refuse_frame,
     ".replica": refuse_replica,
+    ".host": refuse_host,
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,

@@ -48,7 +48,15 @@ def test_wheel_offers_the_extras_and_the_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = {name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
         metadata = Parser().parsestr(archive.read(inside["METADATA"]).decode())
-        assert set(metadata.get_all("Provides-Extra", [])) == {"spark", "serve", "nats", "bench", "dev", "all"}
+        assert set(metadata.get_all("Provides-Extra", [])) == {
+            "spark",
+            "serve",
+            "nats",
+            "selective",
+            "bench",
+            "dev",
+            "all",
+        }
         assert metadata["License-Expression"] == "Apache-2.0"
         assert "treecast = treecast.cli:main" in archive.read(inside["entry_points.txt"]).decode()
         assert b"Apache License" in archive.read(inside["LICENSE"])

@@ -32,30 +32,54 @@ def view(data: bytes, shown: Collection[int]) -> list[bytes]:
 
 
 def _fragment(top: Any, shown: Collection[int], places: dict[Any, int]) -> bytes:
+    return bytes(etree.tostring(_seen(top, shown, places), method="c14n", exclusive=True, with_comments=True))
+
+
+def _seen(top: Any, shown: Collection[int], places: dict[Any, int]) -> Any:
+    """A copy of a subtree with the elements that are shown. It is pruned, not built, so that prefixes stay."""
     copy = deepcopy(top)
     copy.tail = None
-    originals = elements(top)
-    pairs = list(zip(originals, elements(copy), strict=True))
-    for original, twin in reversed(pairs):  # backwards, so that the text before an element is as it was
-        if places[original] not in shown:
-            _remove(twin)
-    return bytes(etree.tostring(copy, method="c14n", exclusive=True, with_comments=True))
+    for original, twin in list(zip(elements(top), elements(copy), strict=True)):
+        if places[original] in shown:
+            _prune(original, twin, shown, places)
+    return copy
 
 
-def _remove(element: Any) -> None:
-    """Take an element out, and the white space before it; what is behind it stays."""
-    parent = element.getparent()
-    before = element.getprevious()
-    if before is None or isinstance(before.tag, str):
-        text = (parent.text if before is None else before.tail) or ""
-        if not text.strip(SPACE):
-            text = ""
-    else:  # a comment or an instruction: the gap is more than white space
-        text = before.tail or ""
-    text += element.tail or ""
-    element.tail = None
-    parent.remove(element)
-    if before is None:
-        parent.text = text
-    else:
-        before.tail = text
+def _prune(original: Any, twin: Any, shown: Collection[int], places: dict[Any, int]) -> None:
+    """Take out what is hidden among the children. A gap is a list of texts, comments and instructions."""
+    anchor: Any = None  # the last child that is shown; its tail takes the text
+    gaps: list[list[Any]] = [[twin.text or ""]]
+    for one, other in list(zip(original, twin, strict=True)):
+        if not isinstance(one.tag, str):
+            gaps[-1] += [other, other.tail or ""]
+        elif places[one] in shown:
+            _write(twin, anchor, gaps)
+            anchor, gaps = other, [[other.tail or ""]]
+        else:
+            gaps.append([other.tail or ""])
+            twin.remove(other)
+    _write(twin, anchor, gaps)
+
+
+def _write(parent: Any, anchor: Any, gaps: list[list[Any]]) -> None:
+    """Of gaps of white space alone, one after the other, the last that is not empty is left."""
+    left: list[list[Any]] = []
+    for gap in gaps:
+        if left and _is_space(gap) and _is_space(left[-1]):
+            left[-1] = gap if gap[0] else left[-1]
+        else:
+            left.append(gap)
+    text = ""
+    for piece in [*(piece for gap in left for piece in gap), None]:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        if anchor is None:
+            parent.text = text
+        else:
+            anchor.tail = text
+        anchor, text = piece, ""
+
+
+def _is_space(gap: list[Any]) -> bool:
+    return len(gap) == 1 and not gap[0].strip(SPACE)

@@ -26,7 +26,7 @@ from treecast.overlay.onyx.control_messages import (
     WhereIs,
 )
 from treecast.overlay.onyx.registry import RegistrySettings
-from treecast.overlay.onyx.registry.placing import choose_backups, hosts_of_partitions
+from treecast.overlay.onyx.registry.placing import hosts_of_partitions
 from treecast.overlay.onyx.registry_client import Found
 from treecast.overlay.onyx.trees import changed_parents, cost_by_location, tree_of
 from treecast.overlay.onyx.view import BrokerInfo
@@ -159,17 +159,6 @@ def test_a_view_keeps_the_trees_of_the_one_before() -> None:
     assert changed_parents(before, after) == sum(parent == gone for parent in before.values()) > 0
     fresh = tree_of("b00", after.keys() | {"b00"}, cost_by_location(network.registry().view.brokers), 2)
     assert changed_parents(before, fresh) > changed_parents(before, after)
-
-
-def test_with_replicas_each_broker_has_a_backup_which_stays() -> None:
-    network = ControlNetwork(RegistrySettings(replicas=2))
-    network.add_brokers(**three())
-    before = dict(network.registry().view.backups)
-    assert sorted(before) == ["a", "b", "c"] and all(name != backup for name, backup in before.items())
-    network.add_brokers(d=BrokerInfo("d:1", (3, 0)))
-    after = network.registry().view.backups
-    assert {name: after[name] for name in before} == before and after["d"] != "d"
-    assert choose_backups({"a": NEAR}, {}) == {}
 
 
 # --- sources and the catalog ------------------------------------------------------------------------------------------

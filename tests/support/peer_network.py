@@ -27,6 +27,8 @@ class PeerNetwork:
         self.cut: set[tuple[str, str]] = set()
         self._factories: dict[str, Factory] = {}
         self._queue: deque[tuple[str, str, Any]] = deque()
+        self.places: Callable[[str], str] = lambda name: name
+        """The peer that has the one of a name inside it."""
         self._starts = 0
 
     def add(self, name: str, factory: Factory) -> Any:
@@ -53,15 +55,23 @@ class PeerNetwork:
             sender, to, message = self._queue.popleft()
             if sender != to:
                 self.sent.append((sender, to, message))
-            if to in self.peers and (sender, to) not in self.cut:
-                self._happen(to, self.peers[to].receive(sender, message, self.now_ms))
+            place = self.places(to)
+            if place in self.peers and (self.places(sender), place) not in self.cut:
+                self._happen(place, self._tell(place, to, sender, message))
+
+    def _tell(self, place: str, to: str, sender: str, message: Any) -> list[Effect]:
+        if place == to:
+            effects: list[Effect] = self.peers[place].receive(sender, message, self.now_ms)
+        else:
+            effects = self.peers[place].receive_for(to, sender, message, self.now_ms)
+        return effects
 
     def _happen(self, name: str, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Store):
                 self.storages[name].write(effect.changes)
             elif isinstance(effect, Send):
-                self._queue.append((name, effect.to, effect.message))
+                self._queue.append((effect.sender or name, effect.to, effect.message))
             elif isinstance(effect, Deliver):
                 self.events[name].append(effect.event)
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
+from support.selective_trial import Trial
 from treecast.selective import subtrees
 from treecast.selective.encoding import decode
 from treecast.selective.folded import fold
 from treecast.selective.labelled import LabelledDocument
+from treecast.selective.package import decode_package, encode
+from treecast.selective.policies import Policies
 
 
 def refuse_selective(data: bytes) -> None:
@@ -35,4 +40,44 @@ def _decode(data: bytes) -> None:
     decode(data)
 
 
-REFUSALS: dict[str, Callable[[bytes], None]] = {"fold": _fold, "decode": _decode}
+def _package(data: bytes) -> None:
+    """Receive a package after something happened to it, or to the one who receives it."""
+    trial = Trial({"desk": (["//b"], [])})
+    member = trial.members["desk"]
+    first = b"<a><b>1</b></a>"
+    what = data.decode().strip()
+    if what == "old":
+        trial.publish(first)
+        old = trial.publisher.package("desk")
+        trial.publish(first.replace(b"1", b"2"))
+        member.receive(old)
+    trial.publisher.publish(first)
+    trial.publisher.publish(first.replace(b"1", b"2"))
+    package = decode_package(trial.publisher.package("desk", since=1 if what == "gap" else 0))
+    if what == "altered":
+        package = replace(package, manifest=package.manifest[::-1])
+    elif what == "unsigned":
+        package = replace(package, signature=bytes(64))
+    elif what == "epoch":
+        package = replace(package, epoch=2)
+    elif what == "astray":
+        package = replace(package, group="other")
+    member.receive(encode(package))
+
+
+def _request(data: bytes) -> None:
+    """Ask for a subtree, as a member or not."""
+    document = LabelledDocument.read(b"<a><b/></a>", spacing=1)
+    policies = Policies()
+    policies.grant("desk", include=["//b"])
+    policies.join("desk", "ann")
+    member, _, text = data.decode().strip().partition(" ")
+    policies.request("desk", member, text, document)
+
+
+REFUSALS: dict[str, Callable[[bytes], None]] = {
+    "fold": _fold,
+    "decode": _decode,
+    "package": _package,
+    "request": _request,
+}

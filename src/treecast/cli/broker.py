@@ -46,6 +46,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--connections-max", metavar="N", type=int, help="clients at the same time; else 10000")
     add_registry_option(parser, "of its network; again for a second one", is_needed=False)
     option("--location", metavar="X,Y", type=location, help="where it is, for its network; else 0,0")
+    option("--replicas", type=int, choices=(1, 2), default=1, help="disks of its network that have all; else 1")
     option("--address", metavar="HOST:PORT", help="where its network reaches it; else --listen")
     add_log_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
@@ -85,6 +86,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             registries=registries,
             location=options.location or (0.0, 0.0),
             address=options.address or "",
+            replicas=options.replicas,
         )
         network_process.run_network_peer(network, log, announce)
     else:
@@ -95,8 +97,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _registries(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, str]:
     """Of its network, if it is in one; options that do not fit together end the program."""
     registries = read_registries(parser, options.registry)
-    if not registries and (options.location or options.address):
-        parser.error("--location and --address need --registry")
+    if not registries and (options.location or options.address or options.replicas > 1):
+        parser.error("--location, --address and --replicas need --registry")
     if registries and options.name == "broker":
         parser.error("--registry needs --name: each broker of a network has another one")
     if options.name in registries:

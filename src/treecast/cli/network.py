@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BROKERS_MAX = 64
 """On one machine."""
+REPLICAS_MAX = 2
 NOT_OFFERED = ("backbone", "demo", "firewall", "peer_listen", "peer_ca")
 
 
@@ -32,11 +33,16 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
     ]
     if count > BROKERS_MAX:
         mistakes.append(Mistake("--brokers", f"{count} are too many for one machine; at most {BROKERS_MAX}"))
+    replicas = effective["replicas"].value
+    if replicas > REPLICAS_MAX:
+        mistakes.append(Mistake("--replicas", f"{replicas} are too many; at most {REPLICAS_MAX}"))
     if mistakes:
         raise SettingsError(mistakes)
     given = {name: getattr(service, name) for name in service.__struct_fields__}
+    more = {"brokers": count, "replicas": replicas}
+    logs = {"log_format": effective["log"].value, "log_level": effective["log_level"].value}
     return msgspec.convert(
-        {**given, "brokers": count, "log_format": effective["log"].value, "log_level": effective["log_level"].value},
+        {**given, **more, **logs},
         NetworkServiceOptions,
         from_attributes=True,
     )
@@ -46,26 +52,30 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     """Brokers, and each tree with its links, for people.
 
     >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 3}
-    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "documents": 7, "documents_per_second": 0.5, "table": 2}
-    >>> link |= {"bytes_saved": 3000}
+    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "depth": 1, "documents": 7, "bytes": 900, "table": 2}
+    >>> link |= {"documents_per_second": 0.5, "bytes_per_second": 64.0, "bytes_saved": 3000}
     >>> print("\\n".join(network_lines({"brokers": [broker], "roots": ["b1"], "links": [link]})))
     b1             up    3 subscriptions, 0 restarts, 127.0.0.1:1
     tree of b1
-      b1 -> b2: 7 documents, 0.5/s, 3000 bytes saved; tables of 2 queries
+      b1 -> b2: 0.5 documents/s, 64 bytes/s; 7 documents, 900 bytes, 3,000 bytes saved; a table of 2 queries
     """
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
         counts = f"{broker['subscriptions']} subscriptions, {broker['restarts']} restarts"
+        if broker.get("replicas"):
+            places = f"at {printable(broker['host'])}, backup {printable(broker['backup']) or 'none'}"
+            counts += f", {broker['replicas']} ({places})"
         yield f"{printable(broker['name']):<14} {state:<5} {counts}, {printable(broker['address'])}"
     for root in picture["roots"]:
         yield f"tree of {printable(root)}"
         for link in picture["links"]:
             if link["root"] == root:
-                rate = f"{link['documents']} documents, {link['documents_per_second']:g}/s"
-                ends = f"{printable(link['parent'])} -> {printable(link['child'])}"
-                yield f"  {ends}: {rate}{_saved(link)}; tables of {link['table']} queries"
+                rates = f"{link['documents_per_second']:,g} documents/s, {link['bytes_per_second']:,.0f} bytes/s"
+                totals = f"{link['documents']:,} documents, {link['bytes']:,} bytes"
+                ends = f"{'  ' * link['depth']}{printable(link['parent'])} -> {printable(link['child'])}"
+                yield f"{ends}: {rates}; {totals}{_saved(link)}; a table of {link['table']:,} queries"
 
 
 def _saved(link: Mapping[str, Any]) -> str:
     """How much smaller documents were, by what was done before the link."""
-    return f", {link['bytes_saved']} bytes saved" if link.get("bytes_saved") else ""
+    return f", {link['bytes_saved']:,} bytes saved" if link.get("bytes_saved") else ""

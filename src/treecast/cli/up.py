@@ -83,6 +83,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
             if effective["brokers"].value > 1:
                 service = network_of(effective, service)
+            elif effective["replicas"].value > 1:
+                raise SettingsError([Mistake("--replicas", "it needs --brokers: another one has the second copy")])
             if options.check:
                 print(format_settings(effective), end="")
                 return 0

@@ -70,6 +70,7 @@ TOP = (
     ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
     Setting("", "brokers", "count", 1, "be a network of so many, in processes; else 1", "N"),
+    Setting("", "replicas", "count", 1, "disks of a network that have everything; else 1", "N"),
     Setting("", "backbone", "text", "", "NATS servers: be one of several workers", "URL[,URL]", is_optional=True),
     Setting("", "fleet", "text", "main", "which fleet of workers; else main", "NAME"),
     Setting("", "name", "text", "broker", "of the broker, in messages; else broker", "NAME"),

@@ -12,7 +12,7 @@ way, or to the broker. `treecast.serve.client` runs this on a socket; `treecast.
     >>> publish.message.number, publish.message.command.source
     (8, 'news')
     >>> client.receive("broker", Answer(8, [1], lease=3), 0)
-    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[], places=[]))]
+    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[], places=[]), sender='')]
 
 Numbers of requests belong to the client's name and outlive it, so it begins with a handshake: `Hello`, and a `Welcome`
 that says which number was answered last, and which *lease* to put into requests. Requests and answers with another

@@ -15,7 +15,7 @@ and not after waiting for bytes that never come. Both are CRC-32, against accide
     >>> decoder.feed(frame[:20])
     []
     >>> decoder.feed(frame[20:])
-    [Packet(flow='control', root='', format='text', message=Hello(client='alice', version=1, nonce=0))]
+    [Packet(flow='control', root='', format='text', message=Hello(client='alice', version=1, nonce=0, to=''))]
 
 Any bytes give packets or a `FrameError`, and it does not matter in which pieces they arrive. Work is linear in the
 number of bytes. After an error nothing that follows can be trusted: close the connection. Codes:

@@ -265,6 +265,8 @@ class Hello(_Message, frozen=True, tag="hello"):
     client: Name
     version: Number = PROTOCOL_VERSION
     nonce: Number = 0
+    to: Name = ""
+    """The peer that it is for, where one process serves several. Empty: whichever is there."""
 
 
 class Welcome(_Message, frozen=True, tag="welcome"):

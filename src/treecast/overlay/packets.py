@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from treecast.overlay.chord.chord_messages import RingMessage
+from treecast.overlay.chord.nfa_messages import NfaMessage
 from treecast.overlay.messages import (
     Advance,
     Deliveries,
@@ -43,7 +44,7 @@ from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMess
 from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
 from treecast.overlay.replica.messages import ReplicaMessage
 
-Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage | RingMessage
+Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage | RingMessage | NfaMessage
 
 FlowName = Literal["catalog", "message", "query", "control"]
 _COMMAND_FLOWS: dict[type, FlowName] = {

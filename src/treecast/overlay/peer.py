@@ -24,7 +24,7 @@ Whoever runs a peer promises:
     []
     >>> outbox.stored()
     >>> outbox.take_ready()
-    [Send(to='client', message='done', is_urgent=False)]
+    [Send(to='client', message='done', is_urgent=False, sender='')]
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Send(msgspec.Struct, frozen=True):
     to: str
     message: Any
     is_urgent: bool = False
+    sender: str = ""
+    """In whose name: that of a peer which lives inside this one. Empty: in its own."""
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class Deliver(msgspec.Struct, frozen=True):
     """Hand something to the application that this peer works for."""
 
     event: Any
+    sender: str = ""
+    """Of a peer which lives inside this one: its name."""
 
 
 class SaveIndex(msgspec.Struct, frozen=True):

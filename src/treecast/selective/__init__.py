@@ -12,6 +12,10 @@ different things, an `Index` is simpler and faster.
     mxb         which subtrees somebody asked for, as a tree that reflects the document
     routing_table  who gets which part of a subtree
     forwarding  covering and merging: what a broker asks for on behalf of others
+    versions    what a new version of a document changes
+    policies    who may see which subtrees
+    publisher   sealed and signed views, one for each group; group_view, package, digests, keys
+    subscriber  opens, verifies and puts together what a member may see
 
 Nothing here does input or output. `treecast.overlay.selective` makes a network of brokers of it.
 Source: Nabeel and Bertino, "Efficient and Selective Publishing of Hierarchically Structured Data" (Selective).

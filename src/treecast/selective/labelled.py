@@ -36,11 +36,16 @@ class LabelledDocument:
         self.elements = elements
         self.before = before
         self.after = after
+        self._data: bytes | None = None
+        self._selected: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
 
     @classmethod
     def read(cls, data: Bytes, *, spacing: int | None = None, limits: Limits | None = None) -> Self:
         """Read a document; `spacing` as in `Outline`. Raises DocumentError."""
-        folded = fold(data, limits=limits)
+        return cls.from_folded(fold(data, limits=limits), spacing=spacing)
+
+    @classmethod
+    def from_folded(cls, folded: FoldedDocument, *, spacing: int | None = None) -> Self:
         outline = Outline(folded.parents, spacing=spacing)
         return cls(outline, dict(enumerate(folded.elements)), folded.before, folded.after)
 
@@ -56,7 +61,14 @@ class LabelledDocument:
 
     def to_bytes(self) -> bytes:
         """The document in canonical form."""
-        return self.folded().to_bytes()
+        if self._data is None:
+            self._data = self.folded().to_bytes()
+        return self._data
+
+    def forget_caches(self) -> None:
+        """To be called after the elements or the outline have been changed."""
+        self._data = None
+        self._selected.clear()
 
     def encode(self) -> bytes:
         """The paper's encoding, with the labels and ids as they are now."""
@@ -66,15 +78,18 @@ class LabelledDocument:
 
     def select(self, path: str, namespaces: Mapping[str, str] | None = None) -> list[int]:
         """The ids of the elements that a path selects, in document order. Raises QueryError."""
-        data = self.to_bytes()
-        found = _native.select(data, path.encode(), list((namespaces or {}).items()))
+        bindings = tuple(sorted((namespaces or {}).items()))
+        if (path, bindings) in self._selected:  # policies of many groups have the same paths
+            return self._selected[path, bindings]
+        found = _native.select(self.to_bytes(), path.encode(), list(bindings))
         if any(kind != 0 for kind, _ in found):
             raise QueryError(
                 "subtrees begin with elements, and this path selects attributes or text", code="TC163", query=path,
                 hint="select the element that has them",
             )  # fmt: skip
-        ids = list(self.outline)
-        return [ids[number] for _, number in found]
+        ids = list(self.outline) if found else []
+        self._selected[path, bindings] = [ids[number] for _, number in found]
+        return self._selected[path, bindings]
 
     def choose(
         self,

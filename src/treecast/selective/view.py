@@ -2,9 +2,9 @@
 
 A view consists of *fragments*, one for each subtree that begins where its parent is not seen. A fragment is XML in
 exclusive canonical form: it declares the namespaces that it uses itself, wherever in the document they were declared.
-Ancestors leave no trace, neither names nor attributes. Where a subtree is excluded, what stood before and behind it
-becomes one text; if only white space stood before it, that goes with the subtree, or the indentation would tell
-how many subtrees are missing.
+Ancestors leave no trace, neither names nor attributes. Where subtrees are excluded, what stood before, between and
+behind them becomes one text; of several pieces of nothing but white space in a row, the last that is not empty stays,
+or the indentation would tell how many subtrees are missing.
 
     >>> from treecast.selective.labelled import LabelledDocument
     >>> document = LabelledDocument.read(b'''<firm secret="1">
@@ -26,33 +26,49 @@ The link algebra (`treecast.links`) keeps the names and attributes of ancestors:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from treecast.selective.folded import Element
 from treecast.selective.outline import Outline
 from treecast.selective.subtrees import Subtree
 
+Id = TypeVar("Id", int, bytes)
+"""Publishers know elements by numbers, subscribers by tokens."""
 _SPACE = " \t\n"
 
 
 def form_of(element: Element, are_shown: Sequence[bool]) -> Element:
     """The element as somebody sees it who sees only some of its children. Declarations give way to what it uses."""
+    if all(are_shown):
+        return Element(element.name, element.attributes, (), element.bindings, element.gaps)
     gaps: list[str] = []
-    pending = ""
+    pieces: list[str] = []
     for gap, is_shown in zip(element.gaps, are_shown, strict=False):
+        pieces.append(gap)
         if is_shown:
-            gaps.append(pending + gap)
-            pending = ""
-        elif gap.strip(_SPACE):
-            pending += gap
-    gaps.append(pending + element.gaps[-1])
+            gaps.append(_join(pieces))
+            pieces = []
+    gaps.append(_join([*pieces, element.gaps[-1]]))
     return Element(element.name, element.attributes, (), element.bindings, tuple(gaps))
 
 
-def write_fragment(root: int, forms: Mapping[int, Element], children: Mapping[int, Sequence[int]]) -> bytes:
+def _join(pieces: Sequence[str]) -> str:
+    """The gaps between excluded subtrees as one."""
+    text = space = ""
+    for piece in pieces:
+        if piece.strip(_SPACE):
+            text += space + piece
+            space = ""
+        else:
+            space = piece or space
+    return text + space
+
+
+def write_fragment(root: Id, forms: Mapping[Id, Element], children: Mapping[Id, Sequence[Id]]) -> bytes:
     """A fragment in exclusive canonical form, from the forms of its elements and the children that are seen."""
     parts: list[str] = []
     scopes: list[dict[str, str]] = [{"": ""}]
-    waiting: list[tuple[int, int]] = [(root, -1)]  # (element, the child that was written last)
+    waiting: list[tuple[Id, int]] = [(root, -1)]  # (element, the child that was written last)
     while waiting:
         id, place = waiting.pop()
         form, below = forms[id], children[id]

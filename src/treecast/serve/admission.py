@@ -16,6 +16,7 @@ from treecast.overlay.messages import (
     Request,
     SetRecord,
 )
+from treecast.overlay.peer import Peer
 from treecast.serve.transport_error import TransportError, wrong_name
 
 OWN_MESSAGES = (Durable, Continue, IndexSaved)
@@ -31,12 +32,21 @@ def is_own(message: Any) -> bool:
     return isinstance(message, OWN_MESSAGES)
 
 
+def addressee(message: Hello, peer: Peer) -> str | None:
+    """The broker inside a peer that a connection is for; empty: the peer itself. None: it is not here."""
+    addressee_of = getattr(peer, "addressee", None)
+    if addressee_of is not None:
+        broker: str | None = addressee_of(message.to)
+        return broker
+    return "" if message.to in ("", peer.name) else None
+
+
 def refusal(
-    message: Any, name: str, own_names: Collection[str], certified: Sequence[str] | None
+    message: Any, name: str, peer: Peer, own_names: Collection[str], certified: Sequence[str] | None
 ) -> TreecastError | None:
     """Why a message may not come from a connection whose name is `name` (empty: not known yet); None if it may.
 
-    `own_names` are those of the peer, and of its clients in the same process.
+    `own_names` are those of the clients in the process of the peer.
 
     `certified` are the names in the other side's certificate; None if certificates are not asked for.
     """
@@ -48,8 +58,11 @@ def refusal(
     if message.version != PROTOCOL_VERSION:
         return TransportError(f"version {message.version} of the protocol is not spoken here", code="TC406")
     client = message.client
-    if not client or client in own_names or (name and client != name):
+    if not client or client == peer.name or client in own_names or (name and client != name):
         return TransportError(f"{client!r} cannot be a client's name here", code="TC406", hint="choose another")
-    if certified is not None and client not in certified:
+    names_of = getattr(peer, "certificates_of", None)
+    if certified is not None and not {client, *(names_of(client) if names_of is not None else ())} & set(certified):
         return wrong_name(client, list(certified))
+    if not name and addressee(message, peer) is None:
+        return TransportError(f"broker {message.to!r} is not served here", code="TC406", hint="ask its registry")
     return None

@@ -25,6 +25,8 @@ from contextlib import suppress
 from random import Random
 from types import TracebackType
 
+import msgspec
+
 from treecast.durable import unused_name
 from treecast.errors import PeerError, TreecastError
 from treecast.overlay.client import Answered, Client, ClientSettings
@@ -32,6 +34,7 @@ from treecast.overlay.messages import (
     Command,
     Detach,
     Document,
+    Hello,
     Inspected,
     Kind,
     Pause,
@@ -137,8 +140,14 @@ class Connection:
         tls: TlsFiles | ssl.SSLContext | None = None,
         settings: ClientSettings | None = None,
         connect_s: float = 10.0,
+        broker: str = "",
     ) -> None:
-        self._host, self._port = parse_address(address)
+        """`address` may be those of several hosts, with commas between them, if one of them serves `broker`: in a
+        network with replicas a broker may move. They are tried one after the other."""
+        self._addresses = [parse_address(one.strip()) for one in address.split(",")]
+        self._place = 0
+        self._broker = broker
+        self._host, self._port = self._addresses[0]
         self._tls = client_context(tls) if isinstance(tls, TlsFiles) else tls
         self._connect_s = connect_s
         random = Random(unused_name())
@@ -225,6 +234,10 @@ class Connection:
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
                 self._note(error)
+            self._place += 1
+            self._host, self._port = self._addresses[self._place % len(self._addresses)]
+            if self._place % len(self._addresses):
+                continue
             self._retry.start(steady_ms())
             await asyncio.sleep(self._retry.due_in_ms(steady_ms()) / 1000)
 
@@ -279,7 +292,10 @@ class Connection:
             if isinstance(effect, Send):
                 if not self._outgoing:
                     asyncio.get_running_loop().call_soon(self._flush)
-                self._outgoing.append(packet_of(effect.message))
+                message = effect.message
+                if self._broker and isinstance(message, Hello):
+                    message = msgspec.structs.replace(message, to=self._broker)
+                self._outgoing.append(packet_of(message))
             elif isinstance(effect, Deliver):
                 self._take_event(effect.event)
 

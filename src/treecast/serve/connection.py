@@ -46,7 +46,9 @@ class FrameConnection(asyncio.Protocol):
 
     def __init__(self, owner: ConnectionOwner, settings: RuntimeSettings, bytes_max: int) -> None:
         self.name = ""
-        """Who the other side is, once that is known."""
+        """Who the other side is, once that is known;"""
+        self.broker = ""
+        """and the broker inside the peer that it wants, if that is not the peer itself."""
         self.opened_ms = self.heard_ms = steady_ms()
         self.stalled_since_ms: int | None = None
         self.refused: list[FrameError] = []

@@ -18,13 +18,18 @@ from typing import Any
 import structlog
 
 from treecast.durable import unused_name
+from treecast.overlay.broker.rows import META, Counters, decode
 from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
+from treecast.overlay.onyx.network_host import NetworkHost, Served
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
 from treecast.overlay.onyx.registry.settings import Policy
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.view import BrokerInfo
+from treecast.overlay.onyx.view import HOST, BrokerInfo, host_name
 from treecast.overlay.peer import Peer
+from treecast.overlay.replica import ReplicaSettings
+from treecast.overlay.replica.member import MEMBERS
+from treecast.overlay.storage import Storage, StorageError
 from treecast.serve.address import format_address
 from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, serve
 from treecast.serve.peer_links import PeerLinks
@@ -46,6 +51,9 @@ class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):
     address: str = ""
     """Where others reach this peer; empty: where it listens."""
     location: tuple[float, float] = (0.0, 0.0)
+    replicas: int = 1
+    """Of a broker, with 2: what is acknowledged is on the disks of two hosts."""
+    replica: ReplicaSettings = ReplicaSettings()
     network: NetworkSettings = NetworkSettings()
     membership: MembershipSettings = MembershipSettings()
     registry: RegistrySettings = registry_settings()
@@ -56,7 +64,7 @@ class NetworkPeer:
 
     def __init__(self, options: NetworkOptions) -> None:
         self._options = options
-        self._peer: NetworkBroker | Registry | None = None
+        self._peer: NetworkBroker | NetworkHost | Registry | None = None
         self._address = options.address
 
     @property
@@ -78,16 +86,37 @@ class NetworkPeer:
         finally:
             gc.enable()
 
-    def _make(self, store: Store) -> NetworkBroker | Registry:
+    def _make(self, store: Store) -> NetworkBroker | NetworkHost | Registry:
         options = self._options
         random, registries = Random(unused_name()), tuple(options.registries)
         if self.is_registry:
             return Registry(options.name, store, random, options.registry, registries)
-        index, version = store.load_index() or (None, 0)
+        if options.replicas > 1:
+            return self._make_host(store, random, registries)
+        if store.scan(MEMBERS, "", 1):
+            raise replicas_left(options.directory)
+        return self._make_broker(options.name, store, random, store)
+
+    def _make_broker(self, name: str, storage: Storage, random: Random, indexes: Store | None) -> NetworkBroker:
+        """With the index that was saved in a store, if its broker was never served elsewhere."""
+        options = self._options
+        index, version = (indexes.load_index() if indexes is not None else None) or (None, 0)
         return NetworkBroker(
-            *(options.name, store, random, options.broker, options.network, index, version, in_thread),
-            registries=registries,
+            *(name, storage, random, options.broker, options.network, index, version, in_thread),
+            registries=tuple(options.registries),
             membership=options.membership,
+        )
+
+    def _make_host(self, store: Store, random: Random, registries: tuple[str, ...]) -> NetworkHost:
+        options = self._options
+
+        def make(name: str, storage: Storage, random: Random, is_own: bool) -> Peer:
+            return self._make_broker(name, storage, random, store if is_own else None)
+
+        data = store.get(META, "counters")
+        last_body = decode(data, Counters).body if data is not None else 0
+        return NetworkHost(
+            *(options.name, store, random, make, registries, options.replica, options.membership, last_body)
         )
 
     def listens(self, host: str, port: int) -> None:
@@ -98,11 +127,17 @@ class NetworkPeer:
     def _tell_address(self) -> None:
         if isinstance(self._peer, NetworkBroker):
             self._peer.info = BrokerInfo(self._address, self._options.location)
+        elif isinstance(self._peer, NetworkHost):
+            self._peer.listens(self._address, self._options.location)
 
     def resolve(self, name: str) -> str | None:
         """Where a peer is."""
         if name in self._options.registries:
             return self._options.registries[name]
+        if isinstance(self._peer, NetworkHost):
+            return self._peer.resolve(name)
+        if isinstance(self._peer, Registry) and name.startswith(HOST):
+            return self._peer.roles.address(name)
         if isinstance(self._peer, NetworkBroker):
             info = self._peer.membership.broker(name)
         else:
@@ -110,13 +145,23 @@ class NetworkPeer:
         return info.address if info is not None else None
 
 
-class GoneLog:
-    """A `LocalPeer` that writes to the log what a broker has lost, because its root did not keep it long enough."""
+def replicas_left(directory: str) -> StorageError:
+    return StorageError(
+        f"the data in {directory} are those of a host with replicas",
+        code="TC426",
+        hint="start it with --replicas 2: another host may have newer data of its broker",
+    )
+
+
+class NetworkLog:
+    """A `LocalPeer` that writes to the log what a broker has lost, because its root did not keep it long enough, and
+    which brokers a host serves."""
 
     name = "log of a network"
 
-    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(self, log: structlog.typing.FilteringBoundLogger, runtime: Runtime) -> None:
         self._log = log
+        self._runtime = runtime
 
     def opened(self, peer: Peer) -> None: ...
 
@@ -127,6 +172,9 @@ class GoneLog:
     def announced(self, event: Any) -> None:
         if isinstance(event, Gone):
             self._log.error("documents are gone", root=event.root, after=event.after, upto=event.upto)
+        elif isinstance(event, Served):
+            self._log.info("brokers are served", brokers=event.brokers)
+            self._runtime.keep_only(event.brokers)
 
 
 def run_network_peer(
@@ -156,7 +204,9 @@ def make_runtime(options: NetworkOptions, log: structlog.typing.FilteringBoundLo
     server_tls = server_context(options.tls) if options.tls else None
     client_tls = client_context(options.tls) if options.tls else None
     random = Random(unused_name())
-    links = PeerLinks(options.name, peer.resolve, random, log, options.runtime, client_tls)
+    has_replicas = options.replicas > 1 and not peer.is_registry
+    name = host_name(options.name) if has_replicas else options.name
+    links = PeerLinks(name, peer.resolve, random, log, options.runtime, client_tls)
     runtime = Runtime(peer.open, random, log, options.runtime, server_tls, links=links)
-    runtime.register(GoneLog(log))
+    runtime.register(NetworkLog(log, runtime))
     return peer, runtime

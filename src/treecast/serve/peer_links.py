@@ -51,34 +51,36 @@ class PeerLinks:
         self._log = log
         self._settings = settings or RuntimeSettings()
         self._tls = tls
-        self._links: dict[str, _PeerLink] = {}
+        self._links: dict[tuple[str, str], _PeerLink] = {}  # by who speaks, and to whom
         self._is_closed = False
 
-    def send(self, name: str, packets: list[Packet]) -> bool:
-        """Send these to another peer, now or soon; False if nobody knows where a peer of that name is."""
+    def send(self, name: str, packets: list[Packet], speaker: str = "") -> bool:
+        """Send these to another peer, now or soon; False if nobody knows where a peer of that name is. A broker inside
+        the peer speaks in its own name."""
         address = self._resolve(name)
         if not address or self._is_closed:
             return False
-        link = self._links.get(name)
+        link = self._links.get((speaker, name))
         if link is not None and link.address != address:  # it has moved
             link.end()
             link = None
         if link is None:
             if len(self._links) >= self._settings.links_max:
                 self._drop_unknown()
-            link = self._links[name] = _PeerLink(self, name, address)
+            link = self._links[speaker, name] = _PeerLink(self, name, address, speaker or self.name)
         link.send(packets)
         return True
 
     def hear_from(self, name: str) -> None:
         """A peer has come to us: it is back, so there is no need to wait with a connection to it."""
-        if (link := self._links.get(name)) is not None:
-            link.hurry()
+        for (_, to), link in self._links.items():
+            if to == name:
+                link.hurry()
 
     def _drop_unknown(self) -> None:
         """Forget peers that have left."""
-        for name in [name for name in self._links if not self._resolve(name)]:
-            self._links.pop(name).end()
+        for key in [key for key in self._links if not self._resolve(key[1])]:
+            self._links.pop(key).end()
 
     async def close(self) -> None:
         self._is_closed = True
@@ -95,8 +97,9 @@ class PeerLinks:
 class _PeerLink:
     """The connection to one peer."""
 
-    def __init__(self, links: PeerLinks, name: str, address: str) -> None:
+    def __init__(self, links: PeerLinks, name: str, address: str, speaker: str) -> None:
         self.address = address
+        self._speaker = speaker
         self._links = links
         self._name = name
         settings = links._settings
@@ -157,7 +160,7 @@ class _PeerLink:
     def opened(self, connection: FrameConnection) -> None:
         self._connection = connection
         self._links._log.info("connected to a peer", name=self._name, address=self.address)
-        connection.send([packet_of(Hello(self._links.name))])
+        connection.send([packet_of(Hello(self._speaker, to=self._name))])
         waiting = list(self._waiting)
         self._waiting.clear()
         self.send(waiting)

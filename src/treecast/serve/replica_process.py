@@ -17,23 +17,7 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.broker import Broker, BrokerSettings
-from treecast.overlay.broker.rows import (
-    CHANGES,
-    CLIENTS,
-    CURSORS,
-    DOCUMENTS,
-    EXPIRING,
-    LETTERS,
-    META,
-    PARKED,
-    RECENT,
-    RECORDS,
-    REDELIVERIES,
-    SOURCES,
-    SUBSCRIPTIONS,
-    Counters,
-    decode,
-)
+from treecast.overlay.broker.rows import BROKER_TABLES, META, Counters, decode
 from treecast.overlay.peer import Peer
 from treecast.overlay.replica import ReplicaHost, ReplicaSettings
 from treecast.overlay.replica.host import Home
@@ -45,11 +29,6 @@ from treecast.serve.runtime import PeerStore, Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.store import Store
 from treecast.serve.tls import TlsFiles, client_context, server_context
-
-_INTEGER_KEYS = (CHANGES, DOCUMENTS, RECENT, LETTERS, REDELIVERIES)
-_TEXT_KEYS = (META, SOURCES, SUBSCRIPTIONS, CLIENTS, CURSORS, PARKED, EXPIRING, RECORDS)
-BROKER_TABLES = {**dict.fromkeys(_INTEGER_KEYS, True), **dict.fromkeys(_TEXT_KEYS, False)}
-"""The tables of a broker, and whether their keys are integers."""
 
 
 class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any, Protocol
@@ -35,8 +35,9 @@ from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
 from treecast.serve.acceptor import Acceptor, AcceptPolicy, address_of, bind
-from treecast.serve.admission import is_own, refusal
+from treecast.serve.admission import addressee, is_own, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
+from treecast.serve.local_peers import LocalPeer, LocalPeers
 from treecast.serve.metrics import Metrics
 from treecast.serve.peer_links import PeerLinks
 from treecast.serve.settings import RuntimeSettings
@@ -54,24 +55,6 @@ class PeerStore(Storage, Protocol):
     def save_index(self, index: Index, version: int, before: Callable[[], None] | None = None) -> None: ...
 
     def close(self) -> None: ...
-
-
-class LocalPeer(Protocol):
-    """A client of the peer in the same process: it needs no connection. All is called from the event loop."""
-
-    name: str
-
-    def opened(self, peer: Peer) -> None:
-        """The peer serves, for the first time or made anew."""
-
-    def closed(self) -> None:
-        """The peer serves no more."""
-
-    def received(self, messages: list[Any]) -> None:
-        """The peer has sent these."""
-
-    def announced(self, event: Any) -> None:
-        """The peer has something for whoever runs it (`Deliver`)."""
 
 
 class _Life:
@@ -129,8 +112,9 @@ class Runtime:
         self._saver = ThreadPoolExecutor(1, "saved index")
         self._life: _Life | None = None
         self._connections: dict[FrameConnection, None] = {}  # in the order in which they came
-        self._by_name: dict[str, FrameConnection] = {}
-        self._locals: dict[str, LocalPeer] = {}
+        self._by_name: dict[tuple[str, str], FrameConnection] = {}
+        """By the broker inside the peer that it is for (empty: the peer itself), and by name."""
+        self._locals = LocalPeers()
         self._is_held = False
         self._stop = asyncio.Event()
 
@@ -164,9 +148,21 @@ class Runtime:
         if life is not None:
             await self._close_life(life, is_last=False)
 
-    def register(self, local: LocalPeer) -> None:
-        """Let a client in this process talk to the peer, under a name that no connection can have from now on."""
-        self._locals[local.name] = local
+    def register(self, local: LocalPeer, broker: str = "") -> None:
+        """Let a client in this process talk to the peer, or to a broker inside it, under a name that no connection can
+        have from now on."""
+        self._locals.register(local, broker)
+
+    def forget(self, broker: str) -> None:
+        """The clients in this process of a broker that is not served here any more."""
+        self._locals.remove(broker)
+
+    def keep_only(self, brokers: Collection[str]) -> None:
+        """These brokers are served inside the peer. Connections to others are closed: they are served elsewhere."""
+        self._locals.look()
+        for (broker, _), connection in list(self._by_name.items()):
+            if broker and broker not in brokers:
+                self._close(connection, "moved", f"broker {broker} is not served here any more")
 
     def tell(self, local: LocalPeer, message: Any, size: int = 0) -> None:
         """Hand the peer a message of a local client, of about so many bytes. It is lost if there is no peer now."""
@@ -175,7 +171,7 @@ class Runtime:
             return
         life.waiting_bytes += size
         self.metrics.count_received(message)
-        self._tell(life, local.name, message)
+        self._tell(life, local.name, message, self._locals.broker_of(local))
         self._hold(life)
 
     async def run(self) -> None:
@@ -236,8 +232,7 @@ class Runtime:
     async def _live(self, life: _Life) -> None:
         """Serve with one peer, until it fails or we have to stop."""
         self.metrics.ready.set(1)
-        for local in self._locals.values():
-            local.opened(life.peer)
+        self._locals.open(life.peer)
         ticker = asyncio.create_task(self._tick(life))
         is_last = False
         try:
@@ -252,8 +247,7 @@ class Runtime:
         finally:
             self._life = None
             life.is_over = True
-            for local in self._locals.values():
-                local.closed()
+            self._locals.close()
             for mark in list(life.marks):
                 mark.set_exception(RuntimeError("the peer has ended"))
             self.metrics.ready.set(0)
@@ -340,7 +334,7 @@ class Runtime:
     def _release(self, life: _Life) -> None:
         """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time; it
         comes after what others wait for."""
-        outgoing: dict[str, list[Packet]] = {}
+        outgoing: dict[tuple[str, str], list[Packet]] = {}
         to_itself: list[Any] = []
         own = life.peer.name
         for effect in life.outbox.take_ready():
@@ -348,17 +342,17 @@ class Runtime:
                 if effect.to == own:
                     to_itself.append(effect.message)
                 else:
-                    outgoing.setdefault(effect.to, []).append(packet_of(effect.message, root=own))
+                    packet = packet_of(effect.message, root=effect.sender or own)
+                    outgoing.setdefault((effect.sender, effect.to), []).append(packet)
             elif isinstance(effect, SaveIndex):
                 self._begin_save(life, effect.version)
             elif isinstance(effect, Deliver):
                 if isinstance(effect.event, Future):
                     effect.event.set_result(None)
                 else:
-                    for local in self._locals.values():
-                        local.announced(effect.event)
-        for name, packets in outgoing.items():
-            self._send(name, packets)
+                    self._locals.announce(effect.event, effect.sender)
+        for (sender, name), packets in outgoing.items():
+            self._send(sender, name, packets)
         for message in to_itself:
             self._tell(life, own, message)
         self.metrics.waiting.set(len(life.outbox))
@@ -369,17 +363,17 @@ class Runtime:
         if not life.is_over:
             self._release(life)
 
-    def _send(self, name: str, packets: list[Packet]) -> None:
-        if (local := self._locals.get(name)) is not None:
+    def _send(self, sender: str, name: str, packets: list[Packet]) -> None:
+        if (local := self._locals.get(sender, name)) is not None:
             for packet in packets:
                 self.metrics.count_sent(packet.message)
             local.received([packet.message for packet in packets])
             return
-        if self._links is not None and self._links.send(name, packets):
+        if self._links is not None and self._links.send(name, packets, sender):
             for packet in packets:
                 self.metrics.count_sent(packet.message)
             return
-        connection = self._by_name.get(name)
+        connection = self._by_name.get((sender, name))
         if connection is None or not connection.can_send:
             self.metrics.dropped.inc(len(packets))
             return
@@ -389,12 +383,16 @@ class Runtime:
         while connection.refused:
             self._log.error("a message cannot be sent", to=name, error=str(connection.refused.pop()))
 
-    def _tell(self, life: _Life, sender: str, message: Any) -> None:
-        """Hand a message to the peer. An error is one of its storage, or a bug: either way this peer is over."""
+    def _tell(self, life: _Life, sender: str, message: Any, broker: str = "") -> None:
+        """Hand a message to the peer, or to a broker inside it. An error is one of its storage, or a bug: either way
+        this peer is over."""
         if life.error is not None:
             return
         try:
-            life.add(life.peer.receive(sender, message, now_ms()))
+            if broker:
+                life.add(life.peer.receive_for(broker, sender, message, now_ms()))  # type: ignore[attr-defined]
+            else:
+                life.add(life.peer.receive(sender, message, now_ms()))
         except Exception as error:
             life.error = error
         if life.is_writing and life.outbox.has_urgent() and not life.is_hurrying:
@@ -527,8 +525,8 @@ class Runtime:
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         self._connections.pop(connection, None)
-        if self._by_name.get(connection.name) is connection:
-            del self._by_name[connection.name]
+        if self._by_name.get((connection.broker, connection.name)) is connection:
+            del self._by_name[connection.broker, connection.name]
         self.metrics.connections.set(len(self._connections))
         if connection.name:
             self._log.info("connection closed", name=connection.name, error=str(error) if error else None)
@@ -545,26 +543,27 @@ class Runtime:
             if is_special and not self._admit(connection, message, life):
                 return
             self.metrics.count_received(message)
-            self._tell(life, connection.name, message)
+            self._tell(life, connection.name, message, connection.broker)
         self._hold(life)
 
     def _admit(self, connection: FrameConnection, message: Any, life: _Life) -> bool:
         """Learn who the other side is, or close it."""
         certified = certificate_names(connection.info("peercert")) if self._has_names else None
-        refused = refusal(message, connection.name, (life.peer.name, *self._locals), certified)
+        refused = refusal(message, connection.name, life.peer, self._locals.names(), certified)
         if refused is not None:
             self._close(connection, "refused", refused)
             return False
         if connection.name:
             return True
         name = message.client
-        before = self._by_name.get(name)
+        connection.broker = addressee(message, life.peer) or ""
+        before = self._by_name.get((connection.broker, name))
         if before is not None:
             # A client that comes back before its old connection is known to be dead.
             self._close(before, "replaced", "the client has a newer connection")
         connection.name = name
         connection.accept_frames(self._settings.frame_bytes_max)
-        self._by_name[name] = connection
+        self._by_name[connection.broker, name] = connection
         if self._links is not None:
             self._links.hear_from(name)
         self._log.info("connection opened", name=name, address=str(connection.info("peername")))

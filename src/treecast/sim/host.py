@@ -71,7 +71,7 @@ class Host:
         self._random = world.random_of("host", name)
         self._outbox = Outbox()
         self._is_writing = False
-        self._inbox: deque[tuple[str, list[Any]]] = deque()
+        self._inbox: deque[tuple[str, list[Any], str]] = deque()
         """Frames that wait while it is stalled, or slow: first come, first served."""
         self._is_busy = False
         """It works on the first of them."""
@@ -137,10 +137,11 @@ class Host:
 
     # -- what happens to the peer
 
-    def arrive(self, sender: str, messages: list[Any]) -> None:
-        """A frame has arrived. None is handled before those that came earlier, however slow the host was."""
+    def arrive(self, sender: str, messages: list[Any], to: str = "") -> None:
+        """A frame has arrived, for the peer or for one that lives inside it. None is handled before those that came
+        earlier, however slow the host was."""
         if self.peer is not None and len(self._inbox) < INBOX_FRAMES_MAX:
-            self._inbox.append((sender, messages))
+            self._inbox.append((sender, messages, to))
             self._work()
 
     def _work(self) -> None:
@@ -159,11 +160,11 @@ class Host:
             self._handle(incarnation, *self._inbox.popleft())
         self._work()
 
-    def _handle(self, incarnation: int, sender: str, messages: list[Any]) -> None:
+    def _handle(self, incarnation: int, sender: str, messages: list[Any], to: str = "") -> None:
         for message in messages:
             if incarnation != self.incarnation or self.peer is None:
                 return
-            self.call(partial(_receive, sender, message))
+            self.call(partial(_receive_for, to, sender, message) if to else partial(_receive, sender, message))
 
     def call(self, action: Callable[[Any, int], list[Effect]]) -> bool:
         """Let the peer do something: `action` gets it and the time, and returns effects. False: the host is down."""
@@ -233,17 +234,17 @@ class Host:
         self._go_on()
 
     def _release(self) -> None:
-        receiver = ""
+        receiver = ("", "")  # in whose name, and to whom
         batch: list[Any] = []
         for effect in self._outbox.take_ready():
             if isinstance(effect, Send) and effect.to == self.name:
                 # What a peer sends to itself always arrives, in order.
                 self._world.after(0, self._handle, self.incarnation, self.name, [effect.message])
             elif isinstance(effect, Send):
-                if batch and (effect.to != receiver or not self._batches):
-                    self._world.network.send(self.name, receiver, batch)
+                if batch and ((effect.sender, effect.to) != receiver or not self._batches):
+                    self._world.network.send(self.name, receiver[1], batch, receiver[0])
                     batch = []
-                receiver = effect.to
+                receiver = (effect.sender, effect.to)
                 batch.append(effect.message)
             elif isinstance(effect, Deliver):
                 # Not at once: the application may call the peer, which is not ready for that here.
@@ -251,7 +252,7 @@ class Host:
             elif isinstance(effect, SaveIndex) and self.save_index is not None:
                 self.save_index(self.peer, effect.version)
         if batch:
-            self._world.network.send(self.name, receiver, batch)
+            self._world.network.send(self.name, receiver[1], batch, receiver[0])
 
     def _deliver(self, incarnation: int, event: Any) -> None:
         if incarnation != self.incarnation:
@@ -306,6 +307,11 @@ CLOCK_BEGIN_MS = 1_000_000_000_000
 
 def _receive(sender: str, message: Any, peer: Peer, now_ms: int) -> list[Effect]:
     return peer.receive(sender, message, now_ms)
+
+
+def _receive_for(to: str, sender: str, message: Any, peer: Any, now_ms: int) -> list[Effect]:
+    effects: list[Effect] = peer.receive_for(to, sender, message, now_ms)
+    return effects
 
 
 def _tick_peer(peer: Peer, now_ms: int) -> list[Effect]:

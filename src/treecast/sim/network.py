@@ -98,12 +98,18 @@ class Network:
 
     # -- sending
 
-    def send(self, sender: str, receiver: str, messages: Sequence[Any]) -> None:
-        """Send messages in few frames. Those of one frame arrive together, or not at all."""
-        for frame in self.codec.encode(messages):
-            self._send_frame(sender, receiver, frame, messages)
+    def send(self, sender: str, receiver: str, messages: Sequence[Any], speaker: str = "", to: str = "") -> None:
+        """Send messages in few frames. Those of one frame arrive together, or not at all.
 
-    def _send_frame(self, sender: str, receiver: str, frame: bytes, messages: Sequence[Any]) -> None:
+        `sender` and `receiver` are hosts. A peer that lives inside the one of a host speaks, or is spoken to, in its
+        own name: `speaker`, `to`.
+        """
+        for frame in self.codec.encode(messages):
+            self._send_frame(sender, receiver, frame, messages, (speaker or sender, to))
+
+    def _send_frame(
+        self, sender: str, receiver: str, frame: bytes, messages: Sequence[Any], names: tuple[str, str]
+    ) -> None:
         world = self._world
         self.frames_sent += 1
         link = self._links.get((sender, receiver))
@@ -125,9 +131,9 @@ class Network:
                 arrival_us += int(random.random() * link.reorder_us)
             else:
                 arrival_us = link.last_arrival_us = max(arrival_us, link.last_arrival_us)
-            world.at(arrival_us, self._arrive, sender, receiver, carried, is_flipped)
+            world.at(arrival_us, self._arrive, sender, receiver, carried, is_flipped, names)
 
-    def _arrive(self, sender: str, receiver: str, frame: bytes, is_flipped: bool) -> None:
+    def _arrive(self, sender: str, receiver: str, frame: bytes, is_flipped: bool, names: tuple[str, str]) -> None:
         host = self._world.hosts.get(receiver)
         if host is None or not host.is_up:
             self.frames_lost += 1
@@ -144,7 +150,7 @@ class Network:
         if is_flipped and messages:
             self._world.fail(f"flipped bits in a frame from {sender} to {receiver} went unnoticed")
             return
-        host.arrive(sender, messages)
+        host.arrive(names[0], messages, names[1])
 
 
 def _is_cut(fault: Partition, sender: str, receiver: str) -> bool:

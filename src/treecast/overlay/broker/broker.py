@@ -24,7 +24,7 @@ from treecast.overlay.broker.intake import Incoming, Intake, Resolve, unresolved
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
-from treecast.overlay.broker.rows import CLIENTS, META, Counters, decode
+from treecast.overlay.broker.rows import CLIENTS, META, STORE, Counters, decode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import SECOND_MS, BrokerSettings
@@ -120,10 +120,10 @@ class Broker:
         self._load(random, index_version, beside)
 
     def _load(self, random: Random, index_version: int, beside: Beside) -> None:
-        store = self._shadow.get(META, "store")
+        store = self._shadow.get(META, STORE)
         if store is None:
             store = random.randbytes(16).hex().encode()
-            self._beginning.changes.append(Put(META, "store", store))
+            self._beginning.changes.append(Put(META, STORE, store))
         self.store_id = store.decode()
         if (data := self._shadow.get(META, "counters")) is not None:
             self._counters = decode(data, Counters)

@@ -19,6 +19,13 @@ LETTER_KEYS = "letter_keys"
 """`letter_keys[letter_key(…)]`: nothing. Dead letters by their subscriptions, to find those of one at once."""
 RECORDS = "records"
 """`records[kind/key]`: values of the doors, as they gave them."""
+STORE = "store"
+"""`meta["store"]`: what identifies the data of a broker, drawn when it begins."""
+BROKER_TABLES: dict[str, bool] = {
+    **dict.fromkeys((CHANGES, DOCUMENTS, RECENT, LETTERS, REDELIVERIES), True),
+    **dict.fromkeys((META, SOURCES, SUBSCRIPTIONS, CLIENTS, CURSORS, PARKED, EXPIRING, LETTER_KEYS, RECORDS), False),
+}
+"""All tables of a broker, and whether their keys are integers."""
 
 
 def letter_key(subscription: str, number: int) -> str:

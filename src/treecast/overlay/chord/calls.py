@@ -85,6 +85,12 @@ class Calls:
         call.answer(message)
         return True
 
+    def extend(self, sender: str, nonce: int, attempts: int) -> None:
+        """The other side is there, and works on it: so many more attempts."""
+        call = self._calls.get(nonce)
+        if call is not None and call.to == sender:
+            call.attempts = attempts
+
     def tick(self, now_ms: int) -> None:
         """`now_ms` never goes back."""
         self._now_ms = now_ms

@@ -94,7 +94,11 @@ class Replication:
     def is_ready(self, key: str) -> bool:
         """The key is owned here, and its entries have arrived."""
         ring = self.owner_of(key)
-        if ring is None or ring.predecessor is None or ring.me.index not in self._ready:
+        return ring is not None and self.is_range_ready(ring)
+
+    def is_range_ready(self, ring: RingMember) -> bool:
+        """All entries of the range of a member have arrived."""
+        if not ring.is_member or ring.predecessor is None or ring.me.index not in self._ready:
             return False
         begin, place = self._ready[ring.me.index], ring.me.place
         return (distance(begin, place) or 1 << 63) >= (distance(ring.predecessor.place, place) or 1 << 63)

@@ -18,7 +18,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from treecast.overlay.messages import Name, Number, Text
-from treecast.overlay.onyx.view import BrokerInfo, View
+from treecast.overlay.onyx.view import BrokerInfo, Location, View
+from treecast.overlay.replica.messages import Standing
 
 ENTRIES_MAX = 1_000
 """Entries of the catalog, or subscriptions that move, in one message."""
@@ -52,6 +53,21 @@ class Heartbeat(_Control, frozen=True, tag="heartbeat"):
     """The version of the catalog that it has."""
     info: BrokerInfo = BrokerInfo()
     state: State = "here"
+
+
+class HostBeat(_Control, frozen=True, tag="host-beat"):
+    """From a host that serves brokers with replicas: it is there, and this is what it has of each broker.
+
+    The registry in charge answers with a `Role` for each broker of which the host does not know the latest.
+    """
+
+    broker: Name
+    """Its own: the one that it is started for."""
+    life: Number
+    """Drawn when the host starts: it has to be told again where the others are."""
+    address: Name
+    location: Location = (0.0, 0.0)
+    standings: Annotated[list[Standing], _FEW] = []
 
 
 class NewView(_Control, frozen=True, tag="view"):
@@ -247,6 +263,7 @@ class Grant(_Control, frozen=True, tag="grant"):
 
 ControlMessage = (
     Heartbeat
+    | HostBeat
     | NewView
     | AskView
     | Gossip

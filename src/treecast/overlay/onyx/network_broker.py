@@ -64,7 +64,7 @@ from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import LOCAL, Routing, Tree
-from treecast.overlay.onyx.view import BrokerInfo, View
+from treecast.overlay.onyx.view import BrokerInfo, View, certificates_of
 from treecast.overlay.onyx.wants import Wants
 from treecast.overlay.peer import Effect
 from treecast.overlay.storage import Put, Storage
@@ -419,6 +419,8 @@ class NetworkBroker:
 
     def _serve_local(self, turn: Turn) -> None:
         """The broker's own subscribers get what was passed on before."""
+        if not self._local:
+            return
         while self._local:
             root, begin, upto, arrivals = self._local.popleft()
             repair = self._repairs.get(root)
@@ -432,6 +434,7 @@ class NetworkBroker:
             if root in self._taken and self._taken[root][1] >= self._settings.taken_bytes:
                 self._tell_taken(root)
         self._local_bytes = 0
+        self.broker.apply(turn)  # what else this turn does may deliver it
 
     def _take_parcels(self, root: str, upto: int, arrivals: list[Arrival], turn: Turn) -> None:
         """A range that continues the position of this broker: what its subscribers get is stored with it."""
@@ -505,6 +508,11 @@ class NetworkBroker:
             if root != self.name:
                 number = self.positions.number(root)
                 turn.send(root, PositionsMessage(root, self.positions.store_of(root), self.epoch, number))
+
+    def certificates_of(self, name: str) -> tuple[str, ...]:
+        """Whose certificates a peer may show, besides its own."""
+        info = self.membership.broker(name)
+        return certificates_of(name, [info] if info is not None else [])
 
     # --- looking at it -----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ backup of a registry takes over with a higher term, so all its views are above t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -52,6 +53,9 @@ class BrokerInfo(msgspec.Struct, frozen=True, array_like=True):
     """Bytes a second that it can send; 0: not known, and not looked at."""
     number: Number = 0
     """Its id, which the registry gives. Never used twice."""
+    host: Name = ""
+    """The host that serves it, of those with replicas: see `network_host.py`. Empty: it has a process of its own, and
+    nobody takes over."""
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
@@ -63,8 +67,6 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     """By root. Each spans all brokers."""
     sources: Annotated[dict[Name, Name], msgspec.Meta(max_length=SOURCES_MAX)] = {}
     """The root of each source. They travel as the catalog does, by changes; a broker puts them in when it has both."""
-    backups: Annotated[dict[Name, Name], msgspec.Meta(max_length=BROKERS_MAX)] = {}
-    """The broker that keeps a copy of another one's store."""
 
     def roots(self) -> tuple[str, ...]:
         return tuple(sorted(self.trees))
@@ -92,6 +94,26 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
 EMPTY_VIEW = View()
 """That of a broker that has not heard of any."""
+
+
+HOST = "host:"
+"""Names of hosts begin with it: those of brokers, and of clients, do not."""
+
+
+def host_name(broker: str) -> str:
+    """The host that is started for a broker. It may serve others as well, and another one may serve its own."""
+    return HOST + broker
+
+
+def certificates_of(name: str, infos: Iterable[BrokerInfo] = ()) -> tuple[str, ...]:
+    """Whose certificates a peer may show, besides its own: a host that of its broker, and a broker that of the host
+    that serves it.
+
+    >>> certificates_of("host:b1"), certificates_of("b2", [BrokerInfo(host="host:b1")])
+    (('b1',), ('b1',))
+    """
+    hosts = [name, *(info.host for info in infos)]
+    return tuple(host.removeprefix(HOST) for host in hosts if host.startswith(HOST))
 
 
 def first_epoch(term: int) -> int:

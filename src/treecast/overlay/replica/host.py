@@ -20,12 +20,13 @@ A replica takes over only if it is complete in the term before: see `Ask.complet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container
 from random import Random
 from typing import Any
 
 import msgspec
 
+from treecast.overlay.broker.rows import META, STORE
 from treecast.overlay.peer import Effect, Peer, Send, Store
 from treecast.overlay.replica.backup import Backup
 from treecast.overlay.replica.member import Member, MemberRow, Replica, read_members
@@ -63,8 +64,11 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class ReplicaHost:
-    """A `Peer`. `partners` are the hosts with which it shares replicas, and `control` is who decides about roles: what
-    others say about replicas is not heard."""
+    """A `Peer`. `partners` are the hosts with which it shares replicas, and `control` is who decides about roles, one
+    peer or several that agree: what others say about replicas is not heard."""
+
+    speaks_as_brokers = False
+    """Brokers that are served here send in their own names, and not in that of the host."""
 
     def __init__(
         self,
@@ -72,8 +76,8 @@ class ReplicaHost:
         storage: Storage,
         random: Random,
         make: Make,
-        partners: Iterable[str],
-        control: str,
+        partners: Container[str],
+        control: str | tuple[str, ...],
         settings: ReplicaSettings | None = None,
         home: Home | None = None,
     ) -> None:
@@ -85,8 +89,8 @@ class ReplicaHost:
         self._random = random
         self._make = make
         self._home = home
-        self._partners = frozenset(partners)
-        self._control = control
+        self._partners = partners
+        self._controls = (control,) if isinstance(control, str) else control
         self._life = 0
         self._members = {member.broker: member for member in read_members(storage, self.settings.replicas_max)}
         self._backups: dict[str, Backup] = {}
@@ -172,12 +176,12 @@ class ReplicaHost:
                 return self._take_open(message, now_ms)
             case Clean() if is_own:
                 return self._clean(self._members[message.broker])
-        if sender in self._partners or sender == self._control:
+        if sender in self._partners or sender in self._controls:
             return []  # they are no clients
         return self.receive_for("", sender, message, now_ms)
 
     def _may_say(self, sender: str, message: ReplicaMessage) -> bool:
-        return sender == self._control if isinstance(message, Role | Standing) else sender in self._partners
+        return sender in self._controls if isinstance(message, Role | Standing) else sender in self._partners
 
     def receive_for(self, broker: str, sender: str, message: Any, now_ms: int) -> list[Effect]:
         """Handle a message for one of the brokers that are served here."""
@@ -196,7 +200,7 @@ class ReplicaHost:
                 self._waiting.discard(broker)
             elif broker not in self._waiting:
                 self._waiting.add(broker)
-                effects.append(Send(self._control, self._standing(broker, now_ms)))
+                effects += self._say(self._standing(broker, now_ms))
         for role, _ in list(self._asking.values()):
             effects += self._ask(role)
         for member in self._members.values():
@@ -268,6 +272,8 @@ class ReplicaHost:
         row, primary = member.row, self._primaries.get(member.broker)
         if row.replica is None or role.term <= row.refused_term:
             return True
+        if role.is_stale:
+            return False
         # The primary of a later term than that has served since, and nobody else has.
         reign = row.term if row.primary == self.name else row.complete_term
         return reign < role.after or (primary is not None and primary.end == "lost")
@@ -302,6 +308,9 @@ class ReplicaHost:
         if primary is not None and (not row.backup or not role.backup):
             changes += primary.forget_all()
         self._backups.pop(member.broker, None)
+        if role.is_stale and member.space is not None:
+            # It goes on from an old state: what it numbers from now on must not be taken for what others know.
+            changes.append(Delete(member.space.table(META), STORE))
         effects: list[Effect] = [Store((*changes, member.put()))]
         if primary is None or primary.end is not None:
             self._primaries.pop(member.broker, None)
@@ -353,10 +362,12 @@ class ReplicaHost:
         assert member.space is not None
         self._life += 1
         inner = self._make(member.broker, member.space, self._random, member.is_own())
-        self._primaries[member.broker] = Replicated(self.name, member, inner, self._random, self.settings, self._life)
+        primary = Replicated(self.name, member, inner, self._random, self.settings, self._life)
+        primary.speaker = member.broker if self.speaks_as_brokers else ""
+        self._primaries[member.broker] = primary
 
     def _say(self, standing: Standing) -> list[Effect]:
-        return [Send(self._control, standing)]
+        return [Send(control, standing) for control in self._controls]
 
     # --- from other hosts ---------------------------------------------------------------------------------------------
 

@@ -45,6 +45,10 @@ class Role(_ReplicaMessage, frozen=True, tag="role"):
     backup: Name = ""
     after: Number = 0
     is_new: bool = False
+    is_stale: bool = False
+    """What was acknowledged is lost: this host has the most of it. It goes on from there, as another store."""
+    addresses: Annotated[dict[Name, Name], msgspec.Meta(max_length=2)] = {}
+    """Where the two hosts are reached, if the control plane knows."""
 
 
 State = Literal["asking", "alone", "joining", "paired", "waiting", "deposed", "lost", "refused", "backup"]

@@ -26,7 +26,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from treecast.overlay.peer import Effect, Peer, SaveIndex, Send, Store
+import msgspec
+
+from treecast.overlay.peer import Deliver, Effect, Peer, SaveIndex, Send, Store
 from treecast.overlay.replica.member import Member, is_prefix
 from treecast.overlay.replica.messages import Ask, Chunk, Copied, Copy, Inner, State
 from treecast.overlay.replica.settings import ReplicaSettings
@@ -72,6 +74,8 @@ class Replicated:
         self._random = random
         self._settings = settings
         self.life = life
+        self.speaker = ""
+        """In whose name the broker sends; empty: in that of the host."""
         self._retry = Retry(random, settings.resend_ms, settings.resend_ms_max)
         self._held: deque[tuple[int, Effect]] = deque()
         self._held_since_ms: int | None = None
@@ -178,9 +182,12 @@ class Replicated:
                 continue
             if isinstance(effect, Send) and effect.to == self.name:
                 effect = Send(self._host, Inner(self.name, self.life, effect.message))
+            elif self.speaker and isinstance(effect, Send | Deliver):
+                effect = msgspec.structs.replace(effect, sender=self.speaker)
             elif isinstance(effect, SaveIndex) and not self._member.is_own():
                 continue  # the file of the saved index belongs to the host's own broker
-            if self._may_leave():
+            is_urgent = isinstance(effect, Send) and effect.is_urgent  # it depends on nothing that is stored
+            if is_urgent or self._may_leave():
                 out.append(effect)
             else:
                 self._held.append((self._member.group, effect))

@@ -32,7 +32,7 @@ from treecast.serve.doors.visible import let_in
 from treecast.serve.doors.web_socket import Opening
 from treecast.serve.firewall.firewall import Firewall
 from treecast.serve.firewall.pages import FirewallPages
-from treecast.serve.runtime import Runtime
+from treecast.serve.local_peers import LocalRuntime
 
 
 class HttpDoor(Door):
@@ -40,7 +40,7 @@ class HttpDoor(Door):
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: LocalRuntime,
         random: Random,
         log: structlog.typing.FilteringBoundLogger,
         version: str,

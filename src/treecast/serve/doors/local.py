@@ -20,7 +20,7 @@ from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, 
 from treecast.serve.client import RefusedError
 from treecast.serve.connection import now_ms
 from treecast.serve.doors.problems import DoorError
-from treecast.serve.runtime import Runtime
+from treecast.serve.local_peers import LocalRuntime
 
 NAME = "http door"
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ SETTINGS = ClientSettings(
 class LocalClient:
     """A `LocalPeer` of the runtime."""
 
-    def __init__(self, runtime: Runtime, random: Random, answer_ms: int, name: str = NAME) -> None:
+    def __init__(self, runtime: LocalRuntime, random: Random, answer_ms: int, name: str = NAME) -> None:
         self.name = name
         self.broker: Broker | None = None
         """While it serves. Only for looking at it."""

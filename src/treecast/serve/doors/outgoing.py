@@ -14,7 +14,7 @@ from treecast.serve.hooks.hooks import Hooks
 from treecast.serve.hooks.pages import HookPages
 from treecast.serve.hooks.sender import Sender
 from treecast.serve.hooks.sending import Sending
-from treecast.serve.runtime import Runtime
+from treecast.serve.local_peers import LocalRuntime
 from treecast.serve.websub.hub import Hub
 from treecast.serve.websub.pages import WebSubPages
 from treecast.serve.websub.topics import Topics
@@ -28,7 +28,7 @@ class Outgoing:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: LocalRuntime,
         feed: Feed,
         random: Random,
         log: structlog.typing.FilteringBoundLogger,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
@@ -34,6 +35,7 @@ from treecast.serve.doors.routes import ROUTES, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.metrics import Metrics
 from treecast.serve.network import picture
+from treecast.serve.network.host_doors import BROKER_HEADER, ELSEWHERE_HEADER
 from treecast.serve.network.picture import NetworkPages
 from treecast.serve.network.places import Places
 from treecast.serve.network.supervisor import Supervised
@@ -54,6 +56,8 @@ class FrontDoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A request waits so long for a broker that is being started again; then it is refused with TC436."""
     retry_ms: int = 50
     """Between two attempts to reach it."""
+    look_ms: int = 200
+    """With replicas: between two looks at who serves it."""
     stream_back_ms: int = 600_000
     """An event stream waits so long for its host; then it ends."""
     answer_bytes_max: int = 64 << 20
@@ -75,7 +79,12 @@ class FrontDoor(Door):
         settings: DoorSettings,
         gate: Gate,
         front: FrontDoorSettings | None = None,
+        *,
+        has_replicas: bool = False,
     ) -> None:
+        """`has_replicas`: a broker may be served by the process of another one."""
+        self._has_replicas = has_replicas
+        self._hosts: dict[str, str] = {}  # brokers that another one's process serves, as far as is known
         self._brokers = brokers
         self._places = places
         self._front = front or FrontDoorSettings()
@@ -84,7 +93,7 @@ class FrontDoor(Door):
         self._http: aiohttp.ClientSession | None = None
         super().__init__(log, settings, gate, Metrics(self._stats), self._is_serving, {"streams": self._streams})
         self._picture = NetworkPages(brokers, places)
-        self._pages = (ConsolePages(), self._picture)
+        self._pages = (ConsolePages(is_network=True), self._picture)
         routes = (*ROUTES, *picture.ROUTES)
         self._router = Router(routes)
         offered = tuple(route for route in routes if self._page(route) is not None)
@@ -268,7 +277,7 @@ class FrontDoor(Door):
         What may have arrived is asked again only if that changes nothing.
         """
         assert self._http is not None
-        scope, supervised = call.scope, self._brokers[broker]
+        scope = call.scope
         headers = {key.decode(): value.decode("latin-1") for key, value in scope["headers"] if key in PASSED_ON}
         if last:
             headers["last-event-id"] = last
@@ -277,10 +286,14 @@ class FrontDoor(Door):
         end_ms = steady_ms() + wait_ms
         while True:
             try:
-                async with asyncio.timeout(max(end_ms - steady_ms(), 0) / 1000):
-                    await supervised.is_up.wait()
+                supervised = await self._process_of(broker, headers, end_ms)
                 url = URL(f"http://{supervised.addresses.http}{path}", encoded=True)
-                return await self._http.request(scope["method"], url, data=body, headers=headers, allow_redirects=False)
+                response = await self._http.request(
+                    scope["method"], url, data=body, headers=headers, allow_redirects=False
+                )
+                if ELSEWHERE_HEADER not in response.headers:
+                    return response
+                response.close()
             except aiohttp.ClientConnectorError:
                 pass  # it was not sent
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -289,6 +302,33 @@ class FrontDoor(Door):
             if steady_ms() >= end_ms or self.is_stopping:
                 raise _away(broker)
             await asyncio.sleep(self._front.retry_ms / 1000)
+            if self._has_replicas:
+                await self._look_for(broker)
+
+    async def _process_of(self, broker: str, headers: dict[str, str], end_ms: int) -> Supervised:
+        """The process that serves a broker, when it is up; `headers` say which broker is meant. Raises TimeoutError."""
+        while True:
+            supervised = self._brokers[self._hosts.get(broker, broker)]
+            if self._has_replicas:
+                headers[BROKER_HEADER] = broker
+            if supervised.is_up.is_set():
+                return supervised
+            wait_ms = min(end_ms - steady_ms(), self._front.look_ms if self._has_replicas else end_ms)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(wait_ms, 0) / 1000):
+                    await supervised.is_up.wait()
+            if steady_ms() >= end_ms:
+                raise TimeoutError
+            if self._has_replicas:
+                await self._look_for(broker)
+
+    async def _look_for(self, broker: str) -> None:
+        """Ask the registry who serves a broker now."""
+        with suppress(DoorError):
+            row = (await self._places.brokers()).get(broker, {})
+            host = str(row.get("host") or broker)
+            if host in self._brokers:
+                self._hosts[broker] = host
 
     async def _reply(self, response: aiohttp.ClientResponse) -> Reply:
         """All of an answer. Raises DoorError TC436 if it is cut off, or too large."""

@@ -23,7 +23,9 @@ from treecast.serve.broker_process import warm_up
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.local_peers import LocalRuntime
 from treecast.serve.logs import make_log
+from treecast.serve.network.host_doors import HostDoors
 from treecast.serve.network_process import NetworkOptions, make_runtime
 
 
@@ -49,11 +51,13 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class _DoorOfMember:
-    """The HTTP door of a broker. Other doors send it what is for this broker."""
+    """The HTTP door of a broker, or those of a host. Other doors send it what is for them."""
 
-    def __init__(self, options: MemberOptions, log: structlog.typing.FilteringBoundLogger, door: HttpDoor) -> None:
+    def __init__(
+        self, options: MemberOptions, log: structlog.typing.FilteringBoundLogger, door: HttpDoor | HostDoors
+    ) -> None:
         self._door = door
-        self._server = HttpServer(door, options.door, log, door)
+        self._server = HttpServer(door, options.door, log, door if isinstance(door, HttpDoor) else None)
         host, port = self._server.listen("127.0.0.1", 0)
         self.address = format_address(host, port)
         self._serving: asyncio.Task[None] | None = None
@@ -77,11 +81,15 @@ async def serve_member(options: MemberOptions, log: structlog.typing.FilteringBo
     if options.has_door:
         gate = Gate(Path(options.tokens), log, options.access, is_public=options.open)
         gate.load()
-        random, directory = Random(unused_name()), options.directory
-        door = HttpDoor(
-            *(runtime, random, log, options.version, options.door, directory, gate), has_default_source=False
-        )
-        http = _DoorOfMember(options, log, door)
+
+        def make(serving: LocalRuntime) -> HttpDoor:
+            random, directory = Random(unused_name()), options.directory
+            return HttpDoor(
+                *(serving, random, log, options.version, options.door, directory, gate), has_default_source=False
+            )
+
+        has_replicas = options.replicas > 1
+        http = _DoorOfMember(options, log, HostDoors(runtime, options.name, make) if has_replicas else make(runtime))
     address = await runtime.start(*options.listen)
     peer.listens(*address)
     running = asyncio.create_task(runtime.run())

@@ -39,6 +39,8 @@ class NetworkServiceOptions(ServiceOptions, frozen=True, kw_only=True):
     """What a network is started with. Settings of brokers are those of all of them."""
 
     brokers: int
+    replicas: int = 1
+    """With 2, what is acknowledged is on the disks of two brokers."""
     log_format: str = "json"
     log_level: str = "info"
     front: FrontDoorSettings = FrontDoorSettings()
@@ -95,7 +97,16 @@ async def _serve_door(
     announce: Announce,
     stopping: asyncio.Task[bool],
 ) -> None:
-    door = FrontDoor(supervisor.brokers, places, log, options.version, options.door, gate, options.front)
+    door = FrontDoor(
+        supervisor.brokers,
+        places,
+        log,
+        options.version,
+        options.door,
+        gate,
+        options.front,
+        has_replicas=options.replicas > 1,
+    )
     server = HttpServer(door, options.door, log, None, certificate)
     address = server.listen(*options.listen)
     await door.open()
@@ -147,6 +158,7 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             broker=msgspec.structs.replace(options.broker, announces=has_door),
             runtime=options.runtime,
             has_door=has_door,
+            replicas=options.replicas,
             tokens=str(directory),
             open=options.open,
             version=options.version,

@@ -87,7 +87,6 @@ def _draw_registry(random: Random) -> RegistrySettings:
         doubt_ms=draw(2_000, 700),
         view_ms=draw(50, 0, 300),
         fan_out_max=random.choice([1, 2, 4]),
-        replicas=random.choice([1, 2]),
         catalog_bytes_max=draw(1 << 20, 1, 50),
         reroot_ms=draw(0, 1_000),
         policy=random.choice(["near", "load"]),

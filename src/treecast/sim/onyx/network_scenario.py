@@ -24,6 +24,7 @@ from treecast.overlay.onyx.positions import POSITIONS, PositionRow
 from treecast.overlay.onyx.tree import Child, Routing
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import Delivery
+from treecast.overlay.storage import Storage
 from treecast.sim.broker.application import Application
 from treecast.sim.broker.checks import Letter
 from treecast.sim.broker.course import Course
@@ -105,7 +106,7 @@ class NetworkRun(Course):
         routing: Callable[[], Routing] | None,
     ) -> None:
         self.seed = seed
-        self.world = world = World(seed, PacketCodec())
+        self.world = world = self._make_world(seed)
         self.network = network
         self.faults = faults
         self.history = History()
@@ -123,9 +124,7 @@ class NetworkRun(Course):
         self._arrivals: dict[tuple[int, int], int] = {}
         self._stores: dict[str, int] = {}  # by store: the place of its broker
         self.hosts: dict[str, Host] = {}
-        for name in network.brokers:
-            self.hosts[name] = world.add_host(name, self._factory(name), sync_us=sync_us, batches=batches)
-        self.registry = ScriptedRegistry(world, network.brokers, network.roots)
+        self._add_brokers(sync_us, batches)
         numbers = count(1)
         client_settings = draw_client_settings(random)
         self.applications = [
@@ -137,6 +136,19 @@ class NetworkRun(Course):
             )
             for plan in network.clients.clients
         ]
+
+    def _make_world(self, seed: int) -> World:
+        return World(seed, PacketCodec())
+
+    def _add_brokers(self, sync_us: tuple[int, int], batches: bool) -> None:
+        """And who tells them of each other."""
+        for name in self.network.brokers:
+            self.hosts[name] = self.world.add_host(name, self._factory(name), sync_us=sync_us, batches=batches)
+        self.registry = ScriptedRegistry(self.world, self.network.brokers, self.network.roots)
+
+    def _data(self, broker: str) -> Any:
+        """What a broker has on its disk."""
+        return self.hosts[broker].storage
 
     def _place(self, broker: str) -> int:
         return self.network.brokers.index(broker)
@@ -153,19 +165,19 @@ class NetworkRun(Course):
         return place * NUMBERS_PER_ROOT + (origin_number if origin else document)
 
     def _factory(self, name: str) -> Callable[[SimulatedStorage, Random], Peer]:
-        def make(storage: SimulatedStorage, random: Random) -> Peer:
-            index = Index(seed=random.getrandbits(32))
-            more: dict[str, Any] = {"registries": (REGISTRY,)}
-            if self._routing is not None:
-                more["routing"] = self._routing()
-            settings = draw_formats(Random(f"{self.seed}/{name}/formats"), self.network_settings)
-            broker = self._make_broker(name, storage, random, self.settings, settings, index, **more)
-            if isinstance(broker, CheckedBroker):
-                broker.on_range = self._check_range
-            self._stores[broker.broker.store_id] = self._place(name)
-            return broker
+        return lambda storage, random: self._new_broker(name, storage, random)
 
-        return make
+    def _new_broker(self, name: str, storage: Storage, random: Random, **more: Any) -> NetworkBroker:
+        index = Index(seed=random.getrandbits(32))
+        more["registries"] = (REGISTRY,)
+        if self._routing is not None:
+            more["routing"] = self._routing()
+        settings = draw_formats(Random(f"{self.seed}/{name}/formats"), self.network_settings)
+        broker = self._make_broker(name, storage, random, self.settings, settings, index, **more)
+        if isinstance(broker, CheckedBroker):
+            broker.on_range = self._check_range
+        self._stores[broker.broker.store_id] = self._place(name)
+        return broker
 
     # -- the course of a run
 
@@ -186,7 +198,7 @@ class NetworkRun(Course):
 
     def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
         peers = dict(self._peers())
-        if len(peers) < len(self.hosts):
+        if len(peers) < len(self.network.brokers):
             return False
         for peer in peers.values():
             stats = peer.stats()
@@ -208,8 +220,8 @@ class NetworkRun(Course):
 
     def _letters(self) -> list[Letter]:
         letters = []
-        for name, host in self.hosts.items():
-            for _, data in host.storage.scan(LETTERS, 0, 10_000):
+        for name in self.network.brokers:
+            for _, data in self._data(name).scan(LETTERS, 0, 10_000):
                 row = decode(data, LetterRow)
                 number = self._number(name, row.document, row.origin, row.origin_number)
                 letters.append(Letter(row.subscription, number, row.payload))
@@ -222,7 +234,7 @@ class NetworkRun(Course):
 
     def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Arrival]) -> None:
         """Nothing is left out that somebody here wants, and nothing came that a crash of its root can take back."""
-        storage = self.hosts[root].storage
+        storage = self._data(root)
         given = {parcel.number for parcel in parcels}
         place, first = self._place(broker.name), self._place(root) * NUMBERS_PER_ROOT
         if given and not storage.scan(DOCUMENTS, max(given) - 1, 1):
@@ -246,12 +258,20 @@ class NetworkRun(Course):
                     self.world.fail(f"the position of {name} in {root} went back to {number}")
                 self._positions[name, root] = number
             last, seen = self._seen.setdefault(name, (0, set()))
-            for number, data in host.storage.scan(DOCUMENTS, last, 100_000):
-                row = decode(data, DocumentRow)
-                if row.origin and (row.origin, row.origin_number) in seen:
-                    self.world.fail(f"{name} has document {row.origin_number} of {row.origin} twice: {number}")
-                seen.add((row.origin, row.origin_number))
-                self._seen[name] = (number, seen)
+            self._seen[name] = (self._check_once(name, host.storage, last, seen), seen)
+        self._check_limits()
+
+    def _check_once(self, name: str, storage: Any, last: int, seen: set[tuple[str, int]]) -> int:
+        """No document of a root is there twice. Those up to `last` were looked at; returns the last one."""
+        for number, data in storage.scan(DOCUMENTS, last, 100_000):
+            row = decode(data, DocumentRow)
+            if row.origin and (row.origin, row.origin_number) in seen:
+                self.world.fail(f"{name} has document {row.origin_number} of {row.origin} twice: {number}")
+            seen.add((row.origin, row.origin_number))
+            last = number
+        return last
+
+    def _check_limits(self) -> None:
         settings = self.network_settings
         for name, peer in self._peers():
             stats = peer.stats()
@@ -302,12 +322,12 @@ class NetworkRun(Course):
     def counts(self) -> dict[str, int]:
         """How much happened: a scenario in which nothing happens finds nothing."""
         history = self.history
-        own = {(name, id) for name, host in self.hosts.items() for id, _ in host.storage.scan(SUBSCRIPTIONS, "", 1_000)}
+        own = {(name, id) for name in self.network.brokers for id, _ in self._data(name).scan(SUBSCRIPTIONS, "", 1_000)}
         stats = [peer.stats() for _, peer in self._peers()]
         return {
-            "brokers": len(self.hosts),
+            "brokers": len(self.network.brokers),
             "roots": len(self.network.roots),
-            "views": self.registry.views,
+            "views": self._views(),
             "operations": len(history.operations),
             "in_doubt": sum(operation.is_in_doubt for operation in history.operations),
             "subscriptions": len(own),
@@ -322,6 +342,9 @@ class NetworkRun(Course):
             "saved": sum(stat["link_bytes_saved"] for stat in stats),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }
+
+    def _views(self) -> int:
+        return self.registry.views
 
     def _is_remote(self, client: str, document: int) -> bool:
         return document // NUMBERS_PER_ROOT != self._place(self.network.homes[client])

@@ -54,11 +54,11 @@ class NetworkWorkload(msgspec.Struct, frozen=True):
         return len(self.clients.subscriptions)
 
 
-def draw_network(seed: int) -> NetworkWorkload:
+def draw_network(seed: int, brokers_max: int = 30) -> NetworkWorkload:
     random = Random(f"{seed}/network")
     usual = draw_workload(Random(f"{seed}/workload"))
     count = random.choice([3, 3, 3, 4, 4, 5, 6, 8, random.choice([8, 12, 30])])
-    brokers = [f"b{number}" for number in range(1, count + 1)]
+    brokers = [f"b{number}" for number in range(1, min(count, brokers_max) + 1)]
     homes = {client.name: random.choice(brokers) for client in usual.clients}
     clients = [
         msgspec.structs.replace(client, sources=[source for source in client.sources if source != "shared"])

@@ -139,11 +139,11 @@ class ReplicaWorld(World):
 
 
 class _RoutedNetwork(Network):
-    def send(self, sender: str, receiver: str, messages: Sequence[Any]) -> None:
+    def send(self, sender: str, receiver: str, messages: Sequence[Any], speaker: str = "", to: str = "") -> None:
         if receiver == BROKER:
             assert isinstance(self._world, ReplicaWorld)
             receiver = self._world.place_of(sender)
-        super().send(sender, receiver, messages)
+        super().send(sender, receiver, messages, speaker, to)
 
 
 class ReplicaRun(BrokerRun):

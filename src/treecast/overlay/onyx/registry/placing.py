@@ -71,26 +71,3 @@ def hosts_of_partitions(brokers: Collection[str], partitions: int) -> list[str]:
         room[host] -= 1
         hosts.append(host)
     return hosts
-
-
-def choose_backups(brokers: Mapping[str, BrokerInfo], previous: Mapping[str, str]) -> dict[str, str]:
-    """Who keeps a copy of whose store: the one before if it is there, else the nearest of those with the fewest
-    copies."""
-    if len(brokers) < 2:
-        return {}
-    backups = {
-        name: previous[name] for name in sorted(brokers) if previous.get(name) in brokers and previous[name] != name
-    }
-    counts: dict[str, int] = {}
-    for backup in backups.values():
-        counts[backup] = counts.get(backup, 0) + 1
-    for name in sorted(brokers):
-        if name not in backups:
-            own = brokers[name].location
-            others = [other for other in brokers if other != name]
-            backup = min(
-                others, key=lambda other: (counts.get(other, 0), distance(own, brokers[other].location), other)
-            )
-            backups[name] = backup
-            counts[backup] = counts.get(backup, 0) + 1
-    return backups

@@ -44,6 +44,7 @@ from treecast.overlay.onyx.control_messages import (
     Collected,
     Grant,
     Heartbeat,
+    HostBeat,
     Located,
     Migrated,
     Moved,
@@ -57,14 +58,16 @@ from treecast.overlay.onyx.control_messages import (
 from treecast.overlay.onyx.registry.catalog import Catalog
 from treecast.overlay.onyx.registry.hosts import Hosts
 from treecast.overlay.onyx.registry.pair import Pair
-from treecast.overlay.onyx.registry.placing import choose_backups, choose_root
+from treecast.overlay.onyx.registry.placing import choose_root
+from treecast.overlay.onyx.registry.roles import Roles
 from treecast.overlay.onyx.registry.roster import Roster
 from treecast.overlay.onyx.registry.rows import BROKERS, BrokerRow, Counters, ViewRow
 from treecast.overlay.onyx.registry.settings import RegistrySettings
 from treecast.overlay.onyx.registry.status import inspect
 from treecast.overlay.onyx.trees import cost_by_location, tree_of
-from treecast.overlay.onyx.view import EMPTY_VIEW, BrokerInfo, View
+from treecast.overlay.onyx.view import EMPTY_VIEW, BrokerInfo, View, certificates_of
 from treecast.overlay.peer import Effect, Send, Store
+from treecast.overlay.replica.messages import Standing
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Storage
 
@@ -100,6 +103,7 @@ class Registry:
         self._counters = decode(data, Counters) if data else Counters()
         self.catalog = Catalog(self._shadow, self.settings, self._counters.catalog)
         self.hosts = Hosts(self._shadow, self.settings)
+        self.roles = Roles(self._shadow, self.settings)
         limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), limits)
 
@@ -124,6 +128,9 @@ class Registry:
         match message:
             case Heartbeat():
                 self._hear(sender, message, turn)
+            case HostBeat():
+                if self.pair.is_active and self.pair.has_room() and self.roles.hear(sender, message, turn):
+                    self.roles.answer(sender, turn)
             case Ship() | ShipPart() if sender == self.pair.partner:
                 self.pair.take_ship(message, now_ms)
             case Renew() if sender == self.pair.partner:
@@ -153,6 +160,8 @@ class Registry:
                 self._locate(sender, message, turn)
             case Migrated():
                 self.hosts.take_migrated(sender, message, turn)
+            case Standing() if self.pair.has_room():
+                self.roles.take(sender, message, turn)
             case Collected() if message.root == sender and message.count >= len(self.view.brokers):
                 self.spread = max(self.spread, message.number)
 
@@ -163,6 +172,7 @@ class Registry:
         if self.pair.is_active and self.pair.has_room():
             self._keep_view(turn)
             self._reroot(turn)
+            self.roles.tick(turn)
             self.hosts.tick(self.view.brokers, self.view.epoch, turn)
         return self._finish(turn, term)
 
@@ -184,6 +194,7 @@ class Registry:
         if self.pair.must_reload:
             self.pair.must_reload = False
             self._load_view()
+            self.roles.load(self._shadow)
         urgent, self.pair.sends = self.pair.sends, []
         return [*effects, *urgent, *self.pair.release(turn.sends)]
 
@@ -202,10 +213,16 @@ class Registry:
         heard = self.roster.heard.get(name)
         return heard.beat.info if heard is not None else self.view.brokers.get(name)
 
+    def certificates_of(self, name: str) -> tuple[str, ...]:
+        """Whose certificates a peer may show, besides its own."""
+        return certificates_of(name, [BrokerInfo(host=self.roles.primary_of(name))])
+
     # --- brokers and views --------------------------------------------------------------------------------------------
 
     def _hear(self, broker: str, beat: Heartbeat, turn: Turn) -> None:
-        """Answer a heartbeat with what the broker lacks."""
+        """Answer a heartbeat with what the broker lacks. One that another host should serve is not heard."""
+        if self.pair.is_primary and beat.info.host != self.roles.primary_of(broker):
+            return
         if not self.roster.hear(broker, beat, turn.now_ms):
             return
         pair = self.pair
@@ -270,10 +287,9 @@ class Registry:
             root: tree_of(root, brokers, costs, self.settings.fan_out_max, old.trees.get(root))
             for root in self._roots(brokers)
         }
-        backups = choose_backups(brokers, old.backups) if self.settings.replicas > 1 else {}
         epoch = max(old.epoch, self.pair.epoch_floor) + 1
         ordered = {name: brokers[name] for name in sorted(brokers)}
-        self.view_row = ViewRow(View(epoch, ordered, trees, {}, backups), previous)
+        self.view_row = ViewRow(View(epoch, ordered, trees), previous)
         turn.put(META, "view", self.view_row)
         self._view_ms = turn.now_ms
         for name in sorted({*old.brokers, *brokers}):
@@ -412,4 +428,7 @@ class Registry:
             "subscriptions": len(self.hosts),
             "moves": self.hosts.open_moves,
             "moved": self.hosts.moved,
+            "replicated": len(self.roles.rows),
+            "host_takeovers": self.roles.takeovers,
+            "losses": self.roles.losses,
         }

@@ -12,9 +12,9 @@ from treecast.overlay.onyx.view import Location, View
 LOCAL = "local"
 """`local["pair"]`: what a registry knows of itself."""
 BROKERS, SOURCES, CHANGES = "brokers", "sources", "changes"
-SUBSCRIBERS, PLACED = "subscribers", "placed"
+SUBSCRIBERS, PLACED, ROLES = "subscribers", "placed", "roles"
 
-TEXT_TABLES = (META, BROKERS, SOURCES, SUBSCRIBERS, PLACED, CLIENTS)
+TEXT_TABLES = (META, BROKERS, SOURCES, SUBSCRIBERS, PLACED, ROLES, CLIENTS)
 NUMBER_TABLES = (CHANGES,)
 TABLES: dict[str, str | int] = {**dict.fromkeys(TEXT_TABLES, ""), **dict.fromkeys(NUMBER_TABLES, 0)}
 """The tables that are copied, in this order, each with what is below its first key."""
@@ -87,3 +87,19 @@ class PlacedRow(Row, frozen=True):
     query: str
     """Kept if queries decide about hosts."""
     namespaces: dict[str, str]
+
+
+class RoleRow(Row, frozen=True):
+    """`roles[broker]`: what was decided last about a broker with replicas."""
+
+    term: int
+    primary: str
+    backup: str = ""
+    served: int = 0
+    """The last term in which its primary was heard to serve; 0: nobody ever was."""
+    past: list[tuple[int, str, str]] = []  # noqa: RUF012 (a field of a struct)
+    """Terms, each with its primary and its backup, less those whose primary has not served in them, and never will."""
+    floor: int = 0
+    """Terms up to this one are not listed any more."""
+    is_stale: bool = False
+    """The primary begins from an old state, because nothing better is left."""

@@ -36,8 +36,12 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two views, so that those who come together are in one."""
     fan_out_max: int = 4
     """Children of a broker in a tree."""
-    replicas: int = 1
-    """With 2, each broker has a backup in the view."""
+    return_ms: int = 5 * SECOND_MS
+    """A broker that was taken over goes back to its own host when so much time has passed since the last decision;"""
+    rejoin_ms: int = 5 * SECOND_MS
+    """a host that was given up as the backup of a broker becomes it again after so long at the earliest."""
+    salvage_ms: int = 10 * MINUTE_MS
+    """A broker whose data is lost waits so long for hosts that may have some of it. See `roles.py`."""
 
     catalog_bytes_max: int = 1 << 20
     """Of the entries in one message, unless a single one is larger."""
@@ -61,7 +65,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     migration_ms: int = MINUTE_MS
     """A migration that is not done after so long is given up; it may be planned again."""
     repeat_ms: int = SECOND_MS
-    """What brokers were told to move is told again after so long."""
+    """What brokers were told to move, and hosts to be, is told again after so long."""
 
     ship_ms: int = 300
     """Between two signs of life to the other registry."""

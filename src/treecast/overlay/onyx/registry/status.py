@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treecast.overlay.messages import Inspect
+from treecast.overlay.onyx.view import HOST
 
 if TYPE_CHECKING:
     from treecast.overlay.onyx.registry.registry import Registry
@@ -48,7 +49,9 @@ def _brokers(registry: Registry) -> list[Row]:
             "state": heard[name].beat.state if name in heard else "not heard",
             "epoch": heard[name].beat.epoch if name in heard else 0,
             "catalog": heard[name].beat.catalog if name in heard else 0,
-            "backup": view.backups.get(name, ""),
+            "host": registry.roles.primary_of(name).removeprefix(HOST),
+            "backup": registry.roles.backup_of(name).removeprefix(HOST),
+            "replicas": registry.roles.state_of(name),
         }
         for name, info in view.brokers.items()
     ]

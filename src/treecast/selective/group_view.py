@@ -1,0 +1,140 @@
+"""The view of one group as its publisher keeps it: elements in the form that the group sees, and when each changed.
+
+A view lives on its own. Its versions count the changes of the view, not those of the document, and a new version of it
+is compared with the last one by what the group sees, not by what the document is. So nothing that a group gets depends
+on anything that it does not see: not the numbers of versions, not which elements count as changed, not their names.
+
+    >>> from treecast.selective.group_view import GroupView
+    >>> from treecast.selective.labelled import LabelledDocument
+    >>> view = GroupView("paper", "desk", lambda id, version: (bytes([id]), bytes(32)))
+    >>> for data in (b"<a><b>1</b></a>", b"<x><y/><b>1</b></x>", b"<a><b>1</b><b>2</b></a>"):
+    ...     document = LabelledDocument.read(data)
+    ...     print(view.refresh(document, document.choose(["//b"])), view.version, len(view.changes(view.version - 1)))
+    True 1 1
+    False 1 1
+    True 2 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from treecast.selective.digests import element_digest, record_of, view_digest
+from treecast.selective.folded import Element, FoldedDocument
+from treecast.selective.labelled import LabelledDocument
+from treecast.selective.subtrees import Subtrees
+from treecast.selective.versions import apply_version
+from treecast.selective.view import forms_of
+
+Secrets = Callable[[int, int], tuple[bytes, bytes]]
+"""The token of an element of a view, and its key in a version of the view."""
+TOP = 0
+"""The id of what holds the fragments together. It is never sent."""
+
+
+@dataclass(slots=True)
+class ViewEntry:
+    """One element of a view."""
+
+    id: int
+    token: bytes
+    key: bytes
+    record: bytes
+    version: int
+    """That of the view in which this element last changed."""
+    digest: bytes | None = None
+    """None where it has to be computed again."""
+
+
+class GroupView:
+    """What a group sees of a document, version after version."""
+
+    def __init__(self, document: str, group: str, secrets: Secrets) -> None:
+        self.document = document
+        self.group = group
+        self.version = 0
+        self._secrets = secrets
+        self._tree: LabelledDocument | None = None
+        self._entries: dict[int, ViewEntry] = {}
+
+    def refresh(self, document: LabelledDocument, subtrees: Subtrees) -> bool:
+        """Bring the view up to date; says whether it has changed."""
+        folded = fold_view(document, subtrees)
+        if self._tree is None:
+            self._tree = LabelledDocument.from_folded(folded)
+            touched = set(self._tree.outline)
+        else:
+            change = apply_version(self._tree, folded)
+            touched = set(change.changed | change.inserted)
+            for id in change.removed:
+                del self._entries[id]
+        if not touched:  # whatever lost a child has changed
+            return False
+        self.version += 1
+        for id in sorted(touched - {TOP}):
+            token, key = self._secrets(id, self.version)
+            record = record_of(self._tree.elements[id])
+            self._entries[id] = ViewEntry(id, token, key, record, self.version)
+        for id in touched:
+            for above in self._tree.outline.ancestors(id):
+                if above != TOP:
+                    self._entries[above].digest = None
+        return True
+
+    def fragments(self) -> list[ViewEntry]:
+        """The roots of the fragments, in document order."""
+        return self.children(TOP)
+
+    def children(self, id: int) -> list[ViewEntry]:
+        assert self._tree is not None
+        return [self._entries[child] for child in self._tree.outline.children(id)]
+
+    def parent_token(self, id: int) -> bytes:
+        """The token of the parent; empty for the root of a fragment."""
+        assert self._tree is not None
+        parent = self._tree.outline.parent(id)
+        return b"" if parent in (None, TOP) else self._entries[parent].token
+
+    def digest(self) -> bytes:
+        """The digest of the view as it is."""
+        return view_digest(self.document, self.group, self.version, [self._digest(entry) for entry in self.fragments()])
+
+    def _digest(self, top: ViewEntry) -> bytes:
+        waiting = [top]
+        while waiting:
+            entry = waiting[-1]
+            below = self.children(entry.id) if entry.digest is None else []
+            missing = [child for child in below if child.digest is None]
+            if missing:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if entry.digest is None:
+                digests = [child.digest or b"" for child in below]
+                above = self.parent_token(entry.id)
+                entry.digest = element_digest(self.document, entry.token, above, entry.version, entry.record, digests)
+        assert top.digest is not None
+        return top.digest
+
+    def changes(self, since: int) -> list[ViewEntry]:
+        """The entries that have changed after a version, in document order."""
+        if self._tree is None:
+            return []
+        ids = (id for id in self._tree.outline if id != TOP)
+        return [entry for id in ids if (entry := self._entries[id]).version > since]
+
+
+def fold_view(document: LabelledDocument, subtrees: Subtrees) -> FoldedDocument:
+    """What is seen of a document, as a document of its own: its fragments below one element without a name."""
+    elements = [Element("", (), (), (), ("",) * (len(subtrees.parts) + 1))]
+    parents = [-1]
+    for part in subtrees.parts:
+        forms, children = forms_of(part, document.outline, document.elements)
+        places: dict[int, int] = {}
+        above = {child: id for id, below in children.items() for child in below}
+        for id, form in forms.items():
+            places[id] = len(elements)
+            elements.append(form)
+            parents.append(places[above[id]] if id in above else 0)
+    return FoldedDocument(elements, parents)

@@ -1,0 +1,116 @@
+"""Keys of selective publishing: one secret of the publisher, and what is derived from it for whom.
+
+    publisher's secret ──HKDF──► the key of a group, anew in every epoch      opens the manifests of the group's view
+                       ├─HKDF──► the key of a member                          opens the member's envelopes
+                       └─HKDF──► the key of an element of a view, by version  opens that element
+
+A member gets its key once, by a safe way of its own. Everything else travels through brokers that nobody trusts: the
+key of a group in *envelopes*, one for each member and epoch, and the keys of elements in manifests. Whoever is taken
+out of a group gets no envelope of its next epoch.
+
+    >>> from treecast.selective.keys import Keys, open_envelope
+    >>> keys = Keys(bytes(32))
+    >>> envelope = keys.envelope("news", epoch=1, member="ann")
+    >>> open_envelope(keys.member("ann"), "news", 1, "ann", envelope) == keys.group("news", 1)
+    True
+    >>> open_envelope(keys.member("bob"), "news", 1, "bob", envelope)
+    Traceback (most recent call last):
+    treecast.errors.PeerError: TC492 the envelope for bob cannot be opened
+      hint: it was altered on its way, or is not for this key
+
+AES-256-GCM-SIV, HKDF and Ed25519 are those of `cryptography`. Nothing is random here: nonces are derived from what is
+encrypted, which GCM-SIV allows, so that equal calls give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from treecast.errors import PeerError
+
+KEY_BYTES = 32
+TOKEN_BYTES = 16
+NONCE_BYTES = 12
+PAD_BYTES = 32
+"""What is encrypted is filled up to a multiple of this, so that its length tells less."""
+
+
+def join(fields: Iterable[str | bytes | int]) -> bytes:
+    """Fields as bytes, each behind its length: no two lists of fields give the same bytes."""
+    parts: list[bytes] = []
+    for field in fields:
+        data = field if isinstance(field, bytes) else str(field).encode()
+        parts += (len(data).to_bytes(8, "big"), data)
+    return b"".join(parts)
+
+
+def derive(secret: bytes, *purpose: str | bytes | int, length: int = KEY_BYTES) -> bytes:
+    """A key for one purpose."""
+    return HKDF(algorithm=SHA256(), length=length, salt=None, info=join(("treecast selective 1", *purpose))).derive(
+        secret
+    )
+
+
+def seal(key: bytes, data: bytes, about: bytes) -> bytes:
+    """Encrypt. `about` is not part of it, but must be the same when it is opened."""
+    padded = data + b"\x80" + b"\x00" * (-(len(data) + 1) % PAD_BYTES)
+    nonce = sha256(join((about, data))).digest()[:NONCE_BYTES]
+    return nonce + AESGCMSIV(key).encrypt(nonce, padded, about)
+
+
+def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
+    """Decrypt; None if the key is another one or anything was altered."""
+    try:
+        padded = AESGCMSIV(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
+    except (InvalidTag, ValueError):
+        return None
+    return padded.rstrip(b"\x00")[:-1]
+
+
+class Keys:
+    """What a publisher derives from its secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) < KEY_BYTES:
+            raise ValueError(f"the secret of a publisher has {KEY_BYTES} bytes or more")
+        self._secret = secret
+
+    def member(self, member: str) -> bytes:
+        """The key that a member gets, once, on a way that is safe."""
+        return derive(self._secret, "member", member)
+
+    def group(self, group: str, epoch: int) -> bytes:
+        return derive(self._secret, "group", group, epoch)
+
+    def envelope(self, group: str, epoch: int, member: str) -> bytes:
+        """The key of a group, for the eyes of a member."""
+        return seal(self.member(member), self.group(group, epoch), join(("envelope", group, epoch, member)))
+
+    def token(self, document: str, group: str, id: int) -> bytes:
+        """The name of an element for everybody else: it tells nothing, neither its place nor how many there are."""
+        return derive(self._secret, "token", document, group, id, length=TOKEN_BYTES)
+
+    def element(self, document: str, token: bytes, version: int) -> bytes:
+        """The key of an element of a view, from the version in which it changed until it changes again."""
+        return derive(self._secret, "element", document, token, version)
+
+
+def open_envelope(key: bytes, group: str, epoch: int, member: str, envelope: bytes) -> bytes:
+    """The key of a group, from an envelope."""
+    found = unseal(key, envelope, join(("envelope", group, epoch, member)))
+    if found is None:
+        raise refusal(
+            "TC492", f"the envelope for {member} cannot be opened", "it was altered on its way, or is not for this key"
+        )
+    return found
+
+
+def refusal(code: str, message: str, hint: str) -> PeerError:
+    """What a subscriber raises about something that did not come from the publisher as it is."""
+    return PeerError(f"{code} {message}\n  hint: {hint}", code=code, hint=hint)

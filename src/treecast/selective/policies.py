@@ -1,0 +1,136 @@
+"""Policies: which subtrees the members of a group may see, and who is a member.
+
+Nothing is seen that no policy includes, and what a policy excludes wins. A policy is written as paths. They are
+evaluated anew for every version of the document, so that new elements are judged by them too.
+
+    >>> from treecast.selective.labelled import LabelledDocument
+    >>> from treecast.selective.policies import Policies
+    >>> document = LabelledDocument.read(b"<firm><staff><name/><pay/></staff></firm>")
+    >>> policies = Policies()
+    >>> policies.grant("desk", include=["//staff"], exclude=["//pay"])
+    >>> policies.join("desk", "ann")
+    >>> document.preview(policies.subtrees("desk", document))
+    [b'<staff><name></name></staff>']
+    >>> policies.check("desk", "bob")
+    Traceback (most recent call last):
+    treecast.errors.AccessError: TC630 bob is not a member of a group of this name
+
+A request is checked where a subscriber connects: `request`. What is hidden and what does not exist get the same answer.
+
+| code | what is wrong |
+|---|---|
+| TC630 | not a member of this group, or there is no such group |
+| TC631 | a request for something that is not there, or that the member may not see |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from treecast.errors import AccessError, QueryError
+from treecast.selective.labelled import LabelledDocument
+from treecast.selective.subtrees import Subtrees, choose
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a group may see."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+
+
+class Policies:
+    """The groups of one document."""
+
+    def __init__(self) -> None:
+        self._policies: dict[str, Policy] = {}
+        self._members: dict[str, set[str]] = {}
+        self._epochs: dict[str, int] = {}
+
+    # -- changes
+
+    def grant(
+        self,
+        group: str,
+        *,
+        include: Iterable[str],
+        exclude: Iterable[str] = (),
+        namespaces: Mapping[str, str] | None = None,
+    ) -> None:
+        """Say what a group may see, in place of what it could see before. It holds from the next version on."""
+        if isinstance(include, str) or isinstance(exclude, str):
+            raise TypeError("include and exclude are lists of paths")
+        self._policies[group] = Policy(tuple(include), tuple(exclude), dict(namespaces or {}))
+        self._members.setdefault(group, set())
+        self._epochs.setdefault(group, 1)
+
+    def join(self, group: str, member: str) -> None:
+        """Add a member to a group that exists."""
+        self._members[group].add(member)
+
+    def revoke(self, group: str, member: str) -> None:
+        """Take a member out of a group. What is published from now on has keys that it does not get."""
+        if member in self._members.get(group, ()):
+            self._members[group].remove(member)
+            self._epochs[group] += 1
+
+    def remove(self, group: str) -> None:
+        """The group may see nothing from the next version on."""
+        if group in self._policies:
+            self._policies[group] = Policy(())
+
+    # -- questions
+
+    def groups(self) -> list[str]:
+        return list(self._policies)
+
+    def members(self, group: str) -> list[str]:
+        return sorted(self._members[group])
+
+    def policy(self, group: str) -> Policy:
+        return self._policies[group]
+
+    def epoch(self, group: str) -> int:
+        """How often somebody has been taken out of the group, and one more."""
+        return self._epochs[group]
+
+    def subtrees(self, group: str, document: LabelledDocument) -> Subtrees:
+        """What the group sees of a document; nothing, if its paths select nothing there."""
+        policy = self._policies[group]
+        selected = {path: document.select(path, policy.namespaces) for path in {*policy.include, *policy.exclude}}
+        return choose(
+            (id for path in policy.include for id in selected[path]),
+            (id for path in policy.exclude for id in selected[path]),
+            document.outline,
+        )
+
+    def check(self, group: str, member: str) -> None:
+        """Raise AccessError unless it is a member. Whether there is such a group is not said."""
+        if member not in self._members.get(group, ()):
+            raise AccessError(f"TC630 {member} is not a member of a group of this name", code="TC630")
+
+    def request(self, group: str, member: str, text: str, document: LabelledDocument) -> Subtrees:
+        """A subscription in SSL by a member: it must lie within what the group sees. Raises AccessError."""
+        self.check(group, member)
+        try:
+            wanted = Subtrees.parse(text, document.outline)
+        except QueryError as error:
+            if error.code in ("TC161", "TC162"):  # they tell what the document has
+                raise _beyond_rights() from None
+            raise
+        rights = self.subtrees(group, document)
+        for part in wanted.parts:
+            # All of a part is seen if its root is, and whatever is hidden below is excluded by the part too.
+            hidden = [id for right in rights.parts for id in right.without if document.outline.contains(part.root, id)]
+            if not rights.covers(part.root, document.outline) or any(
+                not any(document.outline.contains(one, id) for one in part.without) for id in hidden
+            ):
+                raise _beyond_rights()
+        return wanted
+
+
+def _beyond_rights() -> AccessError:
+    return AccessError("TC631 there is no such subtree among those that you may see", code="TC631")

@@ -1,0 +1,122 @@
+"""The publisher of a document: policies in, sealed and signed packages out, one for each group whose view has changed.
+
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> from treecast.selective.policies import Policies
+    >>> from treecast.selective.publisher import Publisher
+    >>> from treecast.selective.subscriber import Subscriber
+    >>> policies = Policies()
+    >>> policies.grant("desk", include=["//staff"], exclude=["//pay"])
+    >>> policies.join("desk", "ann")
+    >>> signer = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    >>> publisher = Publisher("firm", policies, secret=bytes(32), signer=signer)
+    >>> publisher.publish(b"<firm><staff><name>Ida</name><pay>9</pay></staff></firm>")
+    ['desk']
+    >>> ann = Subscriber("ann", publisher.keys.member("ann"), "firm", "desk", publisher.public_key)
+    >>> ann.admit(*publisher.envelope("desk", "ann"))
+    >>> ann.receive(publisher.package("desk"))
+    True
+    >>> ann.fragments()
+    [b'<staff><name>Ida</name></staff>']
+    >>> publisher.publish(b"<firm><staff><name>Ida</name><pay>10</pay></staff></firm>")  # nobody sees the change
+    []
+
+A new version of a view is compared with the last one by the digests of subtrees (`treecast.selective.versions`).
+`package(group, since=...)` has only what has changed after that version of the view.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from treecast.document import Bytes, Limits
+from treecast.selective.folded import fold
+from treecast.selective.group_view import GroupView
+from treecast.selective.keys import Keys, seal
+from treecast.selective.labelled import LabelledDocument
+from treecast.selective.package import Entry, Manifest, Package, element_about, encode, manifest_about
+from treecast.selective.policies import Policies
+from treecast.selective.versions import apply_version
+
+
+class Publisher:
+    """One document, its policies, and the views that follow from them."""
+
+    def __init__(self, name: str, policies: Policies, *, secret: bytes, signer: Ed25519PrivateKey) -> None:
+        self.name = name
+        self.policies = policies
+        self.keys = Keys(secret)
+        self.public_key = signer.public_key().public_bytes_raw()
+        """What subscribers verify signatures with."""
+        self.document: LabelledDocument | None = None
+        self._signer = signer
+        self._views: dict[str, GroupView] = {}
+
+    def publish(self, data: Bytes, *, limits: Limits | None = None) -> list[str]:
+        """Publish a version. Returns the groups whose view has changed: they alone are sent anything."""
+        folded = fold(data, limits=limits)
+        if self.document is None:
+            self.document = LabelledDocument.from_folded(folded)
+        else:
+            apply_version(self.document, folded)
+        return self.refresh()
+
+    def refresh(self) -> list[str]:
+        """Let changed policies take effect, without a new version of the document as well."""
+        assert self.document is not None, "publish a document first"
+        changed = []
+        for group in self.policies.groups():
+            if group not in self._views:
+                self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
+            if self._views[group].refresh(self.document, self.policies.subtrees(group, self.document)):
+                changed.append(group)
+        return changed
+
+    def _secrets(self, group: str, id: int, version: int) -> tuple[bytes, bytes]:
+        token = self.keys.token(self.name, group, id)
+        return token, self.keys.element(self.name, token, version)
+
+    # -- what is sent
+
+    def version(self, group: str) -> int:
+        """The version of a group's view: how often it has changed."""
+        return self._views[group].version
+
+    def envelope(self, group: str, member: str) -> tuple[int, bytes]:
+        """The epoch, and the group's key for a member. Raises AccessError."""
+        self.policies.check(group, member)
+        epoch = self.policies.epoch(group)
+        return epoch, self.keys.envelope(group, epoch, member)
+
+    def package(self, group: str, since: int = 0) -> bytes:
+        """What a group that has this version of its view needs; everything, for 0."""
+        view = self._views[group]
+        epoch = self.policies.epoch(group)
+        entries = view.changes(since)
+        manifest = Manifest(
+            [one.token for one in view.fragments()],
+            [
+                Entry(
+                    one.token,
+                    view.parent_token(one.id),
+                    one.version,
+                    one.key,
+                    [child.token for child in view.children(one.id)],
+                )
+                for one in entries
+            ],
+        )
+        about = manifest_about(self.name, group, view.version, since, epoch)
+        return encode(
+            Package(
+                self.name,
+                group,
+                view.version,
+                since,
+                epoch,
+                self._signer.sign(view.digest()),
+                seal(self.keys.group(group, epoch), encode(manifest), about),
+                [seal(one.key, one.record, element_about(self.name, one.token)) for one in entries],
+            )
+        )

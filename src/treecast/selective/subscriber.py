@@ -1,0 +1,181 @@
+"""The subscriber's side: packages are opened, verified and put together to what the group sees of the document.
+
+Nothing that brokers on the way have altered, moved, left out, put in or kept from an older version is accepted: what is
+there after a package must have exactly the digest that the publisher signed. A package that is refused changes nothing.
+`treecast.selective.publisher` has an example.
+
+| code | what is wrong |
+|---|---|
+| TC492 | a package, a manifest, an element or an envelope was altered, or is for somebody else |
+| TC493 | what the package makes of the view is not what the publisher has signed |
+| TC494 | an old version: the view has a newer one already |
+| TC495 | a package builds on a version that is not there: ask for what has changed since the one that is |
+| TC496 | there is no key for this package: the member has got no envelope of this epoch |
+
+What is filtered by content is filtered here, or anywhere else where there is nothing but the view: `matches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from treecast import _native
+from treecast.errors import PeerError
+from treecast.selective.digests import element_digest, form_from, view_digest
+from treecast.selective.folded import Element
+from treecast.selective.keys import open_envelope, refusal, unseal
+from treecast.selective.package import Entry, Package, decode_manifest, decode_package, element_about
+from treecast.selective.view import write_fragment
+
+
+class Held:
+    """An element that a subscriber holds."""
+
+    __slots__ = ("digest", "entry", "record")
+
+    def __init__(self, entry: Entry, record: bytes) -> None:
+        self.entry = entry
+        self.record = record
+        self.digest: bytes | None = None
+
+
+class Subscriber:
+    """What one member holds of one group's view of a document."""
+
+    def __init__(self, member: str, key: bytes, document: str, group: str, public_key: bytes) -> None:
+        self.member = member
+        self.document = document
+        self.group = group
+        self.version = 0
+        self._key = key
+        self._verifier = Ed25519PublicKey.from_public_bytes(public_key)
+        self._group_keys: dict[int, bytes] = {}
+        self._held: dict[bytes, Held] = {}
+        self._fragments: list[bytes] = []
+
+    def admit(self, epoch: int, envelope: bytes) -> None:
+        """Take the key of the group for one epoch. Raises PeerError (TC492)."""
+        self._group_keys[epoch] = open_envelope(self._key, self.group, epoch, self.member, envelope)
+
+    def receive(self, data: bytes) -> bool:
+        """Take a package; says whether it changed anything. Raises PeerError, and then nothing has changed."""
+        package = decode_package(data)
+        if (package.document, package.group) != (self.document, self.group):
+            raise refusal("TC492", "the package is for another document or group", "it was sent astray")
+        if package.version == self.version and self.version:
+            return False  # the same again
+        if package.version < self.version:
+            raise refusal("TC494", f"version {package.version} of the view is older than {self.version}", "ignore it")
+        if package.base > self.version:
+            raise refusal(
+                "TC495", f"the package builds on version {package.base}, and this is {self.version}",
+                f"ask for what has changed since {self.version}",
+            )  # fmt: skip
+        fragments, changed = self._open(package)
+        held = self._held | changed
+        try:
+            self._verify(package, held, fragments, changed)
+        except PeerError:
+            for one in self._held.values():  # some digests may be those of what was refused
+                one.digest = None
+            raise
+        self._held = _reachable(held, fragments)
+        self._fragments = fragments
+        self.version = package.version
+        return True
+
+    def _verify(
+        self, package: Package, held: dict[bytes, Held], fragments: list[bytes], changed: Iterable[bytes]
+    ) -> None:
+        for token in changed:
+            _clear_above(held, token)
+        digests = [self._digest(held, token) for token in fragments]
+        try:
+            self._verifier.verify(package.signature, view_digest(self.document, self.group, package.version, digests))
+        except InvalidSignature:
+            raise _not_signed("its digest is another one") from None
+
+    def _open(self, package: Package) -> tuple[list[bytes], dict[bytes, Held]]:
+        key = self._group_keys.get(package.epoch)
+        if key is None:
+            raise refusal(
+                "TC496", f"{self.member} has no key for epoch {package.epoch} of this group",
+                "ask for an envelope; a member that was taken out of the group gets none",
+            )  # fmt: skip
+        opened = unseal(key, package.manifest, package.about())
+        if opened is None:
+            raise refusal("TC492", "the manifest of a package cannot be opened", "it was altered on its way")
+        manifest = decode_manifest(opened)
+        if len(manifest.entries) != len(package.elements):
+            raise refusal("TC492", "the package has too few or too many elements", "it was altered on its way")
+        found: dict[bytes, Held] = {}
+        for entry, sealed in zip(manifest.entries, package.elements, strict=True):
+            record = unseal(entry.key, sealed, element_about(self.document, entry.token))
+            if record is None:
+                raise refusal("TC492", "an element of a package cannot be opened", "it was altered on its way")
+            found[entry.token] = Held(entry, record)
+        return manifest.fragments, found
+
+    def _digest(self, held: dict[bytes, Held], top: bytes) -> bytes:
+        """The digest of a fragment. Every element must be there, once, below the parent that it names."""
+        waiting: list[tuple[bytes, bytes, bool]] = [(top, b"", False)]
+        while waiting:
+            token, above, is_open = waiting.pop()
+            one = held.get(token)
+            if one is None or one.entry.parent != above:
+                raise _not_signed("an element is missing, or hangs in another place")
+            if one.digest is not None:
+                continue
+            if not is_open:
+                if len(waiting) > len(held) + 1:
+                    raise _not_signed("elements contain each other")
+                waiting.append((token, above, True))
+                waiting.extend((child, token, False) for child in one.entry.children)
+                continue
+            below = [held[child].digest or b"" for child in one.entry.children]
+            one.digest = element_digest(self.document, token, above, one.entry.version, one.record, below)
+        return held[top].digest or b""
+
+    # -- what is seen
+
+    def forms(self) -> dict[bytes, Element]:
+        """The elements by their tokens."""
+        return {token: form_from(one.record) for token, one in self._held.items()}
+
+    def fragments(self) -> list[bytes]:
+        """What the group sees, one document for each fragment, in exclusive canonical form."""
+        forms = self.forms()
+        children = {token: one.entry.children for token, one in self._held.items()}
+        return [write_fragment(token, forms, children) for token in self._fragments]
+
+    def matches(self, query: str) -> list[bool]:
+        """Whether each fragment matches a query: it sees the fragment, and nothing of the document around it."""
+        return [bool(_native.select(fragment, query.encode())) for fragment in self.fragments()]
+
+
+def _clear_above(held: dict[bytes, Held], token: bytes) -> None:
+    """Forget the digests of those above an element that has changed."""
+    seen = set()  # a broken package may go in circles
+    while token in held and token not in seen:
+        seen.add(token)
+        held[token].digest = None
+        token = held[token].entry.parent
+
+
+def _reachable(held: dict[bytes, Held], fragments: list[bytes]) -> dict[bytes, Held]:
+    kept: dict[bytes, Held] = {}
+    waiting = list(reversed(fragments))
+    while waiting:
+        token = waiting.pop()
+        kept[token] = held[token]
+        waiting.extend(reversed(held[token].entry.children))
+    return kept
+
+
+def _not_signed(reason: str) -> PeerError:
+    return refusal(
+        "TC493", f"the view is not the one that the publisher signed: {reason}", "ask for the whole view again"
+    )

@@ -1,0 +1,326 @@
+"""A network of brokers with replicas, a real registry that decides who serves them, and hosts that lose their disks.
+
+A host loses its disk only while another one has all that was acknowledged, as far as the registry's last decision goes:
+whoever serves alone and loses its disk loses data, and no checker can ask for it back. In the end every broker is at
+its own host, and its backup has the same as it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import RegisterSource
+from treecast.overlay.onyx.membership import MembershipSettings
+from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_host import NetworkHost
+from treecast.overlay.onyx.registry import Registry, RegistrySettings
+from treecast.overlay.onyx.registry.rows import RoleRow
+from treecast.overlay.onyx.view import HOST, host_name
+from treecast.overlay.peer import Effect, Peer
+from treecast.overlay.replica.member import MemberRow, read_members
+from treecast.overlay.replica.snapshot import KEY_MIN
+from treecast.overlay.replica.space import Space
+from treecast.sim.faults import Crash, Fault, FaultRates, LinkFault, Partition, draw_faults
+from treecast.sim.frames import PacketCodec
+from treecast.sim.network import Network
+from treecast.sim.onyx.network_scenario import NetworkRun, NetworkScenario
+from treecast.sim.onyx.network_workload import NetworkWorkload, draw_network
+from treecast.sim.onyx.scripted_registry import REGISTRY
+from treecast.sim.replica.scenario import draw_replica_settings
+from treecast.sim.scenario import Outcome, outcome_of
+from treecast.sim.storage import SimulatedStorage
+from treecast.sim.world import World
+
+BROKERS_MAX = 5
+CLIENT_LAG_MS_MAX = 1_500
+"""So long after a decision clients may look for a broker at the wrong host."""
+MakeHost = Callable[..., NetworkHost]
+
+
+class ReplicatedNetworkScenario(NetworkScenario):
+    """A seed draws brokers, clients, settings and faults."""
+
+    name = "network-replicas"
+
+    def __init__(self, make_network_host: MakeHost = NetworkHost) -> None:
+        """Tests that plant a bug make hosts themselves."""
+        super().__init__()
+        self._make_network_host = make_network_host
+
+    def network(self, seed: int) -> NetworkWorkload:
+        """Long enough for a host to be missed."""
+        network, random = draw_network(seed, BROKERS_MAX), Random(f"{seed}/replicated")
+        clients = msgspec.structs.replace(network.clients, duration_ms=random.choice([2_000, 3_000]))
+        return msgspec.structs.replace(network, clients=clients)
+
+    def faults(self, seed: int) -> list[Fault]:
+        network = self.network(seed)
+        machines = [host_name(broker) for broker in network.brokers]
+        rates = FaultRates(
+            crashing=(*machines, *machines, REGISTRY, *network.homes),
+            restarting=(*machines, REGISTRY),
+            storing=tuple(machines),
+            loses_disk=True,
+        )
+        random = Random(f"{seed}/replicated faults")
+        duration_ms = network.clients.duration_ms
+        faults = draw_faults(random, [*machines, REGISTRY, *network.homes], duration_ms, rates)
+        for _ in range(random.choice([0, 1, 1, 2])):
+            down_ms = random.choice([1, 300, 1_200])
+            crash = Crash(random.choice(machines), random.randrange(300, duration_ms), down_ms, random.random() < 0.7)
+            faults.append(crash)
+        for _ in range(random.choice([0, 0, 1])):
+            first, second = random.sample(machines, 2)
+            begin_ms = random.randrange(duration_ms)
+            groups = random.choice([[[first], [second]], [[first], [second, REGISTRY]], [[first], [REGISTRY]]])
+            faults.append(Partition(groups, begin_ms, begin_ms + 1_000, one_way=random.random() < 0.3))
+            faults.append(LinkFault("loss", first, second, 0, duration_ms, 50))
+        return faults
+
+    def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
+        faults = self.faults(seed) if faults is None else faults
+        run = ReplicatedRun(seed, self.network(seed), faults, self._make_broker, self._make_network_host)
+        run.play()
+        return outcome_of(self.name, run.world, faults, with_trace, run.counts())
+
+
+class ReplicatedWorld(World):
+    """What is for a broker goes where its sender believes it to be served."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, PacketCodec())
+        self.network = _RoutedNetwork(self, PacketCodec())
+        self.place_of: Callable[[str, str], str | None] = lambda sender, receiver: receiver
+        self.may_lose_disk: Callable[[str], bool] = lambda host: False
+        self.lost_disks = 0
+
+    def _crash(self, fault: Crash) -> None:
+        loses_disk = fault.loses_disk and self.may_lose_disk(fault.host)
+        self.lost_disks += loses_disk and self.hosts[fault.host].is_up
+        super()._crash(msgspec.structs.replace(fault, loses_disk=loses_disk))
+
+
+class _RoutedNetwork(Network):
+    def send(self, sender: str, receiver: str, messages: Sequence[Any], speaker: str = "", to: str = "") -> None:
+        assert isinstance(self._world, ReplicatedWorld)
+        place = self._world.place_of(sender, receiver)
+        if place is not None:
+            to = receiver if place != receiver else ""
+            super().send(sender, place, messages, speaker, to)
+
+
+class ReplicatedRun(NetworkRun):
+    """A run whose brokers are served by hosts."""
+
+    world: ReplicatedWorld
+
+    def __init__(
+        self,
+        seed: int,
+        network: NetworkWorkload,
+        faults: Sequence[Fault],
+        make_broker: Callable[..., NetworkBroker],
+        make_host: MakeHost,
+    ) -> None:
+        self._make_host = make_host
+        super().__init__(seed, network, faults, make_broker, None)
+
+    def _make_world(self, seed: int) -> World:
+        return ReplicatedWorld(seed)
+
+    def _add_brokers(self, sync_us: tuple[int, int], batches: bool) -> None:
+        world = self.world
+        random = world.random_of("replica settings")
+        self._replica_settings = draw_replica_settings(random)
+        self._membership = MembershipSettings(heartbeat_ms=random.choice([80, 150]), gossip_ms=300)
+        self._registry_settings = RegistrySettings(
+            silent_ms=random.choice([400, 700]),
+            doubt_ms=random.choice([700, 1_500]),
+            view_ms=random.choice([0, 50]),
+            fan_out_max=random.choice([1, 2, 4]),
+            return_ms=random.choice([0, 300, 1_000]),
+            rejoin_ms=random.choice([0, 500]),
+            migrations_open_max=0,
+        )
+        self._homes: dict[str, str] = {}
+        self._places: dict[str, list[tuple[int, str]]] = {}  # by broker: since when it is where
+        self._lags: dict[tuple[str, str], int] = {}
+        self._lag_random = world.random_of("lags")
+        world.place_of, world.may_lose_disk = self._place_for, self._may_lose_disk
+        world.add_host(REGISTRY, self._start_registry, sync_us=sync_us)
+        for name in self.network.brokers:
+            start = partial(self._start_host, name)
+            self.hosts[name] = world.add_host(host_name(name), start, sync_us=sync_us, batches=batches)
+
+    def _start_registry(self, storage: SimulatedStorage, random: Random) -> Peer:
+        return Registry(REGISTRY, storage, random, self._registry_settings)
+
+    def _start_host(self, name: str, storage: SimulatedStorage, random: Random) -> Peer:
+        def make(broker: str, space: Any, random: Random, is_own: bool) -> Peer:
+            return self._new_broker(broker, space, random, membership=self._membership)
+
+        host = self._make_host(name, storage, random, make, (REGISTRY,), self._replica_settings, self._membership)
+        host.listens(host_name(name), (float(self._place(name)), 0.0))
+        return host
+
+    # -- who is where
+
+    def _registry(self) -> Registry | None:
+        peer = self.world.hosts[REGISTRY].peer
+        return peer if isinstance(peer, Registry) else None
+
+    def _roles(self) -> dict[str, RoleRow]:
+        registry = self._registry()
+        return registry.roles.rows if registry is not None else {}
+
+    def _place_for(self, sender: str, receiver: str) -> str | None:
+        """The machine to which something for a peer is sent."""
+        if receiver not in self.hosts and not receiver.startswith(HOST):
+            return receiver
+        peer = self.world.hosts[sender].peer
+        if isinstance(peer, NetworkHost):
+            return peer.resolve(receiver)
+        if isinstance(peer, Registry):
+            info = peer.broker(receiver)
+            return receiver if receiver.startswith(HOST) else info.address if info is not None else None
+        return self._place_for_client(sender, receiver)
+
+    def _place_for_client(self, client: str, broker: str) -> str:
+        now_us, places = self.world.now_us, self._places.setdefault(broker, [(0, host_name(broker))])
+        row = self._roles().get(broker)
+        if row is not None and row.primary != places[-1][1]:
+            places.append((now_us, row.primary))
+            self._lags[client, broker] = self._lag_random.randrange(CLIENT_LAG_MS_MAX) * 1000
+        lag_us = self._lags.get((client, broker), 0)
+        return next((place for since_us, place in reversed(places) if now_us >= since_us + lag_us), places[0][1])
+
+    def _row(self, machine: str, broker: str) -> MemberRow:
+        """What a host has on its disk about a broker."""
+        members = read_members(self.world.hosts[machine].storage, 100)
+        return next((member.row for member in members if member.broker == broker), MemberRow())
+
+    def _machines(self) -> list[str]:
+        return [host_name(broker) for broker in self.network.brokers]
+
+    def _holder(self, broker: str) -> str | None:
+        """The host that serves a broker, by what is on its disk; between two terms, one that has everything."""
+        rows = {machine: self._row(machine, broker) for machine in self._machines()}
+
+        def rank(machine: str) -> tuple[int, bool, int]:
+            row, serves = rows[machine], rows[machine].primary == machine
+            return row.term if serves else row.complete_term, serves, row.replica.group if row.replica else 0
+
+        return max((machine for machine, row in rows.items() if row.replica), key=rank, default=None)
+
+    def _data(self, broker: str) -> Any:
+        machine = self._holder(broker)
+        if machine is None:
+            return SimulatedStorage()
+        replica = self._row(machine, broker).replica
+        assert replica is not None
+        return Space(self.world.hosts[machine].storage, replica.slot, replica.last_body, replica.body_end)
+
+    def _peers(self) -> Iterator[tuple[str, NetworkBroker]]:
+        for broker in self.network.brokers:
+            machine = self._holder(broker)
+            host: Any = self.world.hosts[machine].peer if machine is not None else None
+            served = host.served(broker) if host is not None else None
+            if isinstance(served, NetworkBroker):
+                yield broker, served
+
+    def _may_lose_disk(self, machine: str) -> bool:
+        if not machine.startswith(HOST):
+            return False
+        roles = self._roles()
+        return bool(roles) and all(self._can_do_without(machine, broker, role) for broker, role in roles.items())
+
+    def _can_do_without(self, machine: str, broker: str, role: RoleRow) -> bool:
+        """Another host has all that was acknowledged of a broker, and the registry can know."""
+        if role.primary == machine:
+            return bool(role.backup) and self._row(role.backup, broker).complete_term == role.term
+        row = self._row(role.primary, broker)
+        reign = row.term if row.primary == role.primary else row.complete_term
+        after = max((term for term, host, _ in role.past if host != role.primary), default=role.floor)
+        # Whoever was appointed just now may still refuse: then the one before it has to have everything.
+        return row.replica is not None and reign >= after and (row.term == role.term or not role.served)
+
+    # -- the course of a run
+
+    def _begin(self) -> None:
+        self._add_roots()
+
+    def _add_roots(self) -> None:
+        """Brokers that somebody publishes at have a tree."""
+        registry = self._registry()
+        missing = [root for root in self.network.roots if registry and f"root-{root}" not in registry.catalog.rows]
+
+        def add(root: str, peer: Registry, now_ms: int) -> list[Effect]:
+            turn = Turn(now_ms)
+            peer.catalog.register(RegisterSource(f"root-{root}"), lambda: root, peer._new_id, turn)
+            return peer._finish(turn, peer.pair.row.term)
+
+        for root in missing:
+            self.world.hosts[REGISTRY].call(partial(add, root))
+
+    def _calm_down(self) -> None:
+        self._wait("everybody at home, with a backup", self._is_settled)
+
+    def _is_settled(self) -> bool:
+        roles = self._roles()
+        registry = self._registry()
+        if registry is None or len(roles) < len(self.network.brokers) or len(registry.view.brokers) < len(roles):
+            return False
+        return all(self._is_paired(broker, role) for broker, role in roles.items())
+
+    def _is_paired(self, broker: str, role: RoleRow) -> bool:
+        if role.primary != host_name(broker) or not role.backup:
+            return False
+        primary, backup = self._row(role.primary, broker), self._row(role.backup, broker)
+        return primary.term == role.term and backup.complete_term == role.term and not backup.coming
+
+    def _check_invariants(self) -> None:
+        self._add_roots()
+        for broker in self.network.brokers:
+            self._check_once(broker, self._data(broker), 0, set())
+        self._check_limits()
+        registry = self._registry()
+        if registry is not None and registry.roles.losses:
+            self.world.fail("a broker goes on without what it had acknowledged")
+
+    def _finish(self) -> None:
+        super()._finish()
+        if self.world.failure is None:
+            self._wait("a backup in the end", lambda: self._is_settled() and not list(self._differences()))
+
+    def _differences(self) -> Iterator[str]:
+        for broker, role in self._roles().items():
+            rows = [self._row(machine, broker).replica for machine in (role.primary, role.backup)]
+            if rows[0] is None or rows[1] is None:
+                yield f"{broker} has no data"
+                continue
+            storages = [self.world.hosts[machine].storage for machine in (role.primary, role.backup)]
+            spaces = [Space(storage, row.slot) for storage, row in zip(storages, rows, strict=True) if row]
+            for table, is_integer in rows[0].tables.items():
+                after: Any = KEY_MIN if is_integer else ""
+                first, second = (space.scan(table, after, 100_000) for space in spaces)
+                if first != second:
+                    yield f"primary and backup of {broker} differ in {table}"
+
+    def counts(self) -> dict[str, int]:
+        registry = self._registry()
+        return {
+            **super().counts(),
+            "terms": sum(row.term for row in self._roles().values()),
+            "takeovers": registry.roles.takeovers if registry is not None else 0,
+            "lost_disks": self.world.lost_disks,
+        }
+
+    def _views(self) -> int:
+        registry = self._registry()
+        return registry.view.epoch & 0xFFFF_FFFF if registry is not None else 0

@@ -1,0 +1,83 @@
+"""Brokers with replicas in real processes: one is killed and its disk is lost, and nothing is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from serve.test_network_service import WAIT_SECONDS, Network, wait_for
+from support.quick_process import PIPE, QuickProcess
+
+from treecast.cli.entry import main
+
+pytestmark = pytest.mark.house
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Network]:
+    log = directory / "log"
+    with log.open("w") as errors:
+        place = ("--data", str(directory / "data"), "--listen", "127.0.0.1:0")
+        arguments = ["-m", "treecast", "up", *place, "--brokers", "3", "--replicas", "2"]
+        process = QuickProcess(arguments, stdout=PIPE, stderr=errors)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening on "), log.read_text()
+        yield Network(process, int(line.rpartition(":")[2]), log)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+
+
+def backed_up(network: Network) -> dict[str, dict[str, str]]:
+    """Brokers whose backup has everything, by name."""
+    rows = network.ask("GET", "/v1/network")[1]["brokers"]
+    return {row["name"]: row for row in rows if row["replicas"] == "paired"}
+
+
+def test_a_broker_that_is_killed_without_its_disk_loses_nothing(tmp_path: Path) -> None:
+    with running(tmp_path) as network:
+        queries = {f"q{n}": f"/load/item[@n > {n}]" for n in range(6)}
+        for id, query in queries.items():
+            assert network.ask("PUT", f"/v1/subscriptions/{id}", json.dumps({"query": query}))[0] == 201
+        wait_for(lambda: len(backed_up(network)) == 3)
+        publish(network, range(10))
+        # The root of the source, and the host of some of the subscriptions.
+        (root,) = network.ask("GET", "/v1/network")[1]["roots"]
+        pid = network.pids()[root]
+        os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(tmp_path / "data" / root)
+        publish(network, range(10, 20))
+        hosts = {name: row["host"] for name, row in backed_up(network).items()}
+        for n, id in enumerate(queries):
+            assert pull(network, id, 19 - n) == sorted(range(n + 1, 20))
+        # It comes home, with a disk that is new.
+        wait_for(lambda: backed_up(network).get(root, {"host": ""})["host"] == root)
+        assert hosts.get(root, "another") != root
+        publish(network, range(20, 22))
+        assert pull(network, "q0", 21) == list(range(1, 22))
+        assert main(["status", "--network", "--url", f"http://127.0.0.1:{network.port}"]) == 0
+
+
+def publish(network: Network, numbers: range) -> None:
+    for n in numbers:
+        headers = {"Treecast-Document-Id": f"d{n}"}
+        assert network.ask("POST", "/v1/documents", f"<load><item n='{n}'/></load>", **headers)[0] in (200, 201)
+
+
+def pull(network: Network, id: str, count: int) -> list[int]:
+    got: dict[str, int] = {}
+    end = time.monotonic() + WAIT_SECONDS
+    while len(got) < count and time.monotonic() < end:
+        _, answer = network.ask("POST", f"/v1/subscriptions/{id}:pull", b'{"wait_ms": 200}')
+        for delivery in answer["deliveries"]:
+            got[delivery["delivery"]] = int(delivery["payload"].split("'")[1])
+    return sorted(got.values())
