@@ -23,6 +23,7 @@ NAMES = (
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-recovery",
 )
 
 

@@ -230,7 +230,6 @@ def _become(name: str, descriptors: list[int]) -> None:
 
 
 def main() -> None:
-
     # What the first document would have to wait for is there as well.
     warm_up()
     gc.collect()
