@@ -113,7 +113,7 @@ def test_a_broker_that_lives_again_asks_whom_it_needs_at_once() -> None:
 
 
 def test_rules_that_are_wanted_as_well_may_be_hidden() -> None:
-    """What children want may be what generalisation has chosen too: it is hidden by something wider, then not wanted."""
+    """What children want may be what generalisation has chosen too, and then be hidden by something wider."""
     settings = RoutingSettings(entries_max=6)
     texts = [f"/a/b[@k='{38 + n // 30}{n % 30:02}']" for n in range(60)]
     texts += [f"/a/b[starts-with(@k, '{start}')]" for start in ("38", "380", "381", "39", "390")] + ["/a/b"]
