@@ -45,6 +45,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     """`documents` of the sizes is how often something fails."""
     brokers, fails = point["brokers"], point["fails"]
     load = os.getloadavg()[0]
+    session.note("processes are those of `treecast up` on this machine; documents are made here")
     with tempfile.TemporaryDirectory() as directory, RunningNetwork(Path(directory), brokers) as network:
         roles = network.roles()
         name = {"registry": "registry", "pause": roles["leaf"]}.get(fails) or roles.get(fails)
