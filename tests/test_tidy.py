@@ -58,6 +58,7 @@ ROOMS: dict[str, set[str]] = {
         *{"errors", "engines", "index", "placement", "workload", "report", "spark", "measure", "version", "durable"},
         # a broker's routing table is measured beside the operators that the paper has instead
         *{"document", "model", "overlay", "wire"},
+        "serve",  # clients of a network that is killed
     },
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},
