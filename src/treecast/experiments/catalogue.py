@@ -23,6 +23,8 @@ NAMES = (
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "selective-levels",
+    "selective-merging",
 )
 
 
