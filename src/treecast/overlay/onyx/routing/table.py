@@ -50,14 +50,16 @@ class RoutingTable:
         limits: Limits | None = None,
         entities: EntityTexts = None,
         seed: int | None = None,
+        has_parent: bool = True,
     ) -> None:
+        """Without a parent nobody is told what all targets want together, and nothing is summarised."""
         self.settings = settings or RoutingSettings()
         self.unread = 0
         """Documents that could not be read, and went to every target."""
         self._index = Index(limits=limits, entities=entities, seed=seed)
         self.sample = Sample(self.settings.sample_max, seed=seed)
         """Some of the documents that were routed: generalisations are judged by them."""
-        self._summary = Summary(self.settings, sample=self.sample, seed=seed)
+        self._summary = Summary(self.settings, sample=self.sample, seed=seed) if has_parent else None
         self._targets: dict[str, dict[Conjunction, int]] = {}
         self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
         self._numbers: dict[Conjunction, str] = {}  # of the index
@@ -80,11 +82,11 @@ class RoutingTable:
 
     def aggregate(self) -> RoutingQuery:
         """What all targets want together, within the budget: for the parent."""
-        return self._summary.query()
+        return self._summary.query() if self._summary is not None else RoutingQuery.of(self._wanting)
 
     def rebuilt(self) -> RoutingQuery:
         """The same, computed anew from what the targets have: for checks."""
-        return self._summary.rebuilt()
+        return self._summary.rebuilt() if self._summary is not None else self.aggregate()
 
     def update(self, target: str, added: RoutingQuery | None = None, removed: RoutingQuery | None = None) -> Delta:
         """Change a target's routing query; the answer is how `aggregate` changed.
@@ -124,7 +126,7 @@ class RoutingTable:
         self._index_drop(gone)
         if came or went:
             self._signatures.clear()
-        return self._summary.update(fresh, gone)
+        return self._summary.update(fresh, gone) if self._summary is not None else Delta()
 
     def replace(self, target: str, query: RoutingQuery) -> Delta:
         """Give a target another routing query: an announcement in full."""
@@ -138,7 +140,7 @@ class RoutingTable:
 
     def refine(self) -> Delta:
         """What removals have left for later: see Summary."""
-        return self._summary.refine()
+        return self._summary.refine() if self._summary is not None else Delta()
 
     def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]:
         """For each document the targets that want it."""
