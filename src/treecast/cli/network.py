@@ -52,12 +52,12 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     """Brokers, and each tree with its links, for people.
 
     >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 3}
-    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "documents": 7, "documents_per_second": 0.5, "table": 2}
-    >>> link |= {"bytes_saved": 3000}
+    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "depth": 1, "documents": 7, "bytes": 900, "table": 2}
+    >>> link |= {"documents_per_second": 0.5, "bytes_per_second": 64.0, "bytes_saved": 3000}
     >>> print("\\n".join(network_lines({"brokers": [broker], "roots": ["b1"], "links": [link]})))
     b1             up    3 subscriptions, 0 restarts, 127.0.0.1:1
     tree of b1
-      b1 -> b2: 7 documents, 0.5/s, 3000 bytes saved; tables of 2 queries
+      b1 -> b2: 0.5 documents/s, 64 bytes/s; 7 documents, 900 bytes, 3,000 bytes saved; a table of 2 queries
     """
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
@@ -70,11 +70,12 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
         yield f"tree of {printable(root)}"
         for link in picture["links"]:
             if link["root"] == root:
-                rate = f"{link['documents']} documents, {link['documents_per_second']:g}/s"
-                ends = f"{printable(link['parent'])} -> {printable(link['child'])}"
-                yield f"  {ends}: {rate}{_saved(link)}; tables of {link['table']} queries"
+                rates = f"{link['documents_per_second']:,g} documents/s, {link['bytes_per_second']:,.0f} bytes/s"
+                totals = f"{link['documents']:,} documents, {link['bytes']:,} bytes"
+                ends = f"{'  ' * link['depth']}{printable(link['parent'])} -> {printable(link['child'])}"
+                yield f"{ends}: {rates}; {totals}{_saved(link)}; a table of {link['table']:,} queries"
 
 
 def _saved(link: Mapping[str, Any]) -> str:
     """How much smaller documents were, by what was done before the link."""
-    return f", {link['bytes_saved']} bytes saved" if link.get("bytes_saved") else ""
+    return f", {link['bytes_saved']:,} bytes saved" if link.get("bytes_saved") else ""

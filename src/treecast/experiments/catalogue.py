@@ -20,12 +20,16 @@ NAMES = (
     "xtrie-variants",
     "xtrie-routers",
     "onyx-sharing",
+    "onyx-early",
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-recovery",
     "dht-states",
     "dht-traffic",
     "dht-load",
+    "selective-levels",
+    "selective-merging",
 )
 
 

@@ -23,18 +23,20 @@ from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of, run_seeds
+from treecast.sim.selective.selective_scenario import SelectiveScenario
 from treecast.sim.shorten import shorten
 
 SCENARIOS: dict[str, type[Scenario]] = {
     kind.name: kind
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
-        *(ControlScenario, NetworkScenario, ReplicatedNetworkScenario, ReplicaScenario),
-        *(ChordScenario, FilterScenario),
+        *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
+        *(ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

@@ -1,10 +1,12 @@
 // The console: which section is shown, and the status of the broker, asked for once a second while the page is visible.
 //
-// A section is a module with `show(status, argument)`, called when somebody goes there, and `update(status)`.
+// A section is a module with `show(status, argument)`, called when somebody goes there, and `update(status)`. The door of
+// a network (`data-door` of the page) has sections of its own, and its status is a look at all brokers.
 
 import { get } from "./api.js";
 import * as documents from "./documents.js";
 import * as letters from "./letters.js";
+import * as network from "./network.js";
 import * as overview from "./overview.js";
 import { find, line, number, toast } from "./page.js";
 import * as refusals from "./refusals.js";
@@ -13,9 +15,12 @@ import * as subscriptions from "./subscriptions.js";
 
 const POLL_MS = 1000;
 const POLL_MS_MAX = 15000; // after failures
-const sections = { overview, documents, subscriptions, letters, refusals, sources };
+const isNetwork = document.body.dataset.door === "network";
+const ofBroker = { overview, documents, subscriptions, letters, refusals, sources };
+const sections = isNetwork ? { network, subscriptions, sources } : ofBroker;
 const titles = {
   overview: "Overview",
+  network: "Network",
   documents: "Documents",
   subscriptions: "Subscriptions",
   letters: "Dead letters",
@@ -39,7 +44,7 @@ function decoded(text) {
 async function go(isFirst = false) {
   const [, wanted = "", argument = ""] = location.hash.match(/^#\/([a-z]+)(?:\/(.*))?$/) ?? [];
   if (location.hash === "#main") return;
-  const chosen = wanted in sections ? wanted : "overview";
+  const chosen = wanted in sections ? wanted : Object.keys(sections)[0];
   const hasChanged = chosen !== current;
   current = chosen;
   document.title = `${titles[chosen]} · treecast`;
@@ -83,12 +88,18 @@ function badge(id, count) {
   find(id).textContent = count ? number(count) : "";
 }
 
+async function look() {
+  if (isNetwork) return network.look();
+  const answer = await get("v1/status");
+  badge("letters-count", answer.sizes.letters);
+  badge("refusals-count", answer.totals.refused);
+  return answer;
+}
+
 async function poll() {
-  status = await get("v1/status");
+  status = await look();
   say("Live", "good");
   find("broker").textContent = line(status.broker, 40);
-  badge("letters-count", status.sizes.letters);
-  badge("refusals-count", status.totals.refused);
   await sections[current]?.update(status);
 }
 
@@ -114,5 +125,8 @@ document.addEventListener("visibilitychange", () => {
   tick();
 });
 addEventListener("hashchange", () => go());
+for (const link of document.querySelectorAll("nav a")) {
+  if (!(link.getAttribute("href").slice(2) in sections)) link.parentElement.remove();
+}
 await go(true);
 tick();

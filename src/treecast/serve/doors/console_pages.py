@@ -32,18 +32,23 @@ HEADERS = (
     ("cache-control", "no-cache"),
 )
 PAGE = "console.html"
+OF_A_BROKER, OF_A_NETWORK = b'<body data-door="broker">', b'<body data-door="network">'
+"""Which sections the page has."""
 
 
 class ConsolePages:
-    """The page, and its files."""
+    """The page, and its files: of a broker, or of a network, whose door does not offer the data of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_network: bool = False) -> None:
         self._files = {
             file.name: Reply(200, file.read_bytes(), kind, HEADERS)
             for file in files("treecast.serve.console").iterdir()
             for suffix, kind in TYPES.items()
             if file.name.endswith(suffix)
         }
+        if is_network:
+            page = self._files[PAGE].body.replace(OF_A_BROKER, OF_A_NETWORK)
+            self._files[PAGE] = Reply(200, page, TYPES[".html"], HEADERS)
 
     async def console(self, call: Call) -> Reply:
         return self._files[PAGE]

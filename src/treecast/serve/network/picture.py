@@ -20,10 +20,13 @@ from treecast.serve.network.supervisor import Supervised
 
 LOOK_SECONDS = 2.0
 """A broker that does not answer within this time is shown without its links."""
-RATE_MS = 500
-"""Rates are those between two looks that are at least so far apart."""
+LOOK_MS = 500
+"""The same answer for everybody who asks within this time. Rates are those between two looks."""
 SVG = "image/svg+xml"
 WIDTH, STEP, RADIUS = 150, 90, 26
+
+LinkKey = tuple[str, str, str]
+"""Root, parent and child."""
 
 
 class BrokerPicture(msgspec.Struct, frozen=True):
@@ -53,6 +56,7 @@ class LinkPicture(msgspec.Struct, frozen=True):
     documents: int = 0
     bytes: int = 0
     documents_per_second: float = 0.0
+    bytes_per_second: float = 0.0
     table: int = 0
     bytes_saved: int = 0
     """What did not have to travel, because nobody behind the link needs it."""
@@ -72,6 +76,31 @@ ROUTES = (
 )
 
 
+class Rates:
+    """What grew since the last look, for each second.
+
+    >>> rates = Rates()
+    >>> rates.of({("a", "a", "b"): (10, 500)}, 1_000), rates.of({("a", "a", "b"): (20, 900)}, 3_000)
+    ({}, {('a', 'a', 'b'): (5.0, 200.0)})
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[LinkKey, tuple[int, int]] = {}
+        self._before_ms = 0
+
+    def of(self, counts: dict[LinkKey, tuple[int, int]], now_ms: int) -> dict[LinkKey, tuple[float, float]]:
+        passed_ms = max(now_ms - self._before_ms, 1)
+        rates = {}
+        for key, count in counts.items():
+            if (before := self._before.get(key)) is not None:
+                # A link that was made anew counts from 0 again.
+                grown = (max(now - then, 0) * 1000 / passed_ms for now, then in zip(count, before, strict=True))
+                documents, size = grown
+                rates[key] = (round(documents, 1), round(size, 1))
+        self._before, self._before_ms = counts, now_ms
+        return rates
+
+
 class NetworkPages:
     """Looks at the registry and at all brokers when somebody asks."""
 
@@ -79,9 +108,9 @@ class NetworkPages:
         self._brokers = brokers
         self._places = places
         self._connections: dict[str, tuple[str, Connection]] = {}
-        self._before: dict[tuple[str, str, str], int] = {}
-        self._before_ms = 0
-        self._rates: dict[tuple[str, str, str], float] = {}
+        self._rates = Rates()
+        self._last: NetworkPicture | None = None
+        self._last_ms = 0
         self._looking = asyncio.Lock()
 
     async def network(self, call: Call) -> Reply:
@@ -96,39 +125,29 @@ class NetworkPages:
 
     async def _look(self) -> NetworkPicture:
         async with self._looking:
-            known, trees = await self._places.brokers(), await self._places.trees()
-            hosts = {name: str(row.get("host") or name) for name, row in known.items()}
-            answers = await asyncio.gather(*(self._links_of(name, hosts.get(name, name)) for name in self._brokers))
-            rows = {(str(row["root"]), str(row["broker"]), str(row["child"])): row for some in answers for row in some}
-            self._count(rows)
+            if self._last is None or steady_ms() - self._last_ms >= LOOK_MS:
+                self._last = await self._look_again()
+                self._last_ms = steady_ms()
+            return self._last
+
+    async def _look_again(self) -> NetworkPicture:
+        known, trees = await self._places.brokers(), await self._places.trees()
+        hosts = {name: str(row.get("host") or name) for name, row in known.items()}
+        answers = await asyncio.gather(*(self._links_of(name, hosts.get(name, name)) for name in self._brokers))
+        rows = {(str(row["root"]), str(row["broker"]), str(row["child"])): row for some in answers for row in some}
+        counted = {key: (int(row["documents"]), int(row["bytes"])) for key, row in rows.items()}
+        rates = self._rates.of(counted, steady_ms())
         brokers = [_broker_picture(name, one, known.get(name, {})) for name, one in self._brokers.items()]
         links = []
         for tree in trees:
-            root, parent, child = str(tree["root"]), str(tree["parent"]), str(tree["broker"])
-            if parent:
-                row: dict[str, Any] = rows.get((root, parent, child), {})
-                links.append(
-                    LinkPicture(
-                        *(root, parent, child, int(tree["depth"]), row.get("documents", 0), row.get("bytes", 0)),
-                        *(self._rates.get((root, parent, child), 0.0), row.get("table", 0)),
-                        row.get("bytes_saved", 0),
-                    )
-                )
+            key = str(tree["root"]), str(tree["parent"]), str(tree["broker"])
+            if tree["parent"]:
+                row: dict[str, Any] = rows.get(key, {})
+                counts = row.get("documents", 0), row.get("bytes", 0)
+                of_link = rates.get(key, (0.0, 0.0))
+                sizes = row.get("table", 0), row.get("bytes_saved", 0)
+                links.append(LinkPicture(*key, int(tree["depth"]), *counts, *of_link, *sizes))
         return NetworkPicture(brokers, sorted({str(tree["root"]) for tree in trees}), links)
-
-    def _count(self, rows: dict[tuple[str, str, str], dict[str, Any]]) -> None:
-        now = steady_ms()
-        passed_ms = now - self._before_ms
-        if passed_ms < RATE_MS:
-            return
-        counts = {key: int(row["documents"]) for key, row in rows.items()}
-        if self._before_ms:
-            # A link that was made anew counts from 0 again.
-            self._rates = {
-                key: round(max(count - self._before.get(key, count), 0) * 1000 / passed_ms, 1)
-                for key, count in counts.items()
-            }
-        self._before, self._before_ms = counts, now
 
     async def _links_of(self, name: str, host: str) -> list[dict[str, str | int]]:
         address = self._brokers.get(host, self._brokers[name]).addresses.peer
@@ -193,7 +212,7 @@ def _state(picture: NetworkPicture, name: str) -> BrokerPicture | None:
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, link: LinkPicture) -> str:
-    text = f"{link.documents} documents, {link.documents_per_second:g}/s"
+    text = f"{link.documents} documents, {link.documents_per_second:g}/s, table of {link.table}"
     return (
         f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="#789"/>'
         f'<text x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2:.0f}" fill="#345">{text}</text>'
