@@ -24,6 +24,7 @@ NAMES = (
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-recovery",
 )
 
 
