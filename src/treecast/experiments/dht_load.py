@@ -14,7 +14,7 @@ from treecast.engines.path_nfa import PathMachine
 from treecast.experiments.dht_inputs import QUERIES_MIN, SETS, WORKLOADS, documents_of, machine_of
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.panels import bars
-from treecast.experiments.ring_model import RingModel, state_places
+from treecast.experiments.ring_model import RingModel, place_of, state_keys
 from treecast.experiments.rules import at_most, between, pick
 from treecast.experiments.session import Session
 from treecast.report import Panel
@@ -93,12 +93,12 @@ def _spread(
     owners: Sequence[int], load: list[float],
 ) -> None:  # fmt: skip
     """Move the load of states that have copies from their owners to all who hold them."""
-    places = [state_places(machine, copy, shared) for copy in range(1, copies + 1)] if shared else []
-    for number, state in enumerate(shared):
+    keys = state_keys(machine) if shared else []
+    for state in shared:
         part = received[state] / (copies + 1)
         load[owners[state]] -= received[state] - part
-        for column in places:
-            load[ring.owner(column[number])] += part
+        for copy in range(1, copies + 1):
+            load[ring.owner(place_of(keys[state], copy))] += part
 
 
 def _share(some: Sequence[float], all: Sequence[float]) -> float:
