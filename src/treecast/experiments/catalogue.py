@@ -25,6 +25,8 @@ NAMES = (
     "onyx-formats",
     "onyx-pep",
     "onyx-recovery",
+    "selective-levels",
+    "selective-merging",
 )
 
 
