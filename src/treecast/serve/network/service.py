@@ -23,6 +23,7 @@ from treecast.serve.network.front_door import FrontDoor, FrontDoorSettings
 from treecast.serve.network.member import MemberOptions
 from treecast.serve.network.places import Places
 from treecast.serve.network.supervisor import REGISTRY, Supervisor, SupervisorSettings
+from treecast.serve.network_process import registry_settings
 from treecast.serve.notify import notify
 from treecast.serve.service_process import Announce, ServiceOptions, handle_signals, watch
 
@@ -150,6 +151,7 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             listen=LOOPBACK,
             name=name,
             registries=registries,
+            registry=registry_settings(allow=("broker-*",)),
             membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
             # Event streams read the documents of a broker, and not what a subscription brings along.
             network=NetworkSettings(move_documents_max=0),

@@ -16,6 +16,8 @@ Policy = Literal["near", "load", "content"]
 class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit brokers of one site."""
 
+    allow: tuple[str, ...] = ()
+    """Names of brokers that may join, or patterns: see `admission.py`. Empty: all."""
     brokers_max: int = BROKERS_MAX
     roots_max: int = ROOTS_MAX
     sources_max: int = 10_000
