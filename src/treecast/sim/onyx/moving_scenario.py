@@ -140,6 +140,14 @@ class MovingRun(NetworkRun):
         application.attach()
         return application
 
+    def _check_invariants(self) -> None:
+        super()._check_invariants()
+        for application in self.applications:
+            received = application.plan.received
+            if received and application.needs_attach():
+                if received[0] in self.registry.held_by(self.network.homes[application.plan.name]):
+                    application.attach()  # it has come
+
     def _letters(self) -> list[Letter]:
         """Less those that are on their way to a subscriber."""
         return [letter for letter in super()._letters() if letter.reason != REASON]
