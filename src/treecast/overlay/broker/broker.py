@@ -162,6 +162,7 @@ class Broker:
             case Flow():
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
+                    self._dispatch.watch_patient(session, message, turn)
             case Hello():
                 self._clients.welcome(self.name, self.store_id, sender, message.nonce, turn)
             case Attach():
