@@ -20,9 +20,11 @@ NAMES = (
     "xtrie-variants",
     "xtrie-routers",
     "onyx-sharing",
+    "onyx-early",
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-recovery",
 )
 
 
