@@ -6,9 +6,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
+
 from treecast.overlay.messages import Acknowledge, Attached, Deliveries, Flow, Item, Postponed
 from treecast.overlay.peer import Deliver, Send
 from treecast.overlay.receiver import Delivered, Delivery, Receiver, ReceiverSettings, Roster
+
+pytestmark = pytest.mark.house
 
 
 def receiver_with(count: int, *, is_patient: bool = False) -> tuple[Receiver, list[Delivery]]:
