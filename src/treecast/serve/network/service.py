@@ -149,7 +149,7 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
     directory = Path(options.directory)
     directory.mkdir(parents=True, exist_ok=True)
 
-    registry = registry_settings()
+    registry = registry_settings(allow=("broker-*",))
     if options.replicas == 1:  # else another broker takes over, and soon
         registry = msgspec.structs.replace(registry, silent_ms=SILENT_MS, doubt_ms=DOUBT_MS)
 
