@@ -25,6 +25,9 @@ NAMES = (
     "onyx-formats",
     "onyx-pep",
     "onyx-recovery",
+    "dht-states",
+    "dht-traffic",
+    "dht-load",
     "selective-levels",
     "selective-merging",
 )
