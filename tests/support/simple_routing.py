@@ -83,6 +83,9 @@ class SimpleTable:
         wanted = {query for query, count in self._uses.items() if count}
         return SimpleQuery({EVERYTHING} if EVERYTHING in wanted else wanted)
 
+    def learn(self, bodies: list[bytes]) -> None:
+        """Nothing is generalised here."""
+
     def route(self, bodies: list[bytes]) -> list[tuple[str, ...]]:
         answers = []
         for body in bodies:

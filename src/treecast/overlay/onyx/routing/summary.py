@@ -57,6 +57,7 @@ class Summary:
         self._hides: dict[Conjunction, dict[Conjunction, None]] = {}
         self._seed = seed
         self._visible = Visible(seed=seed)
+        self._judged = 0  # documents that the sample had when rules were chosen
         self._before: dict[Conjunction, bool] = {}  # what was visible when a change began, of what it touched
 
     def __len__(self) -> int:
@@ -110,7 +111,11 @@ class Summary:
         return self._delta()
 
     def refine(self) -> Delta:
-        """Do what removals have left for later: as much work as there are conjunctions to bring back."""
+        """Do what was left for later: bring back what removals have left too wide, and choose rules anew that were
+        guessed before there were documents to judge them by. It is as much work as there are conjunctions."""
+        if self._is_guess:
+            self._choose_anew()
+            return self._delta()
         late, self._late = [rule for rule in self._late if rule in self._rules], {}
         for rule in late:
             del self._rules[rule]
@@ -118,6 +123,21 @@ class Summary:
         if len(self._visible) > self.settings.entries_max:
             self._generalise()
         return self._delta()
+
+    @property
+    def _is_guess(self) -> bool:
+        """Whether a sample knows far more now than when rules were chosen."""
+        sample = self._sample
+        return bool(self._rules) and sample is not None and sample.is_ready and 4 * self._judged < len(sample)
+
+    def _choose_anew(self) -> None:
+        self._before = dict.fromkeys(self._visible, True)
+        self._rules, self._late, self._witness, self._hides = {}, {}, {}, {}
+        self._visible = Visible(seed=self._seed)
+        self._enter(list(self._counts))
+        if len(self._visible) > self.settings.entries_max:
+            self._generalise()
+        self._judged = len(self._sample or ())
 
     def __contains__(self, conjunction: object) -> bool:
         return conjunction in self._visible or conjunction in self._witness
@@ -160,7 +180,7 @@ class Summary:
                 self._hide(each, witness)
         rows = dict.fromkeys(each for group in left for each in group.conjunctions)
         if len(rows) + len(self._visible) > self.settings.entries_max:
-            chosen = choose(self._visible, self._room(), self._sample, left)
+            chosen = self._choose(left)
             for rule, members in chosen.items():
                 self._add_rule(rule, members)
                 for each in members:
@@ -168,9 +188,9 @@ class Summary:
             rows |= dict.fromkeys(rule for rule in chosen if rule not in self)
         self._enter_rounds(list(rows))
 
-    def _room(self) -> int:
-        """How many conjunctions generalisation leaves."""
-        return ceil(self.settings.entries_max * _ROOM)
+    def _choose(self, groups: Iterable[Part] = ()) -> dict[Conjunction, list[Conjunction]]:
+        self._judged = max(self._judged, len(self._sample or ()))
+        return choose(self._visible, ceil(self.settings.entries_max * _ROOM), self._sample, groups)
 
     def _enter_rounds(self, conjunctions: list[Conjunction]) -> None:
         # PERF: bench.onyx_routing, summarise: short ones first. What they cover is never shown, and shown is few.
@@ -276,7 +296,7 @@ class Summary:
 
     def _generalise(self) -> None:
         while len(self._visible) > self.settings.entries_max:
-            chosen = choose(self._visible, self._room(), self._sample)
+            chosen = self._choose()
             for rule, members in chosen.items():
                 self._add_rule(rule, members)
             self._enter_rounds([rule for rule in chosen if rule not in self])

@@ -49,14 +49,17 @@ class RoutingTable:
         *,
         limits: Limits | None = None,
         entities: EntityTexts = None,
+        sample: Sample | None = None,
         seed: int | None = None,
     ) -> None:
+        """`sample` has documents by which generalisations are judged; several tables may share one."""
         self.settings = settings or RoutingSettings()
         self.unread = 0
         """Documents that could not be read, and went to every target."""
         self._index = Index(limits=limits, entities=entities, seed=seed)
-        self.sample = Sample(self.settings.sample_max, seed=seed)
+        self.sample = sample if sample is not None else Sample(self.settings.sample_max, seed=seed)
         """Some of the documents that were routed: generalisations are judged by them."""
+        self._has_routed = False
         self._summary = Summary(self.settings, sample=self.sample, seed=seed)
         self._targets: dict[str, dict[Conjunction, int]] = {}
         self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
@@ -99,8 +102,11 @@ class RoutingTable:
         more, less = list(added), list(removed)
         before = self._targets.get(target, {})
         counts = _counted(before, more, less)
+        # PERF: bench.onyx_routing, tables: what a broker itself wants is known to be queries. A table without children
+        # routes nothing, and needs no index of them.
+        is_lazy = target == LOCAL and not self._has_routed
         try:
-            self._index_new([each for each, count in counts.items() if count])
+            self._index_new([each for each, count in counts.items() if count and not is_lazy])
         except QueryError as error:
             raise PeerError(
                 f"a routing query holds something that is not a query: {error.code}", code="TC404"
@@ -140,9 +146,16 @@ class RoutingTable:
         """What removals have left for later: see Summary."""
         return self._summary.refine()
 
+    def learn(self, documents: Sequence[AnyDocument]) -> None:
+        """Take note of documents that are not routed here, to judge generalisations by."""
+        self.sample.learn(documents)
+
     def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]:
         """For each document the targets that want it."""
         self.sample.learn(documents)
+        if not self._has_routed:
+            self._has_routed = True
+            self._index_new(self._targets.get(LOCAL, ()))
         everything = tuple(sorted(self._wanting.get(TRUE, ())))
         if len(everything) == len(self._targets):
             return [everything] * len(documents)
@@ -195,7 +208,7 @@ class RoutingTable:
             self._conjunctions[row.id] = conjunction
 
     def _index_drop(self, conjunctions: Iterable[Conjunction]) -> None:
-        numbers = [self._numbers.pop(each) for each in conjunctions if each != TRUE]
+        numbers = [self._numbers.pop(each) for each in conjunctions if each in self._numbers]
         self._index.remove_many(numbers)
         for number in numbers:
             del self._conjunctions[number]
