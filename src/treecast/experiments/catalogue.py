@@ -23,6 +23,9 @@ NAMES = (
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-routing",
+    "onyx-patterns",
+    "onyx-schema",
 )
 
 
