@@ -60,6 +60,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     draw = Random(f"{session.seed} queries")
     links = {link_name(n): [draw_query(draw) for _ in range(point["queries"])] for n in range(LINKS)}
     wanted = _wanted(links, documents)
+    session.note(f"documents: {len(documents)} of up to {ITEMS} items; queries ask for two things of one item")
     rows: list[Row] = []
     for name in (PATHS, EXACT):
         session.say(f"{name}, {point['queries']:,} queries a link")

@@ -41,6 +41,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     ]
     drawn = DocumentSettings(bytes_target=DOCUMENT_BYTES)
     documents = list(generate_documents(schema, session.sizes.documents, drawn, seed=session.seed))
+    session.note("DTDs: the two schemas that ship with treecast; the source sends news")
     mapper = SubscriptionMapper()
     query = RoutingQuery.of(c for text in texts for c in mapper.map(Subscription("", text)).conjunctions)
     forms: dict[str, list[RoutingQuery]] = {PLAIN: [query], PRUNED: [], SHORT: []}

@@ -11,6 +11,7 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.onyx.membership import MembershipSettings
+from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.serve.access.exposure import check_exposure, check_peer_exposure
 from treecast.serve.access.gate import Gate
 from treecast.serve.certificate import Certificate
@@ -150,6 +151,8 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             name=name,
             registries=registries,
             membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
+            # Event streams read the documents of a broker, and not what a subscription brings along.
+            network=NetworkSettings(move_documents_max=0),
             broker=msgspec.structs.replace(options.broker, announces=has_door),
             runtime=options.runtime,
             has_door=has_door,
