@@ -20,6 +20,7 @@ NAMES = (
     "xtrie-variants",
     "xtrie-routers",
     "onyx-sharing",
+    "onyx-early",
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
