@@ -8,8 +8,8 @@ what the next one tells it. One more subscription at the far end goes through al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bench.measure import Report, clock, finish, lxml_time, median, options_of, run
 from bench.routing_populations import BROKERS, POPULATIONS
@@ -35,7 +35,7 @@ class Load:
     counts: tuple[int, ...] = (1_000, 10_000, 125_000)
     budgets: tuple[int, ...] = (1_000, 5_000, 20_000, 50_000)
     parts_max: int = 10_000
-    forms_max: int = 10_000
+    counts_max: Mapping[str, int] = field(default_factory=lambda: {"values": 10_000, "nested": 1_000})
     bars: bool = True
 
     @classmethod
@@ -78,7 +78,7 @@ def measure_links(report: Report, load: Load) -> None:
     for population in load.populations:
         documents = POPULATIONS[population].documents(load.documents, 77)
         for count in load.counts:
-            if population not in ("values", "nested") or count <= load.forms_max:
+            if count <= load.counts_max.get(population, count):
                 measure_link(report, load, population, count, documents)
 
 

@@ -100,6 +100,8 @@ class SimpleRouting:
     def table(self) -> SimpleTable:
         return SimpleTable()
 
+    root_table = table
+
     def map(self, subscription: Subscription) -> SimpleQuery:
         Index(seed=1).add("q", subscription.query)  # raises QueryError
         return SimpleQuery({subscription.query})

@@ -27,6 +27,7 @@ NAMES = (
     "onyx-routing",
     "onyx-patterns",
     "onyx-schema",
+    "onyx-recovery",
 )
 
 

@@ -89,6 +89,9 @@ class Routing(Protocol):
     """Makes tables and queries. A simulation may plant a bug here."""
 
     def table(self) -> RoutingTable: ...
+    def root_table(self) -> RoutingTable:
+        """One whose aggregate nobody is told."""
+
     def map(self, subscription: Any) -> Any: ...
     def empty(self) -> Any: ...
     def decode(self, data: bytes) -> Any: ...
@@ -172,7 +175,10 @@ class Tree:
         self.is_root = root == place.name
         # PERF: bench/network_kill.py. Most brokers have no children in most trees, and a root has nobody to tell what
         # it wants itself: neither needs a table of its own with all of that.
-        self.table = own.table if own is not None and not self.is_root else routing.table()
+        if self.is_root:
+            self.table = routing.root_table()
+        else:
+            self.table = own.table if own is not None else routing.table()
         """With the broker's own subscriptions, unless this is the root; without children, that of all trees."""
         self.plan = EarlyPlan(settings)
         """What may be done to documents before they reach this broker, and its children. It changes with the table: a

@@ -388,7 +388,7 @@ def _rebuild_wants(broker: NetworkBroker) -> Any:
 
 def _rebuild_aggregate(broker: NetworkBroker, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
     """What a broker should tell its parent, by what it wants itself and by its children's aggregates."""
-    table = broker.routing.table()
+    table = broker.routing.root_table() if root == broker.name else broker.routing.table()
     if root != broker.name:
         table.update(LOCAL, wants, broker.routing.empty())
     for child in broker.trees[root].children:

@@ -25,6 +25,7 @@ those that are visible (`visible.py`) who covers it, and whom it may cover.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from math import ceil
 
@@ -38,6 +39,7 @@ from treecast.overlay.onyx.routing.visible import Visible
 _ROOM = 0.75  # of the budget, what generalisation leaves full
 _GROUP_MIN = 64  # conjunctions of one form that make a large group
 _ROUND = 1_000  # conjunctions that are taken in at once; of more, the shorter ones first
+_REVIVED = 1_000  # conjunctions that come back with one change, unless they come back together
 _HALF = 0.5  # of the budget, below which rules may go
 
 
@@ -274,13 +276,16 @@ class Summary:
                 self._forget_rule(witness)
 
     def _retire(self, conjunctions: list[Conjunction]) -> None:
-        """Take out visible conjunctions, and bring back what they covered."""
+        """Take out conjunctions, and bring back what the visible ones of them covered."""
         revived: dict[Conjunction, None] = {}
         for conjunction in conjunctions:
+            if conjunction in self._witness:  # a rule that was wanted as well, when something wider came
+                self._forget_hidden(conjunction)
+                continue
             for child in self._hides.pop(conjunction, {}):
                 del self._witness[child]
                 revived[child] = None
-        self._unshow(conjunctions)
+        self._unshow([conjunction for conjunction in conjunctions if conjunction in self._visible])
         self._enter(list(revived))
 
     # Rules.
@@ -313,19 +318,24 @@ class Summary:
                 self._forget_rule(each)
 
     def _drop_rules(self) -> None:
-        """Where half of the budget is free, drop the rules whose place is cheap to fill."""
-        limit = int(self.settings.entries_max * _ROOM)
-        while self._rules and len(self._visible) < self.settings.entries_max * _HALF:
-            rules = [rule for rule in self._rules if rule not in self._late]
-            smallest = min(rules, key=lambda rule: (len(self._hides.get(rule, ())), rule), default=None)
-            if smallest is None:
-                return
-            covered = len(self._hides.get(smallest, ()))
-            if len(self._visible) - 1 + covered > limit or covered > self.settings.revived_max:
-                return
-            del self._rules[smallest]
-            if smallest not in self._counts:
-                self._retire([smallest])
+        """Where half of the budget is free, drop the rules whose place is cheap to fill, some at a time."""
+        if not self._rules or len(self._visible) >= self.settings.entries_max * _HALF:
+            return
+        room = int(self.settings.entries_max * _ROOM) - len(self._visible)
+        dropped: list[Conjunction] = []
+        revived = 0
+        sizes = [(len(self._hides.get(rule, ())), rule) for rule in self._rules if rule not in self._late]
+        heapq.heapify(sizes)
+        while sizes:
+            covered, rule = heapq.heappop(sizes)
+            room -= covered - 1
+            revived += covered
+            if room < 0 or revived > (_REVIVED if dropped else self.settings.revived_max):
+                break
+            dropped.append(rule)
+        for rule in dropped:
+            del self._rules[rule]
+        self._retire([rule for rule in dropped if rule not in self._counts])
 
     def _delta(self) -> Delta:
         before, self._before = self._before, {}

@@ -51,8 +51,10 @@ class RoutingTable:
         entities: EntityTexts = None,
         sample: Sample | None = None,
         seed: int | None = None,
+        has_parent: bool = True,
     ) -> None:
-        """`sample` has documents by which generalisations are judged; several tables may share one."""
+        """`sample` has documents by which generalisations are judged; several tables may share one. Without a parent
+        nobody is told what all targets want together, and nothing is summarised."""
         self.settings = settings or RoutingSettings()
         self.unread = 0
         """Documents that could not be read, and went to every target."""
@@ -60,7 +62,7 @@ class RoutingTable:
         self.sample = sample if sample is not None else Sample(self.settings.sample_max, seed=seed)
         """Some of the documents that were routed: generalisations are judged by them."""
         self._has_routed = False
-        self._summary = Summary(self.settings, sample=self.sample, seed=seed)
+        self._summary = Summary(self.settings, sample=self.sample, seed=seed) if has_parent else None
         self._targets: dict[str, dict[Conjunction, int]] = {}
         self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
         self._numbers: dict[Conjunction, str] = {}  # of the index
@@ -83,11 +85,11 @@ class RoutingTable:
 
     def aggregate(self) -> RoutingQuery:
         """What all targets want together, within the budget: for the parent."""
-        return self._summary.query()
+        return self._summary.query() if self._summary is not None else RoutingQuery.of(self._wanting)
 
     def rebuilt(self) -> RoutingQuery:
         """The same, computed anew from what the targets have: for checks."""
-        return self._summary.rebuilt()
+        return self._summary.rebuilt() if self._summary is not None else self.aggregate()
 
     def update(self, target: str, added: RoutingQuery | None = None, removed: RoutingQuery | None = None) -> Delta:
         """Change a target's routing query; the answer is how `aggregate` changed.
@@ -130,7 +132,7 @@ class RoutingTable:
         self._index_drop(gone)
         if came or went:
             self._signatures.clear()
-        return self._summary.update(fresh, gone)
+        return self._summary.update(fresh, gone) if self._summary is not None else Delta()
 
     def replace(self, target: str, query: RoutingQuery) -> Delta:
         """Give a target another routing query: an announcement in full."""
@@ -144,7 +146,7 @@ class RoutingTable:
 
     def refine(self) -> Delta:
         """What removals have left for later: see Summary."""
-        return self._summary.refine()
+        return self._summary.refine() if self._summary is not None else Delta()
 
     def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Take note of documents that are not routed here, to judge generalisations by."""
