@@ -8,6 +8,7 @@ what the next one tells it. One more subscription at the far end goes through al
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -182,6 +183,7 @@ def measure_updates(
     report: Report, load: Load, hosts: list[Summary], tables: list[RoutingTable], mapper: SubscriptionMapper
 ) -> None:
     """A subscription comes at the last broker, then goes: through its summary and all eight tables."""
+    gc.freeze()  # every clocked call collects garbage first, and there are millions of objects here
     times: list[float] = []
     reached: list[int] = []
     queries = POPULATIONS["mixed"].queries(load.updates, BROKERS - 1, 9)
