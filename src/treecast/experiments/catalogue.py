@@ -28,6 +28,8 @@ NAMES = (
     "onyx-patterns",
     "onyx-schema",
     "onyx-recovery",
+    "selective-levels",
+    "selective-merging",
 )
 
 

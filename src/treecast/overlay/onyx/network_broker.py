@@ -404,7 +404,7 @@ class NetworkBroker:
         if tree.is_root or not self._is_of_root(tree.root, message.store):
             return
         root, repair = tree.root, self._repairs[tree.root]
-        size = sum(len(parcel.body) for parcel in message.documents)
+        size = sum([len(parcel.body) for parcel in message.documents])
         last, before = self._taken.get(root, (0, 0))
         self._taken[root] = (max(last, message.upto), before + size)
         begin = tree.accept(sender, message)
@@ -415,12 +415,16 @@ class NetworkBroker:
             self.unfit += 1
             repair.want(message.upto)
             return
-        arrivals = self._read(tree, [parcel for parcel in message.documents if parcel.number > begin], message.upto)
-        if arrivals is None:
-            return
-        self.forwarded += len(arrivals)
+        parcels = message.documents
+        if parcels and parcels[0].number <= begin:  # numbers ascend
+            parcels = [parcel for parcel in parcels if parcel.number > begin]
         passed_on = len(turn.urgent)
-        arrivals = tree.pass_on(begin, message.upto, arrivals)
+        try:
+            arrivals = tree.pass_on(begin, message.upto, tree.formats.take(parcels))
+        except PeerError:
+            self._misread(root, message.upto)
+            return
+        self.forwarded += len(parcels)
         is_waiting = bool(self._local)
         self._local.append((root, begin, message.upto, arrivals))
         self._local_bytes += size
@@ -432,16 +436,11 @@ class NetworkBroker:
                 return
         self._serve_local(turn)
 
-    def _read(self, tree: Tree, parcels: list[Parcel], upto: int) -> list[Arrival] | None:
-        """Read documents that came. None: this is not possible, and the root is asked for them, as text."""
-        try:
-            return tree.formats.read(parcels)
-        except PeerError:
-            self.misread += 1
-            repair = self._repairs[tree.root]
-            repair.is_plain = True
-            repair.want(upto)
-            return None
+    def _misread(self, root: str, upto: int) -> None:
+        """Documents came in a format that cannot be read here: the root is asked for them, as text."""
+        self.misread += 1
+        self._repairs[root].is_plain = True
+        self._repairs[root].want(upto)
 
     def _serve_local(self, turn: Turn) -> None:
         """The broker's own subscribers get what was passed on before."""
@@ -506,8 +505,10 @@ class NetworkBroker:
         if message.gone_until > position:
             self.gone += message.gone_until - position
             turn.events.append(Gone(root, position, message.gone_until))
-        arrivals = self._read(self.trees[root], message.documents, message.upto)
-        if arrivals is None:
+        try:
+            arrivals = self.trees[root].formats.read(message.documents)
+        except PeerError:
+            self._misread(root, message.upto)
             return
         self.repaired += len(arrivals)
         self._take_parcels(root, message.upto, arrivals, turn)
