@@ -28,6 +28,9 @@ NAMES = (
     "onyx-patterns",
     "onyx-schema",
     "onyx-recovery",
+    "dht-states",
+    "dht-traffic",
+    "dht-load",
     "selective-levels",
     "selective-merging",
 )
