@@ -84,8 +84,7 @@ class Own(Protocol):
 
     @property
     def table(self) -> RoutingTable: ...
-    def encoded(self) -> bytes:
-        """The aggregate."""
+    def encoded(self) -> bytes: ...  # the aggregate
 
 
 class Routing(Protocol):
