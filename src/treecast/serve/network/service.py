@@ -156,7 +156,9 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             name=name,
             registries=registries,
             membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
-            registry=msgspec.structs.replace(registry_settings(), silent_ms=SILENT_MS, doubt_ms=DOUBT_MS),
+            registry=msgspec.structs.replace(
+                registry_settings(allow=("broker-*",)), silent_ms=SILENT_MS, doubt_ms=DOUBT_MS
+            ),
             # Event streams read the documents of a broker, and not what a subscription brings along.
             network=NetworkSettings(move_documents_max=0),
             broker=msgspec.structs.replace(options.broker, announces=has_door),
