@@ -75,7 +75,7 @@ class RoutingTable:
         self._conjunctions: dict[str, Conjunction] = {}
         self._next = 0
         self._bits: dict[str, int] = {}  # by target, as the index knows them
-        self._masks = _native.Targets() if hasattr(_native, "Targets") else None  # by number; None: built before
+        self._masks: Any = _native.Targets() if hasattr(_native, "Targets") else None  # by number; None: built before
         self._names: dict[int, tuple[str, ...]] = {}  # of sets of bits that were found
         self._signatures: dict[tuple[str, ...], tuple[str, ...]] = {}
 
