@@ -24,7 +24,15 @@ NAMES = (
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-routing",
+    "onyx-patterns",
+    "onyx-schema",
     "onyx-recovery",
+    "dht-states",
+    "dht-traffic",
+    "dht-load",
+    "selective-levels",
+    "selective-merging",
 )
 
 
