@@ -28,6 +28,7 @@ NAMES = (
     "dht-states",
     "dht-traffic",
     "dht-load",
+    "dht-variations",
     "selective-levels",
     "selective-merging",
 )
