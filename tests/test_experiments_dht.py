@@ -12,7 +12,7 @@ from treecast import experiments
 from treecast.document import read
 from treecast.engines.path_nfa import PathMachine
 from treecast.experiments.experiment import Sizes
-from treecast.experiments.ring_model import RingModel, state_places
+from treecast.experiments.ring_model import RingModel, place_of, state_keys
 from treecast.overlay.chord import NfaSettings
 from treecast.overlay.chord.identifiers import place_of_key
 from treecast.overlay.chord.routes import keys_of, parse, plan_query
@@ -77,8 +77,8 @@ def test_states_have_the_keys_of_peers(workload: tuple[list[str], list[bytes]]) 
     namespaces = Schema.news().namespaces
     routes = [part.route for query in queries for part in plan_query(parse(query, namespaces=namespaces)).parts]
     keys = {key for route in routes for key in keys_of(route)}
-    assert sorted(state_places(machine)) == sorted(map(place_of_key, keys))
-    assert state_places(machine, 3, [0]) == [place_of_key("#3")]
+    assert sorted(state_keys(machine)) == sorted(keys)
+    assert place_of("/{}a", 3) == place_of_key("/{}a#3") and place_of("/{}a") == place_of_key("/{}a")
 
 
 def test_elements_of_one_label_path_are_counted_together() -> None:

@@ -242,6 +242,14 @@ def test_a_publisher_learns_what_could_not_be_reached() -> None:
     assert not published.is_complete and published.unreachable[0] in ("", "/{}a")
 
 
+def test_a_publisher_with_too_many_documents_says_so() -> None:
+    net = network(documents_max=1)
+    for id in ("d1", "d2"):
+        net.call("p0", lambda peer, now_ms, id=id: peer.publish(b"<a/>", id=id, now_ms=now_ms))
+    net.wait("both", lambda: len(net.published) == 2)
+    assert net.published["d1"].is_complete and net.published["d2"].unreachable == ("p0",)
+
+
 def test_a_host_that_is_away_is_told_later_and_once() -> None:
     net = network()
     net.subscribe("p4", "q", "//b")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from treecast.document import Document, read_many
 from treecast.engines.path_nfa import PathMachine
 from treecast.errors import QueryLimitError
+from treecast.experiments.experiment import Row
 from treecast.experiments.inputs import draw_documents, namespaces_of, news_schema, ten_schemas
+from treecast.experiments.rules import pick
 from treecast.experiments.session import Session
 from treecast.workload import QuerySettings, Schema, generate_queries
 
@@ -17,6 +19,11 @@ SETS = ("random", "distinct")
 LEVELS = 12
 QUERIES_MIN = 500_000
 """For a verdict: half of what the paper has."""
+
+
+def main_set(rows: Sequence[Row], **at: object) -> str:
+    """The set that a verdict looks at: the paper says distinct. A run without it looks at the random one."""
+    return "distinct" if pick(rows, set="distinct", **at) else "random"
 
 
 def schemas_of(session: Session, workload: str) -> list[Schema]:

@@ -7,7 +7,6 @@ this counts is what such peers would do. `tests/test_experiments_dht.py` compare
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from random import Random
 
 from treecast.engines.path_nfa import PathMachine
@@ -40,7 +39,7 @@ class RingModel:
 
     def owners(self, machine: PathMachine) -> list[int]:
         """By state of a machine: the peer that is responsible for it."""
-        return [self.owner(place) for place in state_places(machine)]
+        return [self.owner(place_of(key)) for key in state_keys(machine)]
 
     def rings(self) -> list[RingMember]:
         """The members with their successors and fingers, in the order of the ring."""
@@ -87,20 +86,17 @@ class RingModel:
         return bytes(table)
 
 
-def state_places(machine: PathMachine, copy: int = 0, states: Sequence[int] | None = None) -> list[int]:
-    """By state, or for these states: where its key is on the ring; or where that copy of it is, which shedding made."""
+def state_keys(machine: PathMachine) -> list[str]:
+    """By state: its key, as peers have it."""
     parents, numbers, _, _ = machine.columns()
     texts = [EPSILON if label is None else label_of(*label) for label in machine.labels()]
     keys = [""] * len(parents)
-    done = [state == 0 for state in range(len(parents))]
+    # Nothing is ever removed here, so parents come before their children.
     for state in range(1, len(parents)):
-        # A state may have taken the number of one that was removed, and come before its parent.
-        waiting = [state]
-        while not done[parents[waiting[-1]]]:
-            waiting.append(parents[waiting[-1]])
-        for each in reversed(waiting):
-            keys[each] = f"{keys[parents[each]]}/{texts[numbers[each]]}"
-            done[each] = True
-    suffix = f"#{copy}" if copy else ""
-    wanted = range(len(keys)) if states is None else states
-    return [place_of_text(f"key {keys[state]}{suffix}") for state in wanted]
+        keys[state] = f"{keys[parents[state]]}/{texts[numbers[state]]}"
+    return keys
+
+
+def place_of(key: str, copy: int = 0) -> int:
+    """Where the key of a state is on the ring; or that copy of it, which load-shedding has made."""
+    return place_of_text(f"key {key}#{copy}" if copy else f"key {key}")

@@ -149,6 +149,10 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
     directory = Path(options.directory)
     directory.mkdir(parents=True, exist_ok=True)
 
+    registry = registry_settings(allow=("broker-*",))
+    if options.replicas == 1:  # else another broker takes over, and soon
+        registry = msgspec.structs.replace(registry, silent_ms=SILENT_MS, doubt_ms=DOUBT_MS)
+
     def member(name: str, registries: dict[str, str], has_door: bool) -> MemberOptions:
         return MemberOptions(
             directory=str(directory / name),
@@ -156,9 +160,7 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             name=name,
             registries=registries,
             membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
-            registry=msgspec.structs.replace(
-                registry_settings(allow=("broker-*",)), silent_ms=SILENT_MS, doubt_ms=DOUBT_MS
-            ),
+            registry=registry,
             # Event streams read the documents of a broker, and not what a subscription brings along.
             network=NetworkSettings(move_documents_max=0),
             broker=msgspec.structs.replace(options.broker, announces=has_door),
