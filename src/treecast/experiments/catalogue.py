@@ -31,6 +31,7 @@ NAMES = (
     "dht-states",
     "dht-traffic",
     "dht-load",
+    "dht-variations",
     "selective-levels",
     "selective-merging",
 )
