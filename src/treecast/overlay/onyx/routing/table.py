@@ -40,7 +40,8 @@ from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
 
-LOCAL = "local"
+LOCAL = ""
+"""The target that stands for a broker's own subscriptions: no broker has an empty name."""
 _BITS = 63
 _ALL_BITS = (1 << _BITS) - 1
 _FEW = 4  # documents that are faster to match one by one: no arrays are made for them
