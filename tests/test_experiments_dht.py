@@ -11,6 +11,7 @@ import pytest
 from treecast import experiments
 from treecast.document import read
 from treecast.engines.path_nfa import PathMachine
+from treecast.experiments.dht_variations import stored_states
 from treecast.experiments.experiment import Sizes
 from treecast.experiments.ring_model import RingModel, place_of, state_keys
 from treecast.overlay.chord import NfaSettings
@@ -115,6 +116,12 @@ def test_hops_grow_as_the_logarithm() -> None:
         hops = RingModel(peers).hops()
         means.append(sum(hops) / len(hops))
     assert 0.6 < means[1] - means[0] < 1.4
+
+
+def test_copies_of_states_are_counted_by_length() -> None:
+    machine = machine_of(["/a//b"])  # start, a, ε, b
+    # By root: start 1 3 4, a 2 3 3, ε 1 2 2, b 1 1 1.
+    assert [stored_states(machine, length) for length in (0, 1, 2)] == [5, 9, 10]
 
 
 def answers(name: str, rows: list[dict[str, Any]]) -> list[str]:

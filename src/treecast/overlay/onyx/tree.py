@@ -72,6 +72,7 @@ class RoutingTable(Protocol):
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
+    def learn(self, documents: Sequence[AnyDocument]) -> None: ...
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]: ...
     def route_forms(
         self, codec: Codec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
@@ -83,8 +84,7 @@ class Own(Protocol):
 
     @property
     def table(self) -> RoutingTable: ...
-    def encoded(self) -> bytes:
-        """The aggregate."""
+    def encoded(self) -> bytes: ...  # the aggregate
 
 
 class Routing(Protocol):
@@ -464,6 +464,7 @@ class Tree:
         links = [name for name, child in self.children.items() if child.link.is_open]
         if not links:
             self.formats.read_all(arrivals)
+            self.table.learn([arrival.content for arrival in arrivals])
             return arrivals
         if self.is_root and arrivals:
             self._learn(arrivals)

@@ -303,6 +303,11 @@ class NetworkRun(Course):
     def _wrong_tables(self) -> Iterator[str]:
         """Tables that are not what they would be if they were built anew."""
         peers = dict(self._peers())
+        missing = [name for name in self.network.brokers if name not in peers]
+        missing += [name for name, peer in peers.items() if not set(self.network.roots) <= peer.trees.keys()]
+        if missing:
+            yield f"{', '.join(missing)} do not serve, or lack a tree"
+            return
         own = {name: _rebuild_wants(peer) for name, peer in peers.items()}
         for root in self.network.roots:
             rebuilt: dict[str, Any] = {}
