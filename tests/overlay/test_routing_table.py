@@ -212,7 +212,7 @@ def test_what_a_broker_wants_itself_is_indexed_when_it_routes() -> None:
     table = RoutingTable()
     table.update(LOCAL, routed("/a/b"))
     table.update("child", routed("/a"))
-    assert table.route([b"<a><b/></a>", b"<a/>"]) == [("child", LOCAL), ("child",)]
+    assert table.route([b"<a><b/></a>", b"<a/>"]) == [(LOCAL, "child"), ("child",)]
     table.update(LOCAL, routed("/c"), routed("/a/b"))
     assert table.route([b"<a><b/></a>", b"<c/>"]) == [("child",), (LOCAL,)]
     empty = RoutingTable()
