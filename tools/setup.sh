@@ -312,17 +312,31 @@ locked() {
     [ -f requirements.lock ] && [ "$("$VENV/bin/python" -I -c "$PLATFORM" 2>/dev/null)" = "cpython 3.11 linux x86_64" ]
 }
 
-# Build requirements of sdists come first, with hashes: pip would fetch them unchecked for an isolated build.
+build_treecast() { "$VENV/bin/python" -m pip install --quiet --no-build-isolation --no-deps --editable .; }
+
+# The packages, fetched and unpacked on one core while the others compile.
+install_and_build() {
+    local packages built
+    "$VENV/bin/python" -m pip install --quiet --require-hashes --no-build-isolation -r requirements.lock &
+    packages=$!
+    build_treecast
+    built=$?
+    wait "$packages" && return $built
+}
+
+# What builds treecast, and sdists, comes first, with hashes: pip would fetch it unchecked for an isolated build.
 install_packages() {
     local pip=("$VENV/bin/python" -m pip install --quiet) wanted
+    local first='cmake\|nanobind\|ninja\|packaging\|pathspec\|scikit-build-core\|setuptools\|wheel'
     if locked; then
-        sed -n '/^\(packaging\|setuptools\|wheel\)==/,/[^\\]$/p' requirements.lock >build/requirements-build.lock
+        sed -n "/^\($first\)==/,/[^\\\\]\$/p" requirements.lock >build/requirements-build.lock
         step "installing packages from PyPI" "${pip[@]}" --require-hashes -r build/requirements-build.lock
-        step "installing packages from PyPI" "${pip[@]}" --require-hashes --no-build-isolation -r requirements.lock
+        step "installing packages, building treecast" install_and_build
     else
         say "requirements.lock is for Python 3.11 on Linux x86-64: installing by the ranges of pyproject.toml, without hashes"
         mapfile -t wanted < <("$VENV/bin/python" tools/lock.py ranges)
         step "installing packages from PyPI" "${pip[@]}" "${wanted[@]}"
+        step "building treecast" build_treecast
     fi
 }
 
@@ -332,12 +346,13 @@ make_venv() {
         rm -rf "$VENV"
         step "making $VENV" "$python" -m venv "$VENV"
     fi
+    export CXX=$compiler
     if [ "$(stamp_line 2)" != "$(packages_wanted)" ]; then
         rm -f "$STAMP"
         install_packages
+    else
+        step "building treecast" build_treecast
     fi
-    export CXX=$compiler
-    step "building treecast" "$VENV/bin/python" -m pip install --quiet --no-build-isolation --no-deps --editable .
     # mypy reads the sources, so it needs the generated stubs next to them. (They were one file, _native.pyi, once.)
     rm -rf src/treecast/_native src/treecast/_native.pyi
     for name in "$VENV"/lib/python*/site-packages/treecast/_native; do cp -r "$name" src/treecast/_native; done
