@@ -42,8 +42,9 @@ ROOMS: dict[str, set[str]] = {
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
     # workload: documents are checked by its DTDs
-    "overlay": CORE | {"index", "catalog", "links", "placement", "names", "rejections", "wire", "workload"},
-    "sim": CORE | {"index", "overlay", "wire"},
+    "overlay": CORE
+    | {"index", "catalog", "links", "selective", "placement", "names", "rejections", "wire", "workload"},
+    "sim": CORE | {"index", "overlay", "selective", "wire"},
     "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model", "workload"},
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},

@@ -12,8 +12,17 @@ from test_papers_transformations import TIDES, article
 
 from treecast import Index, Subscription
 from treecast.errors import PeerError
-from treecast.overlay.onyx.routing import LOCAL, Delta, RoutingQuery, RoutingSettings, RoutingTable, Summary
+from treecast.overlay.onyx.routing import (
+    LOCAL,
+    Delta,
+    RoutingQuery,
+    RoutingSettings,
+    RoutingTable,
+    Summary,
+    generalising,
+)
 from treecast.overlay.onyx.routing import map_subscription as map_one
+from treecast.overlay.onyx.routing import summary as summary_module
 from treecast.overlay.onyx.routing.covering import covers, follows
 from treecast.overlay.onyx.routing.mapping import shared
 from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction
@@ -126,6 +135,60 @@ def check_changes(seed: int, entries_max: int) -> None:
     assert len(network.table) == 0
 
 
+@pytest.mark.parametrize("entries_max", [60, 25, 4])
+def test_many_at_once_lose_nothing(entries_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large groups of values are generalised before they are compared: the table is still what a rebuilt one has."""
+    monkeypatch.setattr(summary_module, "_ROUND", 10)
+    monkeypatch.setattr(summary_module, "_GROUP_MIN", 4)
+    monkeypatch.setattr(generalising, "_MERGED_MAX", 40)
+    random = Random(f"many at once {entries_max}")
+    subscriptions, documents = population(random, 60)
+    subscriptions += [
+        Subscription(f"v{number}", query)
+        for number, query in enumerate(
+            f'{random.choice(("/a", "/a/b", "//b"))}[@x="{random.choice("123")}{random.randrange(9)}"]'
+            + random.choice(("", "", "/c", '[@y="1"]', f'[starts-with(@y, "{random.choice("12")}")]'))
+            for _ in range(200)
+        )
+    ]
+    documents += [
+        f'<a x="{random.randrange(40)}"><b x="{random.randrange(40)}" y="{random.randrange(30)}"><c/></b></a>'.encode()
+        for _ in range(40)
+    ]
+    table, parent = RoutingTable(RoutingSettings(entries_max=entries_max, revived_max=1000)), RoutingQuery()
+    held: list[Subscription] = []
+    for count in (150, 60, 40):
+        came, subscriptions = subscriptions[-count:], subscriptions[:-count]
+        went = random.sample(held, len(held) // 3)
+        held = [each for each in held if each not in went] + came
+        rows = [[c for each in part for c in map_one(each).conjunctions] for part in (came, went)]
+        parent = table.update_many("b", *rows).apply(parent)
+        assert parent == table.aggregate() == table.rebuilt()
+        assert len(parent) <= entries_max
+        above, index = RoutingTable(), Index()
+        above.update("child", parent)
+        index.add_many(held)
+        wanted = [bool(index.match(document)) for document in documents]
+        assert all(up or not one for one, up in zip(wanted, above.route(documents), strict=True))
+    assert table.drop("b").apply(parent) == RoutingQuery()
+
+
+def test_selective_subscriptions_stay_selective_in_bulk() -> None:
+    """20 times the budget at once: what is let through is what is wanted, not every document that has a code."""
+    random = Random("selective")
+    codes = [f"c{area}-{random.randrange(2000)}" for area in range(8) for _ in range(250)]
+    documents = [f'<news><item code="c{area}-{n}"/></news>'.encode() for area in range(64) for n in (3, 500, 1999)]
+    rows = [c for code in codes for c in routed(f'/news/item[@code="{code}"]').conjunctions]
+    for sample in (None, documents[::5]):
+        table = RoutingTable(RoutingSettings(entries_max=100))
+        table.route(sample or [])
+        table.update_many("b", rows, ())
+        parent = RoutingTable()
+        parent.update("child", table.aggregate())
+        assert len(table.aggregate()) <= 100
+        assert sum(map(bool, parent.route(documents))) <= 8 * 3  # those of the eight areas, of 64
+
+
 def maximal(conjunctions: set[Conjunction]) -> set[Conjunction]:
     """Those that no other covers, by a look at every pair."""
     return {
@@ -182,9 +245,11 @@ def test_rules_go_when_there_is_room() -> None:
     rows = [routed(f'/a/b[@x="{n}"]').conjunctions for n in range(100)]
     for row in rows:
         summary.update(row)
-    assert str(summary.query()) == "/a/b"
+    rules = summary.rules
+    assert '/a/b[starts-with(@x, "1")]' in str(RoutingQuery.of(rules))
     changes = [summary.update((), row) for row in rows[:95]]
-    assert sum(bool(change) for change in changes) <= 2 + 15  # the rule goes once, and then what it covered
+    # Each rule goes once; and what is visible by itself changes with its subscription.
+    assert sum(bool(change) for change in changes) <= len(rules) + 20
     assert len(summary) == 5
     assert summary.rules == ()
 
@@ -291,7 +356,7 @@ def test_figure_6() -> None:
 
 def test_texts_that_begin_alike_share_a_rule() -> None:
     codes = [f"{area}-{n}" for area in ("ab", "cd") for n in range(10, 40)]
-    for entries_max, beginnings in ((10, ["ab-1", "ab-2", "ab-3", "cd-1", "cd-2", "cd-3"]), (2, ["ab", "cd"])):
+    for entries_max, beginnings in ((10, ["ab-1", "ab-2", "ab-3", "cd-1", "cd-2", "cd-3"]), (2, ["ab-", "cd-"])):
         summary = Summary(RoutingSettings(entries_max=entries_max))
         summary.update(c for code in codes for c in routed(f'//item[@code="{code}"]').conjunctions)
         assert str(summary.query()) == " or ".join(f'//item[starts-with(@code, "{text}")]' for text in beginnings)
@@ -299,7 +364,7 @@ def test_texts_that_begin_alike_share_a_rule() -> None:
 
 def test_a_sample_decides_which_rule_is_better() -> None:
     """Every document has a head, few have a note: without the sample, both look alike."""
-    table = RoutingTable(RoutingSettings(entries_max=8))
+    table = RoutingTable(RoutingSettings(entries_max=10))
     table.route([b"<a><head/></a>"] * 30 + [b"<a><note/></a>"] + [b"<a><head/><note x='1'/></a>"])
     for name in ("head", "note"):
         table.update_many(name, [c for n in range(6) for c in routed(f'/a/{name}[@x="{n}"]').conjunctions], ())

@@ -31,6 +31,7 @@ def test_fresh_seeds() -> None:
     means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
     assert means["brokers"] > 4 and means["roots"] > 1 and means["views"] > 1.5 and means["starts"] > 0.5
     assert means["remote"] > 10 and means["forwarded"] > 10 and means["repaired"] > 5
+    assert means["saved"] > 20 and means["parts"] > 1, "documents are changed before links"
     assert means["formats"] > 1.5 and means["dictionaries"] > 0.2, "neighbours agree on different ones"
 
 

@@ -89,10 +89,6 @@ class Demand:
         needs, reason = _needs(lambda: needs_of_paths(first.paths))
         return cls(early, needs, reason, tree.changes)
 
-    def for_projection(self) -> Demand:
-        """The same demand without its series: nothing but a projection may be done for it."""
-        return replace(self, series=(), lead=0, unmoved="is projected only") if self.series else self
-
     def remainder(self, done: int) -> Subscription | Early | None:
         """What has to be done after the first `done` steps of the series; None: nothing, documents pass as they are."""
         if done == 0 or self.source is None:

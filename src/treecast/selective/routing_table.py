@@ -107,6 +107,15 @@ class RoutingTable:
         ]
         return whole + limited
 
+    def subscribers(self, id: int) -> list[tuple[str, Subtree]]:
+        """Every subscription that an element itself is part of, with its recipient."""
+        found = [(key, Subtree(place.element.id)) for place in self._whole.enclosing(id) for key in place.keys]
+        for limited in self._limited.enclosing(id):
+            root = limited.element.id
+            blocked = {key for place in self._exclusions[root].enclosing(id) for key in place.keys}
+            found += [(key.recipient, Subtree(root, key.without)) for key in limited.keys if key not in blocked]
+        return found
+
     def route(self, id: int) -> dict[str, tuple[Subtree, ...]]:
         """Who gets what of a subtree: for each recipient the parts of it, in normal form. Others get nothing."""
         found: dict[str, list[Subtree]] = {}

@@ -27,6 +27,7 @@ from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of, run_seeds
+from treecast.sim.selective.selective_scenario import SelectiveScenario
 from treecast.sim.shorten import shorten
 
 SCENARIOS: dict[str, type[Scenario]] = {
@@ -34,7 +35,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
         *(ControlScenario, NetworkScenario, ReplicatedNetworkScenario, ReplicaScenario),
-        *(ChordScenario, FilterScenario),
+        *(ChordScenario, FilterScenario, SelectiveScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

@@ -326,10 +326,17 @@ class Broker:
 
     # --- documents of other brokers ----------------------------------------------------------------------------------
 
-    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn, resolve: Resolve = unresolved) -> None:
+    def take(
+        self,
+        origin: str,
+        documents: Sequence[Incoming],
+        turn: Turn,
+        resolve: Resolve = unresolved,
+        index: Index | None = None,
+    ) -> None:
         """Documents that another broker of the network has accepted, in order, each once. `origin` is its store;
-        `resolve` says what was done to those that have a mark."""
-        self._intake.take(origin, documents, turn, resolve)
+        `resolve` says what was done to those that have a mark, `index` what is left to do with them."""
+        self._intake.take(origin, documents, turn, resolve, index)
 
     def keep_documents(self) -> None:
         """From now on `Turn.published` has documents that were read: they are wanted elsewhere in the same turn."""

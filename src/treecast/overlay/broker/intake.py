@@ -210,14 +210,22 @@ class Intake:
                 turn.published.append((number, command.source, document.id, document.body, contents[at]))
         return matches.documents
 
-    def take(self, origin: str, documents: Sequence[Incoming], turn: Turn, resolve: Resolve = unresolved) -> None:
+    def take(
+        self,
+        origin: str,
+        documents: Sequence[Incoming],
+        turn: Turn,
+        resolve: Resolve = unresolved,
+        index: Index | None = None,
+    ) -> None:
         """Documents that were accepted by another broker, which `origin` names: what somebody here gets is stored.
 
         The caller sees to it that none comes twice.
         """
+        used = self._index if index is None else index
         start = 0
         while start < len(documents):
-            part = self._index.render_part([document.content for document in documents[start:]], report=True)
+            part = used.render_part([one.content for one in documents[start:]], report=True)
             rejected = dict(part.rejected)
             matches = Matches(part.deliveries)
             for at in range(matches.documents):

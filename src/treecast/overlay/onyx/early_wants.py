@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 from treecast.errors import TreecastError
 from treecast.links import Demand, Link
 from treecast.model import Subscription
-from treecast.overlay.onyx.early_plan import NOBODY, WHOLE, plan_of
+from treecast.overlay.onyx.early_plan import NOBODY, WHOLE, is_projection, plan_of
 from treecast.overlay.onyx.settings import NetworkSettings
 
 Key = tuple[str, tuple[tuple[str, str], ...], bool, str]
@@ -138,6 +138,8 @@ class EarlyWants:
             plan = WHOLE
         else:
             plan = plan_of(self._link, self._settings.plan_bytes_max)
+            if self._counts.total() > self._settings.plan_queries_max and not is_projection(plan):
+                plan = WHOLE  # what is left to do would need an index of its own, for all of them
         before, self.plan = self.plan, plan
         return plan != before
 
@@ -155,6 +157,6 @@ def _demand(key: Key) -> Demand:
     query, namespaces, ordered, deliver = key
     given: Any = deliver
     try:
-        return Demand.of(Subscription("", query, dict(namespaces), ordered, given)).for_projection()
+        return Demand.of(Subscription("", query, dict(namespaces), ordered, given))
     except TreecastError:
         return Demand.of_link(None)  # the broker refuses it, or knows better: whole documents will do

@@ -18,7 +18,8 @@ for speed; a root repairs what the tree loses. `tree.py` says when a range is co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from random import Random
 from typing import Any
 
@@ -34,8 +35,8 @@ from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, d
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
-from treecast.overlay.onyx.early_plan import EarlyPlan
-from treecast.overlay.onyx.early_wants import EarlyWants
+from treecast.overlay.onyx.early_index import EarlyIndexes
+from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
 from treecast.overlay.onyx.link_rows import link_rows
@@ -51,7 +52,6 @@ from treecast.overlay.onyx.network_messages import (
     LinkDictionary,
     NetworkMessage,
     Parcel,
-    Plan,
     Resync,
     ServeLocal,
     Taken,
@@ -135,11 +135,16 @@ class NetworkBroker:
             broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0
         )
         self._wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
+        self._early = EarlyIndexes(self._subscription_rows, broker.index.limits)
         self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
         self._positions_ms = 0
         self.gone = 0
         """Documents that were not kept long enough for this broker to get them, at most."""
         self.forwarded = self.repaired = self.taken_documents = self.refused_sources = 0
+        self.taken_parts = 0
+        """Documents of which only what is needed here came."""
+        self.unfit = 0
+        """Ranges with documents that were changed on the way, so that they cannot be used here: the root is asked."""
         self.misread = 0
         """Messages with documents that could not be read in their format."""
 
@@ -389,6 +394,10 @@ class NetworkBroker:
         if begin is None:
             repair.hear_of(message.upto, self.positions.number(root), turn.now_ms)
             return
+        if not tree.plan.understands(message.documents):
+            self.unfit += 1
+            repair.want(message.upto)
+            return
         arrivals = self._read(tree, [parcel for parcel in message.documents if parcel.number > begin], message.upto)
         if arrivals is None:
             return
@@ -443,10 +452,27 @@ class NetworkBroker:
             return
         position = self.positions.number(root)
         fresh = [arrival for arrival in arrivals if arrival.number > position]
-        if fresh:
-            self.broker.take(self.positions.store_of(root), fresh, turn, self.trees[root].plan.resolve)
-            self.taken_documents += len(fresh)
+        if not self._take_fresh(root, fresh, turn):
+            self.unfit += 1
+            self._repairs[root].want(upto)
+            return
+        self.taken_documents += len(fresh)
         self.positions.advance(root, upto)
+
+    def _take_fresh(self, root: str, arrivals: list[Arrival], turn: Turn) -> bool:
+        """Match and store what is new, each document by what is left to do with it. False: for some there is no way."""
+        resolve = self.trees[root].plan.resolve
+        groups: list[tuple[Index | None, list[Arrival]]] = []
+        for mark, group in groupby(arrivals, lambda arrival: arrival.early if is_restructured(arrival.early) else ""):
+            plan = resolve(mark) if mark else None
+            index = self._early.find(mark, plan, self.broker.index_version) if plan else None
+            if mark and index is None:
+                return False
+            groups.append((index, list(group)))
+        self.taken_parts += sum(arrival.early != "" for arrival in arrivals)
+        for index, some in groups:
+            self.broker.take(self.positions.store_of(root), some, turn, resolve, index)
+        return True
 
     def _take_history(self, message: History, turn: Turn) -> None:
         root = message.root
@@ -543,28 +569,20 @@ class NetworkBroker:
             "questions": sum(repair.questions for repair in self._repairs.values()),
             "forwarded": self.forwarded,
             "repaired": self.repaired,
+            "parts": self.taken_parts,
+            "unfit": self.unfit,
             "misread": self.misread,
             "gone": self.gone,
         }
+
+    def _subscription_rows(self) -> Iterator[tuple[str, SubscriptionRow]]:
+        for id, data in self.broker.shadow.rows(SUBSCRIPTIONS, ""):
+            yield id, decode(data, SubscriptionRow)
 
     def rebuild_wants(self) -> Any:
         """What the subscriptions of this broker want together, computed anew: for checks."""
         rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
         return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
-
-    def rebuild_plan(self, root: str, plan_of: Callable[[str], Plan]) -> Plan:
-        """What this broker should tell its parent of what may be done early, by its subscriptions and by its children's
-        plans: for checks."""
-        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
-        wants, plan = EarlyWants(self._settings), EarlyPlan(self._settings)
-        for _ in wants.load(decode(data, SubscriptionRow) for _, data in rows):
-            pass
-        while not wants.is_settled:
-            wants.refine(list)
-        plan.set(LOCAL, wants.plan)
-        for child in self.trees[root].children:
-            plan.set(child, plan_of(child))
-        return plan.own
 
     def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
         """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for

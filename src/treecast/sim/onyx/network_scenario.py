@@ -17,11 +17,22 @@ from random import Random
 from typing import Any
 
 from treecast.index import Index
-from treecast.overlay.broker.rows import DOCUMENTS, LETTERS, SUBSCRIPTIONS, DocumentRow, LetterRow, decode
+from treecast.overlay.broker.rows import (
+    DOCUMENTS,
+    LETTERS,
+    SUBSCRIPTIONS,
+    DocumentRow,
+    LetterRow,
+    SubscriptionRow,
+    decode,
+)
+from treecast.overlay.onyx.early_plan import EarlyPlan
+from treecast.overlay.onyx.early_wants import EarlyWants
 from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_messages import Plan
 from treecast.overlay.onyx.positions import POSITIONS, PositionRow
-from treecast.overlay.onyx.tree import Child, Routing
+from treecast.overlay.onyx.tree import LOCAL, Child, Routing
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import Delivery
 from treecast.overlay.storage import Storage
@@ -312,12 +323,25 @@ class NetworkRun(Course):
 
             def rebuild(name: str, root: str = root, rebuilt: dict[str, Any] = rebuilt) -> Any:
                 if name not in rebuilt:
-                    rebuilt[name] = peers[name].rebuild_plan(root, rebuild)
+                    rebuilt[name] = self._rebuild_plan(peers[name], root, rebuild)
                 return rebuilt[name]
 
             for name, peer in peers.items():
                 if peer.trees[root].plan.own != rebuild(name):
                     yield f"the plan of {name} for {root} is {peer.trees[root].plan.own}, and not {rebuild(name)}"
+
+    def _rebuild_plan(self, peer: NetworkBroker, root: str, plan_of: Callable[[str], Plan]) -> Plan:
+        """What a broker should tell its parent, by its subscriptions and by the plans of its children."""
+        wants, plan = EarlyWants(self.network_settings), EarlyPlan(self.network_settings)
+        rows = (decode(data, SubscriptionRow) for _, data in peer.broker.shadow.rows(SUBSCRIPTIONS, ""))
+        for _ in wants.load(rows):
+            pass
+        while not wants.is_settled:
+            wants.refine(list)
+        plan.set(LOCAL, wants.plan)
+        for child in peer.trees[root].children:
+            plan.set(child, plan_of(child))
+        return plan.own
 
     def counts(self) -> dict[str, int]:
         """How much happened: a scenario in which nothing happens finds nothing."""
@@ -340,6 +364,8 @@ class NetworkRun(Course):
             "dictionaries": sum(":" in child.format for _, peer in self._peers() for child in _children(peer)),
             "cuts": sum(stat["link_cuts"] for stat in stats),
             "saved": sum(stat["link_bytes_saved"] for stat in stats),
+            "parts": sum(stat["parts"] for stat in stats),
+            "unfit": sum(stat["unfit"] for stat in stats),
             "starts": sum(host.incarnation > 1 for host in self.world.hosts.values()),
         }
 

@@ -26,9 +26,9 @@ PART_QUERIES = (
     "from /a/d drop //@k",
 )
 LISTS = (
-    "drop //c; rename //b to e",
-    "drop //c; unwrap //d",
-    "drop //c",
+    "drop /a/*[1]; rename //b to e",
+    "drop /a/*[1]; unwrap //d",
+    "drop /a/*[1]",  # twice is not the same as once
     "from /a/b drop //@k; rename //@n to m",
     "from /a/b drop //@k",
     "from /a/d drop //b",

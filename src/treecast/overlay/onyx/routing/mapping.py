@@ -147,7 +147,8 @@ class Mapper:
         if len(conjunctions) > most:
             self.is_limited = True
             broader = choose(conjunctions, most)
-            conjunctions = [each for each in conjunctions if not any(covers(wide, each) for wide in broader)] + broader
+            gone = {each for members in broader.values() for each in members}
+            conjunctions = [*(each for each in conjunctions if each not in gone), *broader]
         return RoutingQuery.of(_uncovered(sorted(conjunctions)))
 
     def conjunctions(self, path: syntax.Path) -> list[Conjunction]:

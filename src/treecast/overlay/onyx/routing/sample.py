@@ -60,3 +60,12 @@ class Sample:
                 for place in matched:
                     bits[int(place)] |= 1 << document
         return dict(zip(rows, bits, strict=True))
+
+    def union(self, conjunctions: Sequence[Conjunction]) -> int:
+        """The documents that match any of the conjunctions."""
+        index = Index(seed=self._seed)
+        index.add_many([Subscription(str(place), *write_query(row)) for place, row in enumerate(conjunctions)])
+        if not self.documents or not conjunctions:
+            return 0
+        lengths = index.match_part(self.documents, report=True, matches_max=1 << 40).matches.value_lengths()
+        return sum(1 << place for place, length in enumerate(lengths.to_pylist()) if length)

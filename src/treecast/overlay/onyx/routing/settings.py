@@ -20,7 +20,7 @@ class RoutingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Conjunctions that one routing query to a parent may hold: beyond it, they are generalised."""
     revived_max: int = 20_000
     """Conjunctions that one removal may bring back at once; where there are more, `refine` does it later."""
-    sample_max: int = 64
+    sample_max: int = 256
     """Documents that a table keeps to judge generalisations by."""
     signatures_max: int = 10_000
     """Sets of matched conjunctions whose targets are remembered."""

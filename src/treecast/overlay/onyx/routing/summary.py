@@ -19,78 +19,26 @@ tests compare). Rules depend on history: they are chosen when the budget is met,
 A removal does bounded work: where it would bring back more than `revived_max`, the conjunction stays as a rule for
 now, which is broader than necessary, and `refine` removes it at a quiet moment.
 
-Theory of operation. Each hidden conjunction has a witness that covers it, itself visible or hidden. A new one asks the
-index of visible structures (`structures.py`) who may cover it, and whom it may cover. Within a structure, tests are
-looked up: what covers a conjunction has no test, or one of its tests, or one that follows from them.
+Theory of operation. Each hidden conjunction has a witness that covers it, itself visible or hidden. A new one asks
+those that are visible (`visible.py`) who covers it, and whom it may cover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 
-from treecast.overlay.onyx.routing.covering import consequences, covers, follows, structure, tests_of
 from treecast.overlay.onyx.routing.generalising import choose
 from treecast.overlay.onyx.routing.routing_query import Conjunction, Delta, RoutingQuery
 from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
-from treecast.overlay.onyx.routing.structures import Structures
+from treecast.overlay.onyx.routing.value_groups import Part, groups_of
+from treecast.overlay.onyx.routing.visible import Visible
 
 _ROOM = 0.75  # of the budget, what generalisation leaves full
-_SAMPLED = 2  # times the budget, up to which a sample decides what is generalised
+_GROUP_MIN = 64  # conjunctions of one form that make a large group
+_ROUND = 1_000  # conjunctions that are taken in at once; of more, the shorter ones first
 _HALF = 0.5  # of the budget, below which rules may go
-
-
-class _Bucket:
-    """The visible conjunctions of one structure. Each is anchored at one of its tests: the rarest when it came."""
-
-    __slots__ = ("anchored", "entries", "holding")
-
-    def __init__(self) -> None:
-        self.entries: dict[Conjunction, str] = {}  # conjunction -> its anchor, or "" where it has no test
-        self.anchored: dict[str, dict[Conjunction, None]] = {}
-        self.holding: dict[str, dict[Conjunction, None]] = {}  # each test that it implies -> conjunctions
-
-    def add(self, conjunction: Conjunction) -> None:
-        tests = sorted(tests_of(conjunction))
-        anchor = min(tests, key=self.frequency, default="")
-        self.entries[conjunction] = anchor
-        self.anchored.setdefault(anchor, {})[conjunction] = None
-        for test in _implied(tests):
-            self.holding.setdefault(test, {})[conjunction] = None
-
-    def remove(self, conjunction: Conjunction) -> None:
-        _discard(self.anchored, self.entries.pop(conjunction), conjunction)
-        for test in _implied(sorted(tests_of(conjunction))):
-            _discard(self.holding, test, conjunction)
-
-    def frequency(self, test: str) -> int:
-        return len(self.holding.get(test, ()))
-
-    def covered(self, conjunction: Conjunction) -> list[Conjunction]:
-        """Those that the conjunction may cover."""
-        tests = sorted(tests_of(conjunction))
-        if not tests:
-            return list(self.entries)
-        return list(self.holding.get(min(tests, key=self.frequency), ()))
-
-
-def _implied(tests: list[str]) -> dict[str, None]:
-    """The tests, and what follows from them."""
-    return dict.fromkeys(tests) | dict.fromkeys(more for test in tests for more in consequences(test))
-
-
-def _discard(table: dict[str, dict[Conjunction, None]], key: str, conjunction: Conjunction) -> None:
-    rows = table[key]
-    del rows[conjunction]
-    if not rows:
-        del table[key]
-
-
-def _hides(conjunction: Conjunction, other: Conjunction) -> bool:
-    """Whether one covers the other; of two that cover each other, the first in order stays."""
-    if not covers(conjunction, other, follows):
-        return False
-    return conjunction < other or not covers(other, conjunction, follows)
 
 
 class Summary:
@@ -107,9 +55,8 @@ class Summary:
         self._late: dict[Conjunction, None] = {}  # rules that stand for a removal
         self._witness: dict[Conjunction, Conjunction] = {}
         self._hides: dict[Conjunction, dict[Conjunction, None]] = {}
-        self._buckets: dict[Conjunction, _Bucket] = {}
-        self._structures = Structures(seed=seed)
-        self._visible: dict[Conjunction, None] = {}
+        self._seed = seed
+        self._visible = Visible(seed=seed)
         self._before: dict[Conjunction, bool] = {}  # what was visible when a change began, of what it touched
 
     def __len__(self) -> int:
@@ -137,8 +84,8 @@ class Summary:
 
     def rebuilt(self) -> RoutingQuery:
         """The same, computed anew from the conjunctions and the rules: for checks."""
-        twin = Summary(self.settings)
-        twin._enter([*self._counts, *(rule for rule in self._rules if rule not in self._counts)])
+        twin = Summary()
+        twin._enter_rounds([*self._counts, *(rule for rule in self._rules if rule not in self._counts)])
         return twin.query()
 
     def update(self, added: Iterable[Conjunction] = (), removed: Iterable[Conjunction] = ()) -> Delta:
@@ -191,77 +138,90 @@ class Summary:
 
     def _enter(self, conjunctions: list[Conjunction]) -> None:
         """Take in conjunctions that are neither visible nor hidden."""
+        if len(conjunctions) <= _ROUND:
+            self._enter_some(conjunctions)
+        elif len(conjunctions) + len(self._visible) <= self.settings.entries_max:
+            self._enter_rounds(conjunctions)
+        else:
+            # PERF: bench.onyx_routing, summarise: where values are too many to be shown, they are not compared at all.
+            groups = groups_of(conjunctions)
+            self._enter_rounds([each for group in groups if len(group) < _GROUP_MIN for each in group.conjunctions])
+            self._enter_groups([group for group in groups if len(group) >= _GROUP_MIN])
+
+    def _enter_groups(self, groups: list[Part]) -> None:
+        """Take in large groups of conjunctions that differ in values only, as rules where there is no room for them."""
+        witnesses = self._visible.find_witnesses([group.rule for group in groups])
+        left: list[Part] = []
+        for group, witness in zip(groups, witnesses, strict=True):
+            if witness is None:
+                left.append(group)
+                continue
+            for each in group.conjunctions:
+                self._hide(each, witness)
+        rows = dict.fromkeys(each for group in left for each in group.conjunctions)
+        if len(rows) + len(self._visible) > self.settings.entries_max:
+            chosen = choose(self._visible, self._room(), self._sample, left)
+            for rule, members in chosen.items():
+                self._add_rule(rule, members)
+                for each in members:
+                    rows.pop(each, None)
+            rows |= dict.fromkeys(rule for rule in chosen if rule not in self)
+        self._enter_rounds(list(rows))
+
+    def _room(self) -> int:
+        """How many conjunctions generalisation leaves."""
+        return ceil(self.settings.entries_max * _ROOM)
+
+    def _enter_rounds(self, conjunctions: list[Conjunction]) -> None:
+        # PERF: bench.onyx_routing, summarise: short ones first. What they cover is never shown, and shown is few.
+        rows = sorted(conjunctions, key=_length)
+        first, count = 0, _ROUND
+        while first < len(rows):
+            self._enter_some(rows[first : first + count])
+            first, count = first + count, 2 * count
+
+    def _enter_some(self, conjunctions: list[Conjunction]) -> None:
         rest = self._hide_covered(conjunctions)
         if not rest:
             return
-        known = len(self._structures) > 0
-        new: dict[Conjunction, list[Conjunction]] = {}  # by structure
-        for conjunction in rest:
-            new.setdefault(structure(conjunction), []).append(conjunction)
+        known = len(self._visible) > 0
         self._show(rest)
-        below: dict[Conjunction, None] = {}
-        if known:
-            for (_, ours), candidates in zip(new.items(), self._structures.below(list(new)), strict=True):
-                for kind in candidates:
-                    for conjunction in ours:
-                        below |= dict.fromkeys(self._buckets[kind].covered(conjunction))
+        below = self._visible.below(rest) if known else ()
         self._hide_covered(list(dict.fromkeys([*rest, *below])))
 
     def _hide_covered(self, conjunctions: list[Conjunction]) -> list[Conjunction]:
         """Hide those that something visible covers; the others are returned."""
-        if not conjunctions or not len(self._structures):
+        if not conjunctions or not len(self._visible):
             return conjunctions
-        kinds = list(dict.fromkeys(structure(each) for each in conjunctions))
-        above = dict(zip(kinds, self._structures.above(kinds), strict=True))
         rest: list[Conjunction] = []
         hidden: list[Conjunction] = []
-        for conjunction in conjunctions:
-            witness = self._find_witness(conjunction, above[structure(conjunction)])
+        witnesses = self._visible.find_witnesses(conjunctions)
+        for conjunction, witness in zip(conjunctions, witnesses, strict=True):
             if witness is None:
                 rest.append(conjunction)
                 continue
             # The witness may be hidden in its turn by what covers both: witnesses never form a circle.
             hidden.append(conjunction)
-            self._witness[conjunction] = witness
-            self._hides.setdefault(witness, {})[conjunction] = None
+            self._hide(conjunction, witness)
         self._unshow([each for each in hidden if each in self._visible])
         for conjunction in hidden:
             if conjunction in self._rules and conjunction not in self._counts:
                 self._forget_rule(conjunction)
         return rest
 
-    def _find_witness(self, conjunction: Conjunction, candidates: list[Conjunction]) -> Conjunction | None:
-        tests = {"": None, **_implied(sorted(tests_of(conjunction)))}.keys()  # "": without any
-        for kind in candidates:
-            anchored = self._buckets[kind].anchored
-            if tests.isdisjoint(anchored.keys()):
-                continue
-            for test in tests:
-                for other in anchored.get(test, ()):
-                    if other != conjunction and tests >= tests_of(other) and _hides(other, conjunction):
-                        return other
-        return None
+    def _hide(self, conjunction: Conjunction, witness: Conjunction) -> None:
+        self._witness[conjunction] = witness
+        self._hides.setdefault(witness, {})[conjunction] = None
 
     def _show(self, conjunctions: list[Conjunction]) -> None:
-        kinds = [structure(each) for each in conjunctions]
-        self._structures.add(dict.fromkeys(kind for kind in kinds if kind not in self._buckets))
-        for conjunction, kind in zip(conjunctions, kinds, strict=True):
+        self._visible.show(conjunctions)
+        for conjunction in conjunctions:
             self._before.setdefault(conjunction, False)
-            self._visible[conjunction] = None
-            self._buckets.setdefault(kind, _Bucket()).add(conjunction)
 
-    def _unshow(self, conjunctions: Iterable[Conjunction]) -> None:
-        empty: list[Conjunction] = []
+    def _unshow(self, conjunctions: list[Conjunction]) -> None:
+        self._visible.unshow(conjunctions)
         for conjunction in conjunctions:
             self._before.setdefault(conjunction, True)
-            del self._visible[conjunction]
-            kind = structure(conjunction)
-            bucket = self._buckets[kind]
-            bucket.remove(conjunction)
-            if not bucket.entries:
-                del self._buckets[kind]
-                empty.append(kind)
-        self._structures.remove(empty)
 
     def _forget_hidden(self, conjunction: Conjunction) -> None:
         """Take out a hidden conjunction: what it is the witness of goes to its own witness."""
@@ -315,18 +275,22 @@ class Summary:
             self._unshow([rule])
 
     def _generalise(self) -> None:
-        target = max(1, int(self.settings.entries_max * _ROOM))
         while len(self._visible) > self.settings.entries_max:
-            # Half of the way at a time: a rule may cover more than those that it was chosen for.
-            halfway = max(target, (len(self._visible) + target) // 2)
-            # PERF: bench.onyx_routing, summarise: far beyond the budget a guess has to do, since matching takes long.
-            sample = self._sample if len(self._visible) <= _SAMPLED * self.settings.entries_max else None
-            chosen = [rule for rule in choose(self._visible, halfway, sample) if rule not in self._visible]
-            for rule in chosen:
-                self._rules[rule] = None
-            self._enter([rule for rule in chosen if rule not in self._witness])
+            chosen = choose(self._visible, self._room(), self._sample)
+            for rule, members in chosen.items():
+                self._add_rule(rule, members)
+            self._enter_rounds([rule for rule in chosen if rule not in self])
         for rule in [rule for rule in self._rules if rule not in self._counts and rule not in self._hides]:
             self._forget_rule(rule)
+
+    def _add_rule(self, rule: Conjunction, members: list[Conjunction]) -> None:
+        """Note a rule, and hide what it was chosen for; what else it covers is found as for any conjunction."""
+        self._rules[rule] = None
+        self._unshow([each for each in members if each in self._visible])
+        for each in members:
+            self._hide(each, rule)
+            if each in self._rules and each not in self._counts:
+                self._forget_rule(each)
 
     def _drop_rules(self) -> None:
         """Where half of the budget is free, drop the rules whose place is cheap to fill."""
@@ -348,3 +312,7 @@ class Summary:
         added = [each for each, was in before.items() if not was and each in self._visible]
         removed = [each for each, was in before.items() if was and each not in self._visible]
         return Delta(RoutingQuery.of(added), RoutingQuery.of(removed))
+
+
+def _length(conjunction: Conjunction) -> tuple[int, Conjunction]:
+    return sum(map(len, conjunction)), conjunction

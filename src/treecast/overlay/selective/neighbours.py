@@ -1,0 +1,86 @@
+"""Which peers of the levels above and below are there. Found at run time: every peer says now and then that it is.
+
+A peer knows the names of some neighbours when it starts. Others that say that they are there become neighbours as well,
+if they are of an adjacent level; a peer that starts asks those it knows to say so at once.
+
+Source: Selective, section V-A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from treecast.overlay.peer import Effect, Send
+from treecast.overlay.selective.selective_messages import Presence
+from treecast.overlay.selective.settings import SelectiveSettings
+
+NEIGHBOURS_MAX = 10_000
+
+
+class Neighbour:
+    """What is known of a peer of an adjacent level."""
+
+    __slots__ = ("heard_ms", "incarnation", "rank")
+
+    def __init__(self, rank: int, incarnation: int, heard_ms: int) -> None:
+        self.rank = rank
+        self.incarnation = incarnation
+        self.heard_ms = heard_ms
+
+
+class Neighbours:
+    """The neighbours of one peer."""
+
+    def __init__(self, rank: int, incarnation: int, known: Iterable[str], settings: SelectiveSettings) -> None:
+        self.rank = rank
+        self.incarnation = incarnation
+        self._known = list(known)
+        self._settings = settings
+        self._heard: dict[str, Neighbour] = {}
+        self._said_ms: int | None = None
+
+    def hear(self, sender: str, message: Presence, now_ms: int) -> bool:
+        """A peer is there; says whether it is new or has been restarted."""
+        if abs(message.rank - self.rank) != 1:
+            return False
+        old = self._heard.get(sender)
+        if old is None and len(self._heard) >= NEIGHBOURS_MAX:
+            return False
+        is_new = old is None or old.incarnation != message.incarnation
+        self._heard[sender] = Neighbour(message.rank, message.incarnation, now_ms)
+        return is_new
+
+    def above(self, now_ms: int) -> list[str]:
+        """Those of the level above that are alive."""
+        return [name for name in self._heard if self.is_above(name) and self.is_alive(name, now_ms)]
+
+    def is_above(self, name: str) -> bool:
+        """Whether it is nearer to the source: requests go to such peers only, and updates come only from them."""
+        one = self._heard.get(name)
+        return one is not None and one.rank == self.rank - 1
+
+    def is_below(self, name: str) -> bool:
+        one = self._heard.get(name)
+        return one is not None and one.rank == self.rank + 1
+
+    def is_alive(self, name: str, now_ms: int) -> bool:
+        one = self._heard.get(name)
+        return one is not None and abs(now_ms - one.heard_ms) < self._settings.failure_ms
+
+    def silence_ms(self, name: str, now_ms: int) -> int:
+        """How long a peer has not been heard. A clock that was set back counts as a long time."""
+        one = self._heard.get(name)
+        return abs(now_ms - one.heard_ms) if one is not None else self._settings.lease_ms
+
+    def incarnation_of(self, name: str) -> int:
+        one = self._heard.get(name)
+        return one.incarnation if one is not None else 0
+
+    def tick(self, now_ms: int, needs_outline: bool) -> list[Effect]:
+        """Say that this peer is there, if it is time."""
+        if self._said_ms is not None and 0 <= now_ms - self._said_ms < self._settings.presence_ms:
+            return []
+        asks = self._said_ms is None
+        self._said_ms = now_ms
+        names = list(dict.fromkeys([*self._known, *self._heard]))
+        return [Send(name, Presence(self.rank, self.incarnation, asks, needs_outline)) for name in names]

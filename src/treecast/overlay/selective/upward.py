@@ -1,0 +1,240 @@
+"""What a broker asks of those above it: few subtrees that contain all that is wanted below, each from one neighbour.
+
+For each subtree that is asked for there is a *link*, in one of the states of the paper:
+
+    inquiring    all neighbours upwards are asked how near the subtree is to what they have; a policy chooses
+    requesting   the chosen one has been asked for it
+    granted      it has answered, after its own request was granted
+
+A subscription that what is there covers needs no link: it is decided here. What is asked for changes by covering and
+merging (`treecast.selective.forwarding`); an old link stays until the new ones have what it had. If a neighbour fails,
+its links inquire again, and go on from the version that they had reached.
+
+Source: Selective, section V-B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from treecast.overlay.peer import Effect, Send
+from treecast.overlay.selective.neighbours import Neighbours
+from treecast.overlay.selective.propagation import PROPAGATION_POLICIES
+from treecast.overlay.selective.selective_messages import (
+    ElementState,
+    Grant,
+    Inquiry,
+    Offer,
+    Receipt,
+    Update,
+    Want,
+    Wants,
+)
+from treecast.overlay.selective.settings import SelectiveSettings
+from treecast.selective.forwarding import Forwarding
+from treecast.selective.outline import Outline
+
+
+class Link:
+    """A subtree that is asked for."""
+
+    __slots__ = ("is_known", "neighbours", "offers", "position", "round", "since_ms", "state", "upstream")
+
+    def __init__(self, position: int) -> None:
+        self.state = "inquiring"
+        self.upstream = ""
+        self.position = position
+        """All changes up to this version are here."""
+        self.is_known = False
+        """It has been granted once, so what is below it can be promised."""
+        self.round = 0
+        self.neighbours = 0
+        self.offers: dict[str, int] = {}
+        self.since_ms = 0
+
+
+class Asked:
+    """What has been said to one neighbour above."""
+
+    __slots__ = ("roots", "said_ms", "serial")
+
+    def __init__(self) -> None:
+        self.serial = 0
+        self.roots: list[int] = []
+        self.said_ms: int | None = None
+
+
+class Upward:
+    """The links of one broker."""
+
+    def __init__(
+        self,
+        outline: Outline,
+        elements: dict[int, ElementState],
+        neighbours: Neighbours,
+        settings: SelectiveSettings,
+    ) -> None:
+        self.forwarding = Forwarding(outline)
+        self.links: dict[int, Link] = {}
+        self.inquiries = 0
+        self._outline = outline
+        self._elements = elements
+        self._neighbours = neighbours
+        self._settings = settings
+        self._choose = PROPAGATION_POLICIES[settings.propagation]
+        self._rounds = count(1)
+        self._asked: dict[str, Asked] = {}
+
+    # -- questions
+
+    def position(self, root: int) -> int | None:
+        """The version up to which a subtree is known here; None if nobody has promised it."""
+        containing = (self.links.get(id) for id in (root, *self._outline.ancestors(root)))
+        return max((link.position for link in containing if link is not None and link.is_known), default=None)
+
+    def distance(self, root: int) -> int:
+        """Edges between a subtree and the nearest one that is asked for here; 0 if one contains it."""
+        asked = self.forwarding.asked()
+        if any(self._outline.contains(one, root) for one in asked):
+            return 0
+        return min((self._outline.distance(one, root) for one in asked), default=len(self._outline))
+
+    # -- what is wanted
+
+    def change_wants(self, wanted: Iterable[int], unwanted: Iterable[int]) -> None:
+        """Recipients below want these roots, and no longer want those."""
+        for root in wanted:
+            self.forwarding.want(root)
+        for root in unwanted:
+            self.forwarding.unwant(root)
+        self._open_links()
+
+    def merge(self) -> None:
+        """Merge what is near enough."""
+        self.forwarding.merge(self._settings.merge)
+        self._open_links()
+
+    def _open_links(self) -> None:
+        for root in self.forwarding.asked():
+            if root not in self.links:
+                self.links[root] = Link(self.position(root) or 0)
+
+    def _close_links(self) -> None:
+        """Drop the links that are no longer asked for, once those that take their place have what they had."""
+        asked = self.forwarding.asked()
+        wanted = set(asked)
+        for root in [root for root in self.links if root not in wanted]:
+            link = self.links[root]
+            inside = [self.links[one] for one in asked if self._outline.contains(root, one)]
+            above = [self.links[one] for one in asked if self._outline.contains(one, root)]
+            # Nothing has changed in it after its latest change, although it is known up to a later version.
+            elements = (self._elements.get(id) for id in self._outline.subtree(root))
+            latest = max((one.version for one in elements if one is not None), default=0)
+            if all(one.is_known and one.position >= latest for one in above) and all(one.is_known for one in inside):
+                for one in inside:
+                    one.position = max(one.position, link.position)
+                del self.links[root]
+                self._forget_elements(root)
+
+    def _forget_elements(self, root: int) -> None:
+        for id in self._outline.subtree(root):
+            if id in self._elements and not any(one in self.links for one in (id, *self._outline.ancestors(id))):
+                del self._elements[id]
+
+    # -- the protocol
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for root, link in self.links.items():
+            if link.upstream and not self._neighbours.is_alive(link.upstream, now_ms):
+                link.state, link.upstream, link.round = "inquiring", "", 0
+            if link.state == "inquiring":
+                effects += self._inquire(root, link, now_ms)
+        self._close_links()
+        return effects + self._say_wants(now_ms)
+
+    def _inquire(self, root: int, link: Link, now_ms: int) -> list[Effect]:
+        is_late = not 0 <= now_ms - link.since_ms < self._settings.inquiry_ms
+        if link.round:
+            chosen = self._choose(link.offers, neighbours=link.neighbours, is_late=is_late)
+            if chosen is not None and self._neighbours.is_alive(chosen, now_ms):
+                link.state, link.upstream, link.round = "requesting", chosen, 0
+                return []
+            if not is_late:
+                return []
+        above = self._neighbours.above(now_ms)
+        link.round, link.neighbours, link.offers, link.since_ms = next(self._rounds), len(above), {}, now_ms
+        self.inquiries += bool(above)
+        return [Send(name, Inquiry(link.round, root)) for name in above]
+
+    def take_offer(self, sender: str, message: Offer, now_ms: int) -> list[Effect]:
+        for root, link in self.links.items():
+            if link.state == "inquiring" and link.round == message.round:
+                link.offers.setdefault(sender, message.distance)
+                return [*self._inquire(root, link, now_ms), *self._say_wants(now_ms)]
+        return []
+
+    def _say_wants(self, now_ms: int) -> list[Effect]:
+        """Tell each neighbour above what is asked of it, if that has changed or it is time to repeat it."""
+        roots: dict[str, list[int]] = {name: [] for name in self._asked}
+        for root, link in self.links.items():
+            if link.upstream:
+                roots.setdefault(link.upstream, []).append(root)
+        effects: list[Effect] = []
+        for name, wanted in roots.items():
+            asked = self._asked.setdefault(name, Asked())
+            if wanted != asked.roots or asked.said_ms is None:
+                asked.serial += 1
+                asked.roots = wanted
+            elif not wanted or 0 <= now_ms - asked.said_ms < self._settings.refresh_ms:
+                continue
+            asked.said_ms = now_ms
+            wants = [Want(root, [], self.links[root].position) for root in wanted]
+            effects.append(Send(name, Wants(self._neighbours.incarnation, asked.serial, wants)))
+        return effects
+
+    def ask_again(self, name: str) -> None:
+        """A neighbour has been restarted, or knows a version that is not here: say anew what is wanted of it."""
+        if name in self._asked:
+            self._asked[name].said_ms = None
+            for root in self._asked[name].roots:
+                if root in self.links and self.links[root].upstream == name:
+                    self.links[root].state = "requesting"
+
+    def take_grant(self, sender: str, message: Grant) -> None:
+        asked = self._asked.get(sender)
+        if asked is None or (message.incarnation, message.serial) != (self._neighbours.incarnation, asked.serial):
+            return
+        refused = {want.root for want in message.refused}
+        for root in asked.roots:
+            link = self.links.get(root)
+            if link is None or link.upstream != sender:
+                continue
+            if root in refused:
+                link.state, link.upstream, link.round = "inquiring", "", 0
+            else:
+                link.state, link.is_known = "granted", True
+        self._close_links()
+
+    def take_update(self, sender: str, message: Update) -> tuple[list[int], list[Effect]]:
+        """Take elements. Returns the ids of those that have changed, and the receipt."""
+        link = self.links.get(message.root)
+        if link is None or link.upstream != sender:  # it has not heard that it is asked no longer
+            self._asked.setdefault(sender, Asked()).said_ms = None
+        if link is None or message.without:
+            return [], []
+        if message.base > link.position:  # it believes that more is here than there is
+            self.ask_again(sender)
+            return [], []
+        changed = []
+        for one in message.elements:
+            old = self._elements.get(one.id)
+            is_inside = one.id in self._outline and self._outline.contains(message.root, one.id)
+            if is_inside and (old is None or old.version < one.version):
+                self._elements[one.id] = one
+                changed.append(one.id)
+        link.position = max(link.position, message.upto)
+        if link.upstream == sender:
+            link.state, link.is_known = "granted", True
+        return changed, [Send(sender, Receipt(message.root, [], link.position))]

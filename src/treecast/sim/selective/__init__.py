@@ -1,0 +1,1 @@
+"""Networks of selective publishing in the simulated world."""
