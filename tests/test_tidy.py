@@ -452,6 +452,15 @@ def test_version_is_stated_once_in_effect() -> None:
         assert tomllib.load(file)["project"]["version"] == treecast.__version__
 
 
+def test_what_is_python_alone_is_not_run_twice() -> None:
+    """Under the sanitizers these tests find nothing, and take minutes."""
+    folders = ("overlay", "serve", "sim")
+    paths = [path for folder in folders for path in (ROOT / "tests" / folder).glob("test_*.py")]
+    assert len(paths) > 50
+    twice = [path.name for path in paths if "\npytestmark = pytest.mark.house\n" not in path.read_text("utf-8")]
+    assert twice == [], "add pytestmark = pytest.mark.house"
+
+
 def test_every_dependency_has_its_reason() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)

@@ -18,6 +18,8 @@ from treecast.overlay.chord.settings import ChordSettings
 from treecast.overlay.chord.shelf import Shelf
 from treecast.sim.storage import SimulatedStorage
 
+pytestmark = pytest.mark.house
+
 SETTINGS = ChordSettings(base=("p0", "p1", "p2", "p3"))
 
 

@@ -20,6 +20,8 @@ from treecast.overlay.onyx.view import BrokerInfo, host_name
 from treecast.overlay.replica.messages import Standing
 from treecast.sim import SimulatedStorage
 
+pytestmark = pytest.mark.house
+
 REGISTRY = "registry"
 SETTINGS = RegistrySettings(return_ms=1_000, rejoin_ms=500, salvage_ms=60_000)
 
