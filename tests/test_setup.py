@@ -310,17 +310,24 @@ def test_npm_packages_are_fetched_where_npm_is(machine: Machine, works: bool) ->
     assert len(log.read_text().splitlines()) == len(asked) + 1, "another lock, other packages"
 
 
-def run_tests(machine: Machine, plain: int, spark: int = 0, sanitized: int = 0) -> tuple[int, list[str], str]:
+def run_tests(
+    machine: Machine,
+    plain: int,
+    spark: int = 0,
+    sanitized: int = 0,
+    services: int = 0,
+    arguments: tuple[str, ...] = ("-x",),
+) -> tuple[int, list[str], str]:
     """tools/test.sh with parts that end so: its status, what was asked for, in any order, and what is on stderr."""
     fake_python_that_makes_venvs(machine)
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
     log = machine.programs.parent / "pytest.log"
     (machine.checkout / ".venv" / "bin" / "python").unlink()
     (machine.checkout / ".venv" / "bin" / "python").symlink_to(machine.programs / "tester")
-    tester = f'echo "$*" >> "{log}"; case "$*" in *"not spark"*) exit {plain};; *spark*) exit {spark};; esac'
-    machine.fake("tester", tester)
+    statuses = f'*"not spark tests/"*) exit {services};; *"not spark"*) exit {plain};; *spark*) exit {spark};;'
+    machine.fake("tester", f'echo "$*" >> "{log}"; case "$*" in {statuses} esac')
     (machine.checkout / "tools" / "sanitize.sh").write_text(f'echo sanitizers >> "{log}"; exit {sanitized}\n')
-    command = ["/bin/bash", str(machine.checkout / "tools" / "test.sh"), "-x"]
+    command = ["/bin/bash", str(machine.checkout / "tools" / "test.sh"), *arguments]
     environment = {"PATH": str(machine.programs), "TREECAST_PYTHON": "python3"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     asked = [line for line in sorted(log.read_text().splitlines()) if "pytest" in line or line == "sanitizers"]
@@ -352,6 +359,20 @@ def test_with_java_all_tests_run(machine: Machine, plain: int, spark: int, sanit
     """Any part that fails makes it fail; a half without tests does not, but where there are none at all."""
     machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
     assert run_tests(machine, plain, spark, sanitized) == (status, [PLAIN, SPARK, "sanitizers"], "")
+
+
+@pytest.mark.parametrize(("services", "status"), [(0, 0), (1, 1), (5, 5)])
+def test_without_arguments_tests_of_services_are_beside_the_others(
+    machine: Machine, services: int, status: int
+) -> None:
+    machine.fake("java", java_that_says('openjdk version "17.0.15" 2025-04-15'))
+    folders = ("tests/overlay", "tests/serve", "tests/sim")
+    others = " ".join(f"--ignore={folder}" for folder in folders)
+    plain, spark = PLAIN.removesuffix("-x") + others, SPARK.removesuffix(" -x")
+    apart = spark.replace("and spark", f"and not spark {' '.join(folders)}")
+    ended, asked, _ = run_tests(machine, 0, services=services, arguments=())
+    assert (ended, asked) == (status, sorted([plain, spark, apart, "sanitizers"]))
+    assert all(next((ROOT / folder).glob("test_*.py"), None) for folder in folders)
 
 
 def fake_python_that_makes_venvs(machine: Machine) -> None:
