@@ -69,7 +69,7 @@ class Service:
         return {broker["name"]: broker["address"] for broker in self.ask("GET", "/v1/network")["brokers"]}
 
     def pids(self) -> dict[str, int]:
-        rows = map(json.loads, self._log.read_text().splitlines())
+        rows = (json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{"))
         found = {row["name"]: row["pid"] for row in rows if row["event"] == "a process serves"}
         return {**found, "door": self.process.pid}
 

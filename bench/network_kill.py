@@ -28,12 +28,15 @@ from bench.measure import Report, finish, options_of, run
 from bench.network import AT_ONCE, SOURCES, Service, documents, queries
 from treecast.index import Index
 from treecast.overlay.messages import Subscribe
-from treecast.serve.client import Connection
+from treecast.serve.client import Connection, RefusedError
 
 WAIT_SECONDS = 600
 BATCH = 64
 PAUSE_S = 0.1
 """Between two batches of a source while processes are killed."""
+NOT_COVERED = "TC470"
+AT_A_TIME = 2
+"""Requests to subscribe, of all brokers."""
 BETWEEN_KILLS_S = (1.0, 4.0)
 
 
@@ -81,6 +84,9 @@ class Readers:
         self.got = Got()
         self.probes: list[str] = []
         """Subscriptions that want every probe."""
+        self.refused = 0
+        """Requests that had to be made again."""
+        self._turns = asyncio.Semaphore(AT_A_TIME)
         self._connections: list[Connection] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -107,8 +113,21 @@ class Readers:
         mine = [*ids, probe]
         parts = [mine[begin : begin + AT_ONCE] for begin in range(0, len(mine), AT_ONCE)]
         for part in parts:
-            await connection.subscribe_many([Subscribe(id, self._wanted.get(id, "/probe")) for id in part])
+            async with self._turns:
+                await self._subscribe_some(connection, part)
         self._tasks += [asyncio.create_task(self._read(connection, part)) for part in parts]
+
+    async def _subscribe_some(self, connection: Connection, ids: list[str]) -> None:
+        """Again, while a busy network does not know of them in time."""
+        while True:
+            try:
+                await connection.subscribe_many([Subscribe(id, self._wanted.get(id, "/probe")) for id in ids])
+            except RefusedError as error:
+                if error.code != NOT_COVERED:
+                    raise
+                self.refused += 1
+            else:
+                return
 
     async def _read(self, connection: Connection, ids: list[str]) -> None:
         async for delivery in connection.deliveries(ids):

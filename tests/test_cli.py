@@ -48,12 +48,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "subscribe",
             "status",
             "token",
+            "selective",
             "experiment",
         )
     ]
     + [["generate", what, "--help"] for what in ("documents", "queries")]
     + [["token", what, "--help"] for what in ("create", "list", "revoke")]
-    + [["source", what, "--help"] for what in ("add", "list", "remove")],
+    + [["source", what, "--help"] for what in ("add", "list", "remove")]
+    + [["selective", what, "--help"] for what in ("grant", "publish", "receive")],
     ids=" ".join,
 )
 def test_help_fits_a_screen_and_shows_an_example(

@@ -34,11 +34,13 @@ from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.refused import RequestError
+from treecast.overlay.broker.rows import encode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.client import Client, ClientSettings
 from treecast.overlay.frames import FrameDecoder
 from treecast.overlay.messages import Answer, Command, Document, Hello, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, NewView
+from treecast.overlay.onyx.migration import MOVED, MovedRow
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -239,6 +241,17 @@ def refuse_network(data: bytes) -> None:
     effects = [*broker.receive("client", request, 0), *broker.tick(NetworkSettings().cover_ms_max + 1)]
     answers = [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Answer)]
     for refusal in answers[-1].refusals:
+        raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
+def refuse_move(data: bytes) -> None:
+    """Ask a broker of a network for something that it has handed over to another one."""
+    storage = SimulatedStorage()
+    storage.write([Put(MOVED, "sport", encode(MovedRow("other")))])
+    broker = NetworkBroker("golden", storage, Random(1), registries=("registry",))
+    request = Request(1, msgspec.json.decode(data, type=Command))
+    answers = [effect.message for effect in broker.receive("client", request, 0) if isinstance(effect, Send)]
+    for refusal in [refusal for answer in answers if isinstance(answer, Answer) for refusal in answer.refusals]:
         raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
@@ -459,6 +472,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".frame": refuse_frame,
     ".replica": refuse_replica,
     ".host": refuse_host,
+    ".move": refuse_move,
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,

@@ -57,7 +57,8 @@ ROOMS: dict[str, set[str]] = {
     "experiments": {
         *{"errors", "engines", "index", "placement", "workload", "report", "spark", "measure", "version", "durable"},
         # a broker's routing table is measured beside the operators that the paper has instead
-        *{"document", "model", "overlay", "wire"},
+        *{"document", "model", "overlay", "selective", "wire"},
+        "serve",  # clients of a network that is killed
     },
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},

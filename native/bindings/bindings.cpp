@@ -53,4 +53,5 @@ NB_MODULE(_native, m) {
     bind_restructure(m, testing);
     bind_transformation(m);
     bind_wire(m, testing);
+    bind_routing(m);
 }

@@ -46,8 +46,13 @@ public:
         return keep(reader_.decode(bytes, dictionary), true);
     }
 
-private:
+    // For whoever may not keep it: a document that is valid until the next call. Of binary, with its kind, or of text.
+    const Document& look(std::string_view bytes, const WireDictionary* dictionary) { return reader_.decode(bytes, dictionary); }
+    const Document& look(std::string_view text) { return reader_.read(text); }
+    // What was looked at last, kept after all. `copies_text`: it was binary, or its bytes go.
     std::unique_ptr<KeptDocument> keep(const Document& read, bool copies_text);
+
+private:
     void freeze_names(KeptDocument& kept);
 
     Reader reader_;

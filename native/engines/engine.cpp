@@ -53,4 +53,14 @@ std::vector<std::string_view> engine_names() {
     return names;
 }
 
+uint64_t EngineRun::route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) {
+    if (question.is_answered(found)) return found;
+    Output<int32_t> slots;
+    std::vector<Undecided> undecided;
+    match(view, document, false, slots, undecided);
+    for (size_t i = 0; i < slots.size(); ++i) found |= question.of_slot[static_cast<uint32_t>(slots.data()[i])];
+    for (const Undecided& one : undecided) found |= question.of_slot[one.slot];
+    return found;
+}
+
 }  // namespace treecast

@@ -43,6 +43,14 @@ struct Undecided {
     Failure failure;
 };
 
+// What routing wants to know of a document: which targets it is for. `of_slot`: the targets that each slot stands for, as bits.
+// Once all of `enough` are found, nothing more is looked for; none: everything is.
+struct RouteQuestion {
+    const std::vector<uint64_t>& of_slot;
+    uint64_t enough = 0;
+    bool is_answered(uint64_t found) const { return enough && (found & enough) == enough; }
+};
+
 struct EngineStats {
     uint64_t paths = 0, states = 0, machines = 0, bytes = 0;
 };
@@ -63,6 +71,8 @@ public:
     // checked again counts as satisfied, because building its payload checks it; and what is undecided is appended too.
     virtual void match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
                        std::vector<Undecided>& undecided) = 0;
+    // The targets of what match() would append, and of what is undecided: a superset of `found`, which are known already.
+    virtual uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found);
     virtual uint64_t cache_bytes() const { return 0; }
     virtual uint64_t looked_at() const { return 0; }        // see TreeRun
 };

@@ -95,9 +95,7 @@ void LazyDfaRun::find_texts(const LazyDfaState& state, const Document& document)
     for (size_t t = 0; t < document.text_parent.size(); ++t) has_text_[document.text_parent[t]] = 1;
 }
 
-void LazyDfaRun::match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
-                       std::vector<Undecided>& undecided) {
-    const LazyDfaState& state = state_of(view);
+void LazyDfaRun::begin(const LazyDfaState& state, const Document& document, bool to_render, std::vector<Undecided>& undecided) {
     is_rendering_ = to_render;
     undecided_ = &undecided;
     if (names_ != document.names || names_generation_ != document.names->generation()) {
@@ -108,6 +106,18 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     find_texts(state, document);
     evaluated_document_ = nullptr;
+}
+
+// Only the words that were set are cleared: a million slots would take longer than a small document.
+void LazyDfaRun::forget_seen() {
+    for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
+    seen_slots_.clear();
+}
+
+void LazyDfaRun::match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
+                       std::vector<Undecided>& undecided) {
+    const LazyDfaState& state = state_of(view);
+    begin(state, document, to_render, undecided);
     size_t trees = 0;
     for (const auto& place : state.places) {
         if (!place) continue;
@@ -121,9 +131,59 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
     state.delta->run(document, has_text_, *this, delta_run_);
     for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
-    // Only the words that were set are cleared: a million slots would take longer than a small document.
-    for (uint32_t slot : seen_slots_) seen_[slot >> 6] = 0;
-    seen_slots_.clear();
+    forget_seen();
+}
+
+// Machines are asked one after the other, those of plain paths first, then the delta, then those of tree patterns, which take
+// longest; what the first have answered, the others need not. Within a machine, a document is walked to its end. A query is evaluated only if its targets are not found yet.
+uint64_t LazyDfaRun::route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) {
+    const LazyDfaState& state = state_of(view);
+    routed_undecided_.clear();
+    begin(state, document, true, routed_undecided_);       // what is undecided counts
+    size_t trees = 0;
+    for (bool is_tree : {false, true}) {
+        if (is_tree && !question.is_answered(found)) {
+            state.delta->run(document, has_text_, *this, delta_run_);
+            for (uint32_t path : delta_run_.found) route_path(view, document, path, question, found);
+        }
+        for (const auto& place : state.places) {
+            if (!place || (place->machine == nullptr) != is_tree) continue;
+            if (question.is_answered(found)) break;
+            PlaceRun& c = run_of(place);
+            if (c.lazy)
+                c.lazy->run(document, has_text_, *this, c.bits);
+            else
+                c.tree->run(document, *this, c.bits), ++trees;
+            const uint32_t* slot_of = place->slot_of.data();
+            c.bits.drain([&](uint32_t word, uint64_t mask) {
+                if (question.is_answered(found)) return;
+                uint64_t dirty = mask & place->dirty_in(word);
+                const uint32_t* slots = slot_of + size_t(word) * 64;
+                for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) found |= question.of_slot[slots[std::countr_zero(rest)]];
+                for (; dirty && !question.is_answered(found); dirty &= dirty - 1)
+                    route_path(view, document, place->path_of[size_t(word) * 64 + std::countr_zero(dirty)], question, found);
+            });
+        }
+    }
+    if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
+    forget_seen();
+    return found;
+}
+
+void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t path, const RouteQuestion& question, uint64_t& found) {
+    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
+        uint64_t targets = question.of_slot[slot];
+        if (!(targets & ~found)) return;
+        if (several && state_of(view).needs_recheck[slot]) {
+            if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
+            uint64_t bit = 1ull << (slot & 63);
+            if (seen_[slot >> 6] & bit) return;
+            seen_[slot >> 6] |= bit;
+            seen_slots_.push_back(slot);
+            if (!is_transformation(view.text(slot)) && !recheck(view, document, slot)) return;
+        }
+        found |= targets;
+    });
 }
 
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.

@@ -20,6 +20,7 @@ public:
     void adopt(const View& view, uint64_t cache_bytes_max) override;
     void match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
                std::vector<Undecided>& undecided) override;
+    uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) override;
     uint64_t cache_bytes() const override;
     uint64_t looked_at() const override;
 
@@ -33,6 +34,9 @@ private:
         bool used;
     };
     const NameLabels& labels(uint32_t name) override;
+    void begin(const LazyDfaState& state, const Document& document, bool to_render, std::vector<Undecided>& undecided);
+    void forget_seen();
+    void route_path(const View& view, const Document& document, uint32_t path, const RouteQuestion& question, uint64_t& found);
     PlaceRun& run_of(const std::shared_ptr<MachinePlace>& place);
     void find_texts(const LazyDfaState& state, const Document& document);
     void emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out);
@@ -67,6 +71,7 @@ private:
     uint32_t parsed_next_ = 0;                  // which of its set the next one displaces
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
+    std::vector<Undecided> routed_undecided_;
     bool is_rendering_ = false;
 };
 

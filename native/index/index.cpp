@@ -164,6 +164,27 @@ std::shared_ptr<const View> Index::match(const GivenDocument& document, Output<i
     return view;
 }
 
+void Index::route(size_t count, const std::function<GivenDocument(size_t)>& next,
+                  const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing) {
+    store_.merge_if_due();
+    auto reading = store_.read();
+    std::shared_ptr<const View> view = store_.view();
+    std::lock_guard lock(routing.targets.mutex());
+    RouteQuestion question{routing.targets.of(*view), routing.enough};
+    Lease matcher(*this);
+    matcher->adopt(*view);
+    for (size_t i = 0; i < count; ++i) {
+        Interrupt::check(1000);
+        try {
+            GivenDocument given = next(i);
+            answer(i, given, matcher->route(*view, given, question, routing.found));
+        } catch (const Failure& failure) {
+            routing.rejected.emplace_back(i, failure);
+        }
+    }
+    matcher.keep();
+}
+
 Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOptions& options) {
     store_.merge_if_due();
     Batch batch;

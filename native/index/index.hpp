@@ -3,9 +3,11 @@
 
 #include "index/matcher.hpp"
 #include "index/store.hpp"
+#include "index/targets.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -108,6 +110,15 @@ public:
     // Undecided ones are returned in the same order.
     std::shared_ptr<const View> match(const GivenDocument& document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
     Batch match_many(std::span<const GivenDocument> documents, const BatchOptions& options);
+    // Asks `next` for as many documents as that, one after the other, and tells `answer` the targets that each is for, besides
+    // `found`. One that throws a Failure is left out; `rejected` gets its number.
+    struct Routing {
+        Targets& targets;
+        uint64_t enough = 0, found = 0;
+        std::vector<std::pair<size_t, Failure>> rejected{};
+    };
+    void route(size_t count, const std::function<GivenDocument(size_t)>& next,
+               const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing);
     // Renders as many of the documents as fit, in one piece, in this thread.
     DeliveryBatch render_part(std::span<const GivenDocument> documents, const DeliveryOptions& options);
     // The same with several threads.

@@ -21,6 +21,17 @@ const Document& Matcher::match(const View& view, const GivenDocument& given, Out
     return document;
 }
 
+uint64_t Matcher::route(const View& view, const GivenDocument& given, const RouteQuestion& question, uint64_t found) {
+    const Document& document = given.read ? *given.read : reader_.read(given.bytes);
+    if (!run_) adopt(view);
+    try {
+        return run_->route(view, document, question, found);
+    } catch (...) {             // as above
+        run_.reset();
+        throw;
+    }
+}
+
 // Sharing and not sharing have their own renderers, so that measuring one does not disturb the other.
 Renderer& Matcher::renderer(const RenderLimits& limits, bool share) {
     auto same = [&](const RenderLimits& other) {

@@ -27,6 +27,8 @@ public:
     // A subscription that would take more work than its limit is in undecided(), and among what is appended only for whoever
     // renders.
     const Document& match(const View& view, const GivenDocument& given, Output<int32_t>& out, bool to_render = false);
+    // The targets that the document is for: see EngineRun. Throws Failure for a bad document.
+    uint64_t route(const View& view, const GivenDocument& given, const RouteQuestion& question, uint64_t found);
     using Undecided = treecast::Undecided;
     const std::vector<Undecided>& undecided() const { return undecided_; }   // by the last match()
     Renderer& renderer(const RenderLimits& limits, bool share);

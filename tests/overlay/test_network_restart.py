@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from overlay.test_network_parts import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
 
+from treecast.model import Subscription
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.early_plan import WHOLE
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, CatchUp, Covered, History, Latest, Positions, Resync
-from treecast.overlay.onyx.routing import Delta
+from treecast.overlay.onyx.routing import Delta, RoutingSettings, map_subscription
+from treecast.overlay.onyx.routing.summary import Summary
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import LOCAL, Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
@@ -108,3 +110,24 @@ def test_a_broker_that_lives_again_asks_whom_it_needs_at_once() -> None:
     answer = History("r", "store", 1, 5, number, 0, 9, 9 + NetworkSettings().history_few_max + 1, 0, [])
     (question,) = sent(again.receive("r", answer, 2_300), CatchUp)
     assert question.message.query, "many are missing: only those that are wanted"
+
+
+def test_rules_that_are_wanted_as_well_may_be_hidden() -> None:
+    """What children want may be what generalisation has chosen too, and then be hidden by something wider."""
+    settings = RoutingSettings(entries_max=6)
+    texts = [f"/a/b[@k='{38 + n // 30}{n % 30:02}']" for n in range(60)]
+    texts += [f"/a/b[starts-with(@k, '{start}')]" for start in ("38", "380", "381", "39", "390")] + ["/a/b"]
+    pool = [each for text in texts for each in map_subscription(Subscription("", text)).conjunctions]
+    for seed in range(40):
+        draw, summary, held = Random(seed), Summary(settings, seed=1), list[Any]()
+        for _ in range(25):
+            if draw.random() < 0.6 or not held:
+                added = draw.sample(pool, draw.randint(1, 20))
+                summary.update(added)
+                held += added
+            else:
+                draw.shuffle(held)
+                count = draw.randint(1, len(held))
+                summary.update([], held[:count])
+                held = held[count:]
+        assert summary.query() == summary.rebuilt()

@@ -75,9 +75,14 @@ def _request(data: bytes) -> None:
     policies.request("desk", member, text, document)
 
 
+def _restore(data: bytes) -> None:
+    Trial({}).publisher.restore(data)
+
+
 REFUSALS: dict[str, Callable[[bytes], None]] = {
     "fold": _fold,
     "decode": _decode,
     "package": _package,
     "request": _request,
+    "restore": _restore,
 }

@@ -47,6 +47,13 @@ class Trial:
             assert self.members[group].receive(sent[group])
         return sent
 
+    def restart(self) -> None:
+        """The publisher goes on from what it has saved."""
+        saved = self.publisher.save()
+        self.publisher = Publisher("doc", self.policies, secret=b"s" * 32, signer=SIGNER)
+        self.publisher.restore(saved)
+        assert self.publisher.save() == saved
+
     def check(self, data: bytes) -> None:
         """Every member has what lxml extracts for their group, and a new one gets the same at once."""
         for group, member in self.members.items():
@@ -123,6 +130,8 @@ def trial_round(seed: int) -> int:
         assert trial.publish(hide_more(random, text).encode()) == {}
         trial.check(data)
         text = mutate(random, text)
+        if random.random() < 0.3:
+            trial.restart()
         if random.random() < 0.3:
             group = random.choice(list(trial.members))
             trial.grant(group, *draw_policies(random)["g0"])

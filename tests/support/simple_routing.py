@@ -7,10 +7,11 @@ query (`/*`) covers all others, so that removing it has to bring back what it co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from treecast.document import AnyDocument
 from treecast.index import Index
 from treecast.model import Subscription
 
@@ -83,9 +84,12 @@ class SimpleTable:
         wanted = {query for query, count in self._uses.items() if count}
         return SimpleQuery({EVERYTHING} if EVERYTHING in wanted else wanted)
 
-    def route(self, bodies: list[bytes]) -> list[tuple[str, ...]]:
+    def route_forms(self, *given: object) -> None:
+        """Documents are to be read before."""
+
+    def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         answers = []
-        for body in bodies:
+        for body in documents:
             queries = set(self._index.match(body))
             answers.append(
                 tuple(t for t, counts in self._targets.items() if any(counts[query] for query in sorted(queries)))
@@ -96,6 +100,8 @@ class SimpleTable:
 class SimpleRouting:
     def table(self) -> SimpleTable:
         return SimpleTable()
+
+    root_table = table
 
     def map(self, subscription: Subscription) -> SimpleQuery:
         Index(seed=1).add("q", subscription.query)  # raises QueryError

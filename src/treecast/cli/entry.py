@@ -27,6 +27,7 @@ from treecast.cli import (
     publish,
     registry,
     run,
+    selective,
     source,
     status,
     subscribe,
@@ -138,5 +139,6 @@ def build_parser() -> Parser:
     subscribe.add_to(verbs)
     status.add_to(verbs)
     token.add_to(verbs)
+    selective.add_to(verbs)
     experiment.add_to(verbs)
     return parser

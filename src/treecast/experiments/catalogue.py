@@ -20,9 +20,13 @@ NAMES = (
     "xtrie-variants",
     "xtrie-routers",
     "onyx-sharing",
+    "onyx-early",
     "onyx-priorities",
     "onyx-formats",
     "onyx-pep",
+    "onyx-recovery",
+    "selective-levels",
+    "selective-merging",
 )
 
 

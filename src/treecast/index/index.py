@@ -23,13 +23,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from treecast import _native, engines
-from treecast.document import AnyDocument, EntityTexts, Limits, native_document, native_entities
-from treecast.errors import QueryError
+from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_document, native_entities
+from treecast.errors import DocumentError, QueryError
 from treecast.index import matching, rendering
-from treecast.index.document_batches import check_threads, is_report
+from treecast.index.document_batches import check_threads, is_report, natives
 from treecast.index.explain import Explanation, explain
 from treecast.index.matching import BATCH_MATCHES_MAX, Part
 from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, RenderedPart
@@ -55,6 +55,15 @@ if TYPE_CHECKING:
     Subscriptions: TypeAlias = pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
 
 CACHE_BYTES_MAX = 256 << 20
+
+
+class FormCodec(Protocol):
+    """What knows the form of documents on a link: `treecast.wire.Codec`."""
+
+    @property
+    def is_text(self) -> bool: ...
+    def plain(self, bodies: Sequence[bytes]) -> tuple[Sequence[bytes], _native.WireDictionary | None]: ...
+    def decode_many(self, bodies: Sequence[bytes]) -> Sequence[Document | DocumentError]: ...
 
 
 class Index:
@@ -327,6 +336,34 @@ class Index:
         bad document raises, and so does a subscription that is undecided.
         """
         return matching.match_part(self._native, documents, report=report, matches_max=matches_max, timed=timed)
+
+    def route(
+        self, documents: Sequence[AnyDocument], targets: _native.Targets, enough: int, found: int
+    ) -> tuple[list[int], list[tuple[int, Exception]]]:
+        """For routing: the targets of each document, as bits, and those that cannot be read, by place.
+
+        `targets` says for which targets each subscription is, whose id is a number. `found` are those that want every
+        document. Once all of `enough` are found, nothing more is looked for; 0: everything is.
+        """
+        return _native.route(self._native, natives(documents), targets, enough, found)
+
+    def route_forms(
+        self,
+        codec: FormCodec,
+        bodies: Sequence[bytes],
+        targets: _native.Targets,
+        enough: int,
+        found: int,
+        kept: int,
+    ) -> tuple[list[int], list[Document | None], list[tuple[int, Exception]]]:
+        """As `route`, for bodies that came on a link: each is read to be routed, and what is for one of the targets
+        `kept`, or may be, is answered as a Document. Raises DocumentError for broken compression."""
+        forms, dictionary = codec.plain(bodies)
+        limits = self._limits.native()
+        masks, documents, refused = _native.route_forms(
+            *(self._native, forms, codec.is_text, dictionary, limits, targets, enough, found, kept)
+        )
+        return masks, [None if one is None else Document(one) for one in documents], refused
 
     @property
     def limits(self) -> Limits:

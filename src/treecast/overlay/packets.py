@@ -41,11 +41,21 @@ from treecast.overlay.messages import (
 )
 from treecast.overlay.messages import Message as ClientMessage
 from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
+from treecast.overlay.onyx.move_messages import MoveMessage
 from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
 from treecast.overlay.replica.messages import ReplicaMessage
 from treecast.overlay.selective.selective_messages import SelectiveMessage
 
-Message = ClientMessage | ControlMessage | NetworkMessage | ReplicaMessage | RingMessage | NfaMessage | SelectiveMessage
+Message = (
+    ClientMessage
+    | ControlMessage
+    | NetworkMessage
+    | MoveMessage
+    | ReplicaMessage
+    | RingMessage
+    | NfaMessage
+    | SelectiveMessage
+)
 
 FlowName = Literal["catalog", "message", "query", "control"]
 _COMMAND_FLOWS: dict[type, FlowName] = {

@@ -20,9 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from treecast.selective.digests import element_digest, record_of, view_digest
+import msgspec
+
+from treecast.selective.digests import element_digest, form_from, record_of, view_digest
 from treecast.selective.folded import Element, FoldedDocument
 from treecast.selective.labelled import LabelledDocument
+from treecast.selective.outline import Outline
 from treecast.selective.subtrees import Subtrees
 from treecast.selective.versions import apply_version
 from treecast.selective.view import forms_of
@@ -45,6 +48,14 @@ class ViewEntry:
     """That of the view in which this element last changed."""
     digest: bytes | None = None
     """None where it has to be computed again."""
+
+
+class SavedView(msgspec.Struct, frozen=True, array_like=True):
+    """A view at rest: (id, parent, version, record) of each element, in document order."""
+
+    version: int
+    next_id: int
+    rows: list[tuple[int, int, int, bytes]]
 
 
 class GroupView:
@@ -81,6 +92,27 @@ class GroupView:
                 if above != TOP:
                     self._entries[above].digest = None
         return True
+
+    def save(self) -> SavedView:
+        """What is needed to go on later."""
+        assert self._tree is not None
+        outline = self._tree.outline
+        rows = [
+            (id, TOP if (above := outline.parent(id)) is None else above, entry.version, entry.record)
+            for id in outline
+            if (entry := self._entries.get(id)) is not None
+        ]
+        return SavedView(self.version, outline.next_id, rows)
+
+    def restore(self, saved: SavedView) -> None:
+        """Go on from what was saved."""
+        self.version = saved.version
+        outline = Outline.restore([(TOP, -1), *((id, parent) for id, parent, _, _ in saved.rows)], saved.next_id)
+        elements = {id: form_from(record) for id, _, _, record in saved.rows}
+        elements[TOP] = _top(len(outline.children(TOP)))
+        self._tree = LabelledDocument(outline, elements)
+        for id, _, version, record in saved.rows:
+            self._entries[id] = ViewEntry(id, *self._secrets(id, version), record, version)
 
     def fragments(self) -> list[ViewEntry]:
         """The roots of the fragments, in document order."""
@@ -127,7 +159,7 @@ class GroupView:
 
 def fold_view(document: LabelledDocument, subtrees: Subtrees) -> FoldedDocument:
     """What is seen of a document, as a document of its own: its fragments below one element without a name."""
-    elements = [Element("", (), (), (), ("",) * (len(subtrees.parts) + 1))]
+    elements = [_top(len(subtrees.parts))]
     parents = [-1]
     for part in subtrees.parts:
         forms, children = forms_of(part, document.outline, document.elements)
@@ -138,3 +170,7 @@ def fold_view(document: LabelledDocument, subtrees: Subtrees) -> FoldedDocument:
             elements.append(form)
             parents.append(places[above[id]] if id in above else 0)
     return FoldedDocument(elements, parents)
+
+
+def _top(fragments: int) -> Element:
+    return Element("", (), (), (), ("",) * (fragments + 1))

@@ -27,6 +27,7 @@ and the smallest range around the place that is not full is spread. That is O(lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
 
 LABEL_BITS = 62
 LABEL_MAX = (1 << LABEL_BITS) - 1
@@ -70,6 +71,26 @@ class Outline:
                 above.children.append(entry)
         self.root = 0
         self._number(spacing or LABEL_MAX // (len(parents) + 1))
+
+    @classmethod
+    def restore(cls, rows: Sequence[tuple[int, int]], next_id: int) -> Self:
+        """An outline with given ids: (id, id of the parent) in document order, -1 for the parent of the root."""
+        outline = cls([-1])
+        outline._entries.clear()
+        outline._ids.clear()
+        for id, parent in rows:
+            above = outline._entries[parent] if parent >= 0 else None
+            entry = outline._entries[id] = Entry(id, above)
+            if above is not None:
+                above.children.append(entry)
+        outline.root, outline._next_id = rows[0][0], next_id
+        outline._number(LABEL_MAX // (len(rows) + 1))
+        return outline
+
+    @property
+    def next_id(self) -> int:
+        """The id that the next new element gets."""
+        return self._next_id
 
     def _number(self, spacing: int) -> None:
         last: Entry | None = None

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from treecast.errors import AccessError, QueryError
 from treecast.selective.labelled import LabelledDocument
@@ -81,6 +82,30 @@ class Policies:
         """The group may see nothing from the next version on."""
         if group in self._policies:
             self._policies[group] = Policy(())
+
+    # -- at rest
+
+    def to_fields(self) -> dict[str, Any]:
+        """All of it as plain values, for a file."""
+        return {
+            group: {
+                "include": list(policy.include),
+                "exclude": list(policy.exclude),
+                "namespaces": dict(policy.namespaces),
+                "members": self.members(group),
+                "epoch": self.epoch(group),
+            }
+            for group, policy in self._policies.items()
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        policies = cls()
+        for group, one in fields.items():
+            policies.grant(group, include=one["include"], exclude=one["exclude"], namespaces=one["namespaces"])
+            policies._members[group] = set(one["members"])
+            policies._epochs[group] = one["epoch"]
+        return policies
 
     # -- questions
 

@@ -28,16 +28,25 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from treecast.document import Bytes, Limits
+from treecast.errors import SnapshotError
 from treecast.selective.folded import fold
-from treecast.selective.group_view import GroupView
+from treecast.selective.group_view import GroupView, SavedView
 from treecast.selective.keys import Keys, seal
 from treecast.selective.labelled import LabelledDocument
 from treecast.selective.package import Entry, Manifest, Package, element_about, encode, manifest_about
 from treecast.selective.policies import Policies
 from treecast.selective.versions import apply_version
+
+
+class SavedPublisher(msgspec.Struct, frozen=True):
+    """A publisher at rest."""
+
+    document: bytes
+    views: dict[str, SavedView]
 
 
 class Publisher:
@@ -77,7 +86,30 @@ class Publisher:
         token = self.keys.token(self.name, group, id)
         return token, self.keys.element(self.name, token, version)
 
+    # -- at rest
+
+    def save(self) -> bytes:
+        """The document and the views, to go on later: `restore`. It has the content in clear, and no key."""
+        assert self.document is not None, "publish a document first"
+        views = {group: view.save() for group, view in self._views.items()}
+        return msgspec.msgpack.encode(SavedPublisher(self.document.to_bytes(), views))
+
+    def restore(self, data: bytes) -> None:
+        """Go on from what was saved, with the same secret, signer and policies. Raises SnapshotError (TC510)."""
+        try:
+            saved = msgspec.msgpack.decode(data, type=SavedPublisher)
+        except msgspec.MsgspecError as error:
+            raise SnapshotError(f"TC510 this is not the saved state of a publisher: {error}", code="TC510") from None
+        self.document = LabelledDocument.read(saved.document)
+        for group, view in saved.views.items():
+            self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
+            self._views[group].restore(view)
+
     # -- what is sent
+
+    def has_view(self, group: str) -> bool:
+        """Whether something has been published for the group."""
+        return group in self._views
 
     def version(self, group: str) -> int:
         """The version of a group's view: how often it has changed."""

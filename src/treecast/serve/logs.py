@@ -33,7 +33,7 @@ def make_log(
     else:
         renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty())
     log: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(stream),
+        structlog.WriteLogger(stream),  # a line is one write: several processes may share a stream
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),

@@ -39,8 +39,8 @@ from treecast.serve.tls import client_context, server_context
 
 
 def registry_settings(*, policy: Policy = "near", fan_out_max: int = 4) -> RegistrySettings:
-    """Those of a registry of real brokers, which do not hand subscriptions over yet: these stay with their hosts."""
-    return RegistrySettings(policy=policy, fan_out_max=fan_out_max, migrations_open_max=0)
+    """Those of a registry, as far as its command has options for them."""
+    return RegistrySettings(policy=policy, fan_out_max=fan_out_max)
 
 
 class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
@@ -34,8 +35,8 @@ SCENARIOS: dict[str, type[Scenario]] = {
     kind.name: kind
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
-        *(ControlScenario, NetworkScenario, ReplicatedNetworkScenario, ReplicaScenario),
-        *(ChordScenario, FilterScenario, SelectiveScenario),
+        *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
+        *(ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

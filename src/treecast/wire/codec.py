@@ -62,6 +62,11 @@ class Codec:
         # Tokens may take as much room as the text that they stand for, where hardly any of it is regular.
         self._plain_bytes_max = 2 * (limits or Limits()).document_bytes_max + 1024
 
+    @property
+    def is_text(self) -> bool:
+        """Apart from its compression."""
+        return self.format.form == "text"
+
     def encode(self, document: Document) -> bytes:
         """The body for one document."""
         return self.encode_many([document])[0]
@@ -84,6 +89,15 @@ class Codec:
         if isinstance(answer, DocumentError):
             raise answer
         return answer
+
+    def plain(self, bodies: Sequence[bytes]) -> tuple[Sequence[bytes], _native.WireDictionary | None]:
+        """For native code that reads forms itself: the bodies without their compression, and the newest dictionary.
+
+        Raises DocumentError if one is broken.
+        """
+        newest = self.dictionaries.newest if self.format.form == "dictionary" else None
+        forms = [self._decompress(body) for body in bodies] if self.format.compression else bodies
+        return forms, newest.native if newest else None
 
     def decode_many(self, bodies: Sequence[bytes]) -> list[Document | DocumentError]:
         """A Document for each body, or the DocumentError that refuses it. Raises PeerError as `decode` does."""

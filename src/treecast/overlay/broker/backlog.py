@@ -99,7 +99,7 @@ class Backlog:
                 if waiting:
                     self.enqueue(number, waiting, turn)
             rows = self._archive.rows_after(rows[-1][0], _LOADED_AT_ONCE)
-        for number, data in self._shadow.rows(REDELIVERIES, 0):
+        for number, data in reversed(list(self._shadow.rows(REDELIVERIES, 0))):  # in the order of their keys
             letter = self._shadow.get(LETTERS, number)
             subscription = self._shadow.get(SUBSCRIPTIONS, data.decode())
             if letter is not None and subscription is not None:

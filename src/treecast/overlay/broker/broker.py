@@ -21,10 +21,11 @@ from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
 from treecast.overlay.broker.intake import Incoming, Intake, Resolve, unresolved
+from treecast.overlay.broker.moving import Undelivered, forget_letters, take_in, undelivered
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.retention import Retention
-from treecast.overlay.broker.rows import CLIENTS, META, STORE, Counters, decode
+from treecast.overlay.broker.rows import CLIENTS, META, STORE, Counters, SubscriptionRow, decode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import SECOND_MS, BrokerSettings
@@ -345,6 +346,40 @@ class Broker:
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         """The registry of the network has chosen this broker as the root of a source."""
         self._subscriptions.register_source(command, turn)
+
+    # --- subscriptions that go to another broker, or come from one ----------------------------------------------------
+
+    def subscription(self, id: str) -> SubscriptionRow | None:
+        return self._subscriptions.row(id)
+
+    def add(self, command: Subscribe, turn: Turn) -> None:
+        """Raises TreecastError."""
+        self._subscriptions.subscribe(command, self._backlog, turn)
+
+    def remove(self, id: str, turn: Turn) -> None:
+        self._subscriptions.unsubscribe(id, self._backlog, turn)
+
+    def pause(self, id: str, turn: Turn) -> None:
+        self._subscriptions.pause(Pause(id, True), self._backlog, turn)
+
+    def leave(
+        self, id: str, row: SubscriptionRow, is_mine: Callable[[str, int], bool], limits: tuple[int, int], turn: Turn
+    ) -> tuple[list[Undelivered], list[str]] | None:
+        """Remove a subscription; returns what is not delivered, and the clients that receive from it. None, and nothing
+        has changed: that is more than these limits allow, in number and bytes."""
+        found = undelivered(id, row, self._backlog, self._archive, is_mine, *limits)
+        if found is None:
+            return None
+        sessions = list(self._backlog.queues[id].sessions)
+        for session in sessions:
+            self._end_session(session, "a subscription has moved", turn, counts=False)
+        forget_letters(id, self._backlog, turn)
+        self.remove(id, turn)
+        return found, [session.client for session in sessions]
+
+    def come(self, id: str, items: Sequence[Undelivered], turn: Turn) -> None:
+        """A subscription that is here has this to deliver first."""
+        take_in(id, self._subscriptions.expect(id), items, self._backlog, turn)
 
     def is_full(self) -> bool:
         """Nothing is accepted until something has been delivered or dropped."""

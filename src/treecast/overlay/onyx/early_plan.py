@@ -201,6 +201,10 @@ class EarlyPlan:
         """Whether this broker knows what was done to documents, as far as it has to."""
         return all(parcel.early in self._known for parcel in parcels if is_restructured(parcel.early))
 
+    def changes(self, target: str) -> bool:
+        """Documents are changed before they go to a target."""
+        return target in self._stages
+
     def begin(self) -> EarlyWork:
         """For the documents of one range."""
         return EarlyWork(self._stages, self._known)

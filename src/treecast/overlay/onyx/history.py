@@ -98,7 +98,7 @@ class Histories:
         key = hashlib.blake2b(query, digest_size=16).digest()
         table = self._filters.pop(key, None)
         if table is None:
-            table = self._routing.table()
+            table = self._routing.root_table()
             table.update("asker", self._routing.decode(query), self._routing.empty())
         self._filters[key] = table
         if len(self._filters) > self._settings.history_filters_max:

@@ -93,7 +93,9 @@ class Link:
             return
         if after > self.claim:  # nobody knows what was between
             self._start = after
-        fresh = [parcel for parcel in parcels if parcel.number > self.claim]
+        fresh = list(parcels)
+        if fresh and fresh[0].number <= self.claim:  # numbers ascend
+            fresh = [parcel for parcel in fresh if parcel.number > self.claim]
         self.claim = upto
         if fresh:
             self._enqueue(fresh, upto)
@@ -101,6 +103,10 @@ class Link:
 
     def _enqueue(self, parcels: list[Parcel], upto: int) -> None:
         limit, bytes_max = self._settings.forward_documents_max, self._settings.forward_bytes_max
+        whole = sum([len(parcel.body) for parcel in parcels]) + PARCEL_BYTES * len(parcels)
+        if len(parcels) <= limit and whole <= bytes_max and len({parcel.format for parcel in parcels}) == 1:
+            self._append(parcels, upto, whole)
+            return
         part: list[Parcel] = []
         size = 0
         for parcel in parcels:

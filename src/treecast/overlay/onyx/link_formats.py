@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from treecast.document import AnyDocument, Document, Limits, read_many
-from treecast.errors import DocumentError, PeerError
+from treecast.document import AnyDocument, Document, Limits
+from treecast.errors import PeerError
 from treecast.overlay.onyx.network_messages import Parcel
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.wire import Codec, Dictionary, agree, parse_format
@@ -40,15 +40,16 @@ _DICTIONARY = "dictionary"
 
 
 class Arrival:
-    """A document that has come to a broker, or was published there: as it came, and as it was read."""
+    """A document that has come to a broker, or was published there: as it came, and, where that is needed, as read."""
 
-    __slots__ = ("_body", "document", "forms", "number", "parcel")
+    __slots__ = ("_body", "document", "forms", "is_read", "number", "parcel")
 
-    def __init__(self, parcel: Parcel, document: Document | None) -> None:
+    def __init__(self, parcel: Parcel, document: Document | None, *, is_read: bool = True) -> None:
         self.parcel = parcel
         self.number = parcel.number
         self.document = document
-        """None: it is text that cannot be read here, which may be a matter of limits."""
+        """None: it is not read so far, or it is text that cannot be read here, which may be a matter of limits."""
+        self.is_read = is_read
         self.forms: dict[str, Parcel] | None = None
         """By format, what was encoded here."""
         self._body: bytes | None = parcel.body if parcel.format == TEXT else None
@@ -80,7 +81,8 @@ class Arrival:
 
     @property
     def content(self) -> AnyDocument:
-        """What an index takes."""
+        """What an index takes, once it was read."""
+        assert self.is_read, "a form of a link is nothing for an index"
         return self.parcel.body if self.document is None else self.document
 
     @property
@@ -138,27 +140,36 @@ class LinkFormats:
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
+    def take(self, parcels: Sequence[Parcel]) -> list[Arrival]:
+        """Documents that came, which are still to be read. Raises PeerError for formats that are not read here."""
+        for name in {parcel.format for parcel in parcels}:
+            self.codec(name)
+        return [Arrival(parcel, None, is_read=False) for parcel in parcels]
+
     def read(self, parcels: Sequence[Parcel]) -> list[Arrival]:
-        """Read documents that came, a batch by a native call. Raises PeerError, for all of them."""
-        names = {parcel.format for parcel in parcels}
-        if len(names) > 1:  # never of a broker like this one, but nothing forbids it
-            return [arrival for parcel in parcels for arrival in self.read([parcel])]
-        name = names.pop() if names else TEXT
-        bodies = [parcel.body for parcel in parcels]
-        if name == TEXT:
-            read = read_many(bodies, limits=self._limits)
-            return [Arrival(p, d if isinstance(d, Document) else None) for p, d in zip(parcels, read, strict=True)]
-        if name.partition(":")[0] not in self._settings.link_reads:
-            raise PeerError(f"TC486 documents in the format {name[:40]!r} are not read here", code="TC486")
-        arrivals: list[Arrival] = []
-        for parcel, document in zip(parcels, self._codec(name).decode_many(bodies), strict=True):
-            if isinstance(document, DocumentError):
-                raise PeerError(f"a document cannot be read: {document.code}", code="TC404")
-            arrivals.append(Arrival(parcel, document))
+        """The same, read. Raises PeerError, for all of them."""
+        arrivals = self.take(parcels)
+        self.read_all(arrivals)
         return arrivals
+
+    def read_all(self, arrivals: Sequence[Arrival]) -> None:
+        """Read those that were not read so far, a batch by a native call. Raises PeerError."""
+        missing = [arrival for arrival in arrivals if not arrival.is_read]
+        for name in dict.fromkeys(arrival.parcel.format for arrival in missing):
+            some = [arrival for arrival in missing if arrival.parcel.format == name]
+            documents = self.codec(name).decode_many([arrival.parcel.body for arrival in some])
+            for arrival, document in zip(some, documents, strict=True):
+                if isinstance(document, Document):
+                    arrival.document = document
+                elif name != TEXT:
+                    raise unreadable(document)
+                arrival.is_read = True
 
     def write(self, arrivals: Sequence[Arrival], name: str) -> list[Parcel]:
         """These documents in a format that was chosen; each is encoded once, however many links it leaves by."""
+        if {arrival.parcel.format for arrival in arrivals} <= {name}:
+            return [arrival.parcel for arrival in arrivals]
+        self.read_all([arrival for arrival in arrivals if arrival.parcel.format != name])
         parcels: list[Parcel | None] = []
         missing: list[tuple[int, Arrival, Document]] = []
         for place, arrival in enumerate(arrivals):
@@ -172,7 +183,7 @@ class LinkFormats:
                 parcels.append(None)
                 missing.append((place, arrival, document))
         if missing:
-            bodies = self._codec(name).encode_many([document for _, _, document in missing])
+            bodies = self.codec(name).encode_many([document for _, _, document in missing])
             for (place, arrival, _), body in zip(missing, bodies, strict=True):
                 made = arrival.parcel
                 made = Parcel(made.number, made.source, made.id, made.published_ms, name, body, made.early)
@@ -180,21 +191,26 @@ class LinkFormats:
                 parcels[place] = made
         return [parcel for parcel in parcels if parcel is not None]
 
-    def _codec(self, name: str) -> Codec:
+    def codec(self, name: str) -> Codec:
+        """For a name as it travels. Raises PeerError where it is not known, or not read here."""
         codec = self._codecs.get(name)
         if codec is None:
             form, _, fingerprint = name.partition(":")
-            dictionary = self._dictionary(fingerprint) if parse_format(form).form == _DICTIONARY else None
-            codec = self._codecs[name] = Codec(form, dictionary=dictionary, limits=self._limits)
+            known = self._known.get(_number(fingerprint)) if fingerprint else None
+            dictionary = parse_format(form).form == _DICTIONARY
+            if dictionary and known is None:
+                raise PeerError(f"TC487 there is no dictionary {fingerprint[:40]!r} here", code="TC487")
+            if form not in (TEXT, *self._settings.link_reads, *self._settings.link_formats, *self._plain_formats):
+                raise PeerError(f"TC486 documents in the format {name[:40]!r} are not read here", code="TC486")
+            codec = self._codecs[name] = Codec(form, dictionary=known if dictionary else None, limits=self._limits)
         return codec
 
-    # --- dictionaries -------------------------------------------------------------------------------------------------
+    @property
+    def _plain_formats(self) -> list[str]:
+        """What formats with dictionaries are without one."""
+        return [name.replace(_DICTIONARY, "binary") for name in self._settings.link_formats]
 
-    def _dictionary(self, fingerprint: str) -> Dictionary:
-        try:
-            return self._known[int(fingerprint, 16)]
-        except (KeyError, ValueError):
-            raise PeerError(f"TC487 there is no dictionary {fingerprint[:40]!r} here", code="TC487") from None
+    # --- dictionaries -------------------------------------------------------------------------------------------------
 
     def adopt(self, dictionary: Dictionary, root_life: int) -> bool:
         """A dictionary of the root: to read with, and, if it is newer than what is here, to hand on."""
@@ -225,3 +241,15 @@ class LinkFormats:
         learnt = Dictionary.learn(self._sample, version=version, bytes_max=self._settings.dictionary_bytes_max)
         self._sample.clear()
         return self.adopt(learnt, root_life)
+
+
+def unreadable(error: Exception) -> PeerError:
+    """A document that came in a broken form."""
+    return PeerError(f"a document cannot be read: {error}", code="TC404")
+
+
+def _number(fingerprint: str) -> int:
+    try:
+        return int(fingerprint, 16)
+    except ValueError:
+        return 0

@@ -18,7 +18,7 @@ for speed; a root repairs what the tree loses. `tree.py` says when a range is co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from random import Random
 from typing import Any
@@ -33,14 +33,16 @@ from treecast.overlay.broker.broker import Beside, at_once
 from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
+from treecast.overlay.messages import Attach, Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
 from treecast.overlay.onyx.link_rows import link_rows
-from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, ViewAdopted
+from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, MovesAsked, ViewAdopted
+from treecast.overlay.onyx.migration import Migration
+from treecast.overlay.onyx.move_messages import MoveMessage
 from treecast.overlay.onyx.network_messages import (
     Announce,
     CatchUp,
@@ -63,7 +65,7 @@ from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import LOCAL, Routing, Tree
+from treecast.overlay.onyx.tree import Routing, Tree
 from treecast.overlay.onyx.view import BrokerInfo, View, certificates_of
 from treecast.overlay.onyx.wants import Wants
 from treecast.overlay.peer import Effect
@@ -73,7 +75,7 @@ LIFE = "life"
 """`meta["life"]`: how often the broker has started, at least."""
 
 
-_TURNING = NetworkMessage | ControlMessage | Request
+_TURNING = NetworkMessage | ControlMessage | MoveMessage | Request
 """What may change for whom a document is, or where it comes from: before it, what came earlier is served."""
 
 
@@ -90,6 +92,7 @@ class NetworkBroker:
 
     tree_class = Tree
     wants_class = Wants
+    migration_class = Migration
 
     def __init__(
         self,
@@ -109,8 +112,8 @@ class NetworkBroker:
         self.name = name
         self.broker = broker = Broker(name, storage, random, settings, index, index_version, beside)
         self._random = random
-        self._routing: Routing = routing or PathRouting(seed=random.getrandbits(32))
-        routing = self._routing
+        self.routing: Routing = routing or PathRouting(seed=random.getrandbits(32))
+        routing = self.routing
         self._settings = network = network or NetworkSettings()
         self.now_ms = 0
         self.info = BrokerInfo()
@@ -131,10 +134,11 @@ class NetworkBroker:
         self._local_bytes = 0
         broker.keep_documents()
         broker.retention.needed_by_others = lambda: self._histories.needed_from(self.now_ms)
-        self._wants = self.wants_class(
+        self.wants = self.wants_class(
             broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0
         )
-        self._wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
+        self.wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
+        self.migration = self.migration_class(self, network)
         self._early = EarlyIndexes(self._subscription_rows, broker.index.limits)
         self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
         self._positions_ms = 0
@@ -167,24 +171,31 @@ class NetworkBroker:
                     self._place_in(event.view)
                 elif isinstance(event, CatalogChanged):
                     self._register(event, turn)
+                elif isinstance(event, MovesAsked):
+                    self.migration.ask(event.moves, turn)
+        elif isinstance(message, MoveMessage):
+            if self.membership.broker(sender) is not None:
+                self.migration.receive(sender, message, turn)
         elif isinstance(message, Request):
             self._request(sender, message, turn)
         elif isinstance(message, Inspect) and message.kind == "trees":
             turn.send(sender, Inspected(message.question, link_rows(message, self)))
         else:
             if isinstance(message, Hello):
-                self._wants.abandon(sender)
+                self.wants.abandon(sender)
+            elif isinstance(message, Attach):
+                self.migration.point_out(sender, message.subscriptions, turn)
             self.broker.handle(sender, message, turn)
         return self._finish(turn)
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = self._begin(now_ms)
-        self._wants.refine()  # before anything is stored, since it may look at what is
+        self.wants.refine()  # before anything is stored, since it may look at what is
         self._serve_local(turn)
         self.broker.do_due(turn)
         self.membership.tick(turn)
-        self._wants.expired(turn)
-        self._wants.refuse_late(turn)
+        self.wants.expired(turn)
+        self.wants.refuse_late(turn)
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -192,6 +203,7 @@ class NetworkBroker:
             repair.watch(self.positions.number(root), now_ms)
         for root in list(self._taken):
             self._tell_taken(root)
+        self.migration.tick(turn)
         is_covered = all(tree.is_covered() for tree in self.trees.values())
         pause_ms = self._settings.positions_ms if is_covered else self._settings.uncovered_ms
         if not 0 <= now_ms - self._positions_ms < pause_ms:
@@ -220,16 +232,16 @@ class NetworkBroker:
         return turn
 
     def _finish(self, turn: Turn) -> list[Effect]:
-        if len(self._wants):
-            self._wants.release(turn)
+        if len(self.wants):
+            self.wants.release(turn)
         self._pass_published(turn)
         for tree in self.trees.values():
             tree.flush()
         for root, repair in self._repairs.items():
             position = self.positions.number(root)
-            question = repair.next_question(position, self._wants.version, self._wants.needed, turn.now_ms)
+            question = repair.next_question(position, self.wants.version, self.wants.needed, turn.now_ms)
             if question:
-                query = b"" if repair.is_small(position, self._settings.history_few_max) else self._wants.encoded()
+                query = b"" if repair.is_small(position, self._settings.history_few_max) else self.wants.encoded()
                 query = b"" if len(query) > self._settings.history_query_bytes_max else query
                 formats = [] if repair.is_plain else list(self._settings.link_reads)
                 turn.send(root, CatchUp(root, self.epoch, question, position, query, formats))
@@ -254,11 +266,11 @@ class NetworkBroker:
 
     def _new_tree(self, root: str) -> Tree:
         tree = self.tree_class(
-            *(root, self, self._routing, self._settings, self._random),
+            *(root, self, self.routing, self._settings, self._random),
             lambda: self.broker.last_document,
             self._last_version,
             self.broker.index.limits,
-            self._wants,
+            self.wants,
         )
         self.trees[root] = tree
         if tree.is_root:
@@ -266,7 +278,7 @@ class NetworkBroker:
             tree.passed = self.broker.last_document
         else:
             self._repairs[root] = Repair(self._settings, self._random)
-        tree.change_plan(self._wants.early.plan)
+        tree.change_plan(self.wants.early.plan)
         return tree
 
     @property
@@ -292,7 +304,12 @@ class NetworkBroker:
             )
             self.broker.refuse(sender, request, error, turn)
             return
-        self._wants.request(sender, request, turn)
+        gone = self.migration.objection(getattr(command, "id", ""))
+        if gone is not None and self.broker.expects(sender, request, turn):
+            turn.send(sender, self.migration.moved_message(command.id))  # type: ignore[union-attr]
+            self.broker.refuse(sender, request, gone, turn)
+            return
+        self.wants.request(sender, request, turn)
 
     def _register(self, event: CatalogChanged, turn: Turn) -> None:
         """Sources that the registry has given to this broker, or taken from it."""
@@ -387,7 +404,7 @@ class NetworkBroker:
         if tree.is_root or not self._is_of_root(tree.root, message.store):
             return
         root, repair = tree.root, self._repairs[tree.root]
-        size = sum(len(parcel.body) for parcel in message.documents)
+        size = sum([len(parcel.body) for parcel in message.documents])
         last, before = self._taken.get(root, (0, 0))
         self._taken[root] = (max(last, message.upto), before + size)
         begin = tree.accept(sender, message)
@@ -398,12 +415,16 @@ class NetworkBroker:
             self.unfit += 1
             repair.want(message.upto)
             return
-        arrivals = self._read(tree, [parcel for parcel in message.documents if parcel.number > begin], message.upto)
-        if arrivals is None:
-            return
-        self.forwarded += len(arrivals)
+        parcels = message.documents
+        if parcels and parcels[0].number <= begin:  # numbers ascend
+            parcels = [parcel for parcel in parcels if parcel.number > begin]
         passed_on = len(turn.urgent)
-        arrivals = tree.pass_on(begin, message.upto, arrivals)
+        try:
+            arrivals = tree.pass_on(begin, message.upto, tree.formats.take(parcels))
+        except PeerError:
+            self._misread(root, message.upto)
+            return
+        self.forwarded += len(parcels)
         is_waiting = bool(self._local)
         self._local.append((root, begin, message.upto, arrivals))
         self._local_bytes += size
@@ -415,16 +436,11 @@ class NetworkBroker:
                 return
         self._serve_local(turn)
 
-    def _read(self, tree: Tree, parcels: list[Parcel], upto: int) -> list[Arrival] | None:
-        """Read documents that came. None: this is not possible, and the root is asked for them, as text."""
-        try:
-            return tree.formats.read(parcels)
-        except PeerError:
-            self.misread += 1
-            repair = self._repairs[tree.root]
-            repair.is_plain = True
-            repair.want(upto)
-            return None
+    def _misread(self, root: str, upto: int) -> None:
+        """Documents came in a format that cannot be read here: the root is asked for them, as text."""
+        self.misread += 1
+        self._repairs[root].is_plain = True
+        self._repairs[root].want(upto)
 
     def _serve_local(self, turn: Turn) -> None:
         """The broker's own subscribers get what was passed on before."""
@@ -481,7 +497,7 @@ class NetworkBroker:
         # A question may follow a range that could not be taken, before anything is covered.
         self._begin_position(self.trees[root], message.store, message.after)
         repair = self._repairs[root]
-        if not repair.is_answer(message.question, self._wants.needed):
+        if not repair.is_answer(message.question, self.wants.needed):
             return
         position = self.positions.number(root)
         if message.after > position:
@@ -489,8 +505,10 @@ class NetworkBroker:
         if message.gone_until > position:
             self.gone += message.gone_until - position
             turn.events.append(Gone(root, position, message.gone_until))
-        arrivals = self._read(self.trees[root], message.documents, message.upto)
-        if arrivals is None:
+        try:
+            arrivals = self.trees[root].formats.read(message.documents)
+        except PeerError:
+            self._misread(root, message.upto)
             return
         self.repaired += len(arrivals)
         self._take_parcels(root, message.upto, arrivals, turn)
@@ -558,7 +576,7 @@ class NetworkBroker:
             "epoch": self.epoch,
             "trees": len(self.trees),
             "covered": sum(tree.is_covered(tree.version) for tree in self.trees.values()),
-            "held": len(self._wants),
+            "held": len(self.wants),
             "links": len(links),
             "link_bytes": sum(link.buffered_bytes() for link in links),
             "link_cuts": sum(link.cuts for link in links),
@@ -573,23 +591,9 @@ class NetworkBroker:
             "unfit": self.unfit,
             "misread": self.misread,
             "gone": self.gone,
+            **self.migration.stats(),
         }
 
     def _subscription_rows(self) -> Iterator[tuple[str, SubscriptionRow]]:
         for id, data in self.broker.shadow.rows(SUBSCRIPTIONS, ""):
             yield id, decode(data, SubscriptionRow)
-
-    def rebuild_wants(self) -> Any:
-        """What the subscriptions of this broker want together, computed anew: for checks."""
-        rows = self.broker.shadow.rows(SUBSCRIPTIONS, "")
-        return self._wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
-
-    def rebuild_aggregate(self, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
-        """What this broker should tell its parent, by what it wants itself and by its children's aggregates: for
-        checks."""
-        table = self._routing.table()
-        if root != self.name:
-            table.update(LOCAL, wants, self._routing.empty())
-        for child in self.trees[root].children:
-            table.update(child, aggregate_of(child), self._routing.empty())
-        return table.aggregate()

@@ -28,6 +28,7 @@ import msgspec
 from treecast.overlay.broker.rows import BROKER_TABLES
 from treecast.overlay.onyx.control_messages import HostBeat
 from treecast.overlay.onyx.membership import CATALOG, CONTROL, MembershipSettings
+from treecast.overlay.onyx.migration import ARRIVALS, MOVED, MOVES
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.positions import POSITIONS
 from treecast.overlay.onyx.view import HOST, BrokerInfo, Location, certificates_of, host_name
@@ -39,7 +40,8 @@ from treecast.overlay.replica.primary import Replicated
 from treecast.overlay.replica.settings import ReplicaSettings
 from treecast.overlay.storage import Storage
 
-NETWORK_TABLES: dict[str, bool] = {**BROKER_TABLES, **dict.fromkeys((CONTROL, CATALOG, POSITIONS), False)}
+_TABLES = (CONTROL, CATALOG, POSITIONS, MOVES, MOVED, ARRIVALS)
+NETWORK_TABLES: dict[str, bool] = {**BROKER_TABLES, **dict.fromkeys(_TABLES, False)}
 """All tables of a broker of a network, and whether their keys are integers."""
 ADDRESSES_MAX = 1_000
 """Of other hosts, that are remembered."""

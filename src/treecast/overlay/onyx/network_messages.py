@@ -39,7 +39,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 # --- documents, down the tree of their root ---------------------------------------------------------------------------
 
 
-class Parcel(_Message, frozen=True):
+class Parcel(_Message, frozen=True, gc=False):
     """A document on its way. `number` is its root's; `format` says how `body` is written (`link_formats.py`)."""
 
     number: Number

@@ -30,6 +30,9 @@ class PathRouting:
     def table(self) -> RoutingTable:
         return RoutingTable(self._settings, seed=self._seed)
 
+    def root_table(self) -> RoutingTable:
+        return RoutingTable(self._settings, seed=self._seed, has_parent=False)
+
     def map(self, subscription: Subscription) -> RoutingQuery:
         return self._mapper.map(subscription)
 

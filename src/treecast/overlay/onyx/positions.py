@@ -73,5 +73,9 @@ class Positions:
             turn.put(POSITIONS, root, self._rows[root])
         self._changed.clear()
 
+    def by_store(self) -> dict[str, int]:
+        """The numbers, by what identifies the data of a root."""
+        return {row.store: row.number for row in self._rows.values() if row.store}
+
     def items(self) -> list[tuple[str, int]]:
         return [(root, row.number) for root, row in self._rows.items()]

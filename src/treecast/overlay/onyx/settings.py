@@ -89,3 +89,17 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
                 parse_format(name)
         except PeerError as error:
             raise ValueError(str(error)) from None
+
+    moves_max: int = 100
+    """Subscriptions that are on their way to other hosts at a time,"""
+    arrivals_max: int = 100_000
+    """and that have come from others: each is remembered as long as it is here."""
+    moved_max: int = 100_000
+    """Subscriptions that have gone, and whose clients are told where they are. Others ask the registry."""
+    move_documents_max: int = 1_000
+    """Deliveries that a subscription may take along,"""
+    move_bytes_max: int = 4 << 20
+    """and their bytes. With more to deliver it does not move."""
+    move_ms_max: int = 60_000
+    """A subscription that could not be handed over within this time stays."""
+    move_repeat_ms: int = 1_000

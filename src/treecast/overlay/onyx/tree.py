@@ -20,15 +20,15 @@ once, since the last document that the broker has passed on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from treecast.document import AnyDocument, Limits
-from treecast.errors import PeerError
+from treecast.document import AnyDocument, Document, Limits
+from treecast.errors import DocumentError, PeerError
 from treecast.overlay.onyx.early_plan import WHOLE, EarlyPlan
 from treecast.overlay.onyx.link import Link
-from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
+from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats, unreadable
 from treecast.overlay.onyx.network_messages import (
     Announce,
     Covered,
@@ -41,7 +41,7 @@ from treecast.overlay.onyx.network_messages import (
 )
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.retry import Retry
-from treecast.wire import Dictionary
+from treecast.wire import Codec, Dictionary
 
 LOCAL = ""
 """The target of a routing table that stands for the broker's own subscriptions. No broker has an empty name."""
@@ -72,7 +72,10 @@ class RoutingTable(Protocol):
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
-    def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]: ...
+    def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]: ...
+    def route_forms(
+        self, codec: Codec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
+    ) -> tuple[list[tuple[str, ...]], Sequence[Document | None]] | None: ...
 
 
 class Own(Protocol):
@@ -88,6 +91,9 @@ class Routing(Protocol):
     """Makes tables and queries. A simulation may plant a bug here."""
 
     def table(self) -> RoutingTable: ...
+    def root_table(self) -> RoutingTable:
+        """One whose aggregate nobody is told."""
+
     def map(self, subscription: Any) -> Any: ...
     def empty(self) -> Any: ...
     def decode(self, data: bytes) -> Any: ...
@@ -171,7 +177,10 @@ class Tree:
         self.is_root = root == place.name
         # PERF: bench/network_kill.py. Most brokers have no children in most trees, and a root has nobody to tell what
         # it wants itself: neither needs a table of its own with all of that.
-        self.table = own.table if own is not None and not self.is_root else routing.table()
+        if self.is_root:
+            self.table = routing.root_table()
+        else:
+            self.table = own.table if own is not None else routing.table()
         """With the broker's own subscriptions, unless this is the root; without children, that of all trees."""
         self.plan = EarlyPlan(settings)
         """What may be done to documents before they reach this broker, and its children. It changes with the table: a
@@ -436,29 +445,61 @@ class Tree:
 
     def pass_on(self, after: int, upto: int, arrivals: list[Arrival]) -> list[Arrival]:
         """Documents (after, upto] that are complete: to the children whom they concern. Returns those that may concern
-        the broker's own subscriptions."""
-        # PERF: bench/network_cpu.py. A document that only travels through is read once, and leaves as it came.
+        the broker's own subscriptions, read. Raises PeerError for documents that cannot be read in their format."""
         self.passed = max(self.passed, upto)
-        is_open = any(child.link.is_open for child in self.children.values())
-        if not is_open:
+        links = [name for name, child in self.children.items() if child.link.is_open]
+        if not links:
+            self.formats.read_all(arrivals)
             return arrivals
         if self.is_root and arrivals:
             self._learn(arrivals)
-        chosen: dict[str, list[Arrival]] = {name: [] for name in (LOCAL, *self.children)}
-        if arrivals:
-            targets_of = self.table.route([arrival.content for arrival in arrivals])
-            for arrival, targets in zip(arrivals, targets_of, strict=True):
-                for name in targets:
-                    chosen[name].append(arrival)
+        chosen = self._choose(arrivals, links) if arrivals else {}
         early = self.plan.begin()
-        for name, child in self.children.items():
-            if child.link.is_open:
-                fresh = [arrival for arrival in chosen[name] if arrival.number > child.link.claim]
-                fresh, saved = early.apply(name, fresh)
-                child.bytes_saved += saved
-                child.link.offer(after, upto, self.formats.write(fresh, child.format), self._place.now_ms)
-                self._flush(name, child)
-        return chosen[LOCAL]
+        for name in links:
+            child, fresh = self.children[name], chosen.get(name, [])
+            if fresh and fresh[0].number <= child.link.claim:
+                fresh = [arrival for arrival in fresh if arrival.number > child.link.claim]
+            if self.plan.changes(name):
+                self.formats.read_all(fresh)
+            fresh, saved = early.apply(name, fresh)
+            child.bytes_saved += saved
+            child.link.offer(after, upto, self.formats.write(fresh, child.format), self._place.now_ms)
+            self._flush(name, child)
+        local = chosen.get(LOCAL, [])
+        self.formats.read_all(local)
+        return local
+
+    def _choose(self, arrivals: list[Arrival], links: list[str]) -> dict[str, list[Arrival]]:
+        """By target, the documents that concern it: for all of `links`; for others, perhaps too many."""
+        targets_of = self._route(arrivals, links)
+        if len(set(targets_of)) == 1:
+            return dict.fromkeys(targets_of[0], arrivals)
+        chosen: dict[str, list[Arrival]] = {name: [] for name in (LOCAL, *self.children)}
+        for arrival, targets in zip(arrivals, targets_of, strict=True):
+            for name in targets:
+                chosen[name].append(arrival)
+        return chosen
+
+    def _route(self, arrivals: list[Arrival], links: list[str]) -> list[tuple[str, ...]]:
+        """The targets of each. What only travels through is read for that, and no further."""
+        # PERF: bench/network_cpu.py. One native call decodes and routes all documents of a message.
+        names = {"" if arrival.is_read else arrival.parcel.format for arrival in arrivals}
+        name = names.pop()
+        if name and not names:
+            needed = [link for link in links if self.children[link].format != name or self.plan.changes(link)]
+            try:
+                bodies = [arrival.parcel.body for arrival in arrivals]
+                answer = self.table.route_forms(self.formats.codec(name), bodies, links, [LOCAL, *needed])
+            except DocumentError as error:
+                raise unreadable(error) from None
+            if answer is not None:
+                targets_of, documents = answer
+                for arrival, document in zip(arrivals, documents, strict=True):
+                    if document is not None:
+                        arrival.document, arrival.is_read = document, True
+                return targets_of
+        self.formats.read_all(arrivals)
+        return self.table.route([arrival.content for arrival in arrivals], links)
 
     def claim_all(self) -> None:
         """At the root: numbers that were given to documents of other roots concern nobody."""

@@ -84,6 +84,7 @@ class Wants:
         """What may be done to documents before they come here. It changes with the table, in the same turns."""
         self._queues: dict[str, deque[Waiting]] = {}
         self._abandoned: dict[str, deque[Waiting]] = {}  # of clients that have begun anew since, and may ask again
+        self._moves: dict[str, Waiting] = {}  # subscriptions that are to come from another host
         self._count = 0
         self.version = 0
         """Grows when something is added."""
@@ -135,7 +136,7 @@ class Wants:
         """All that is announced."""
         for _, data in self._broker.shadow.rows(SUBSCRIPTIONS, ""):
             yield decode(data, SubscriptionRow)
-        for queue in (*self._queues.values(), *self._abandoned.values()):
+        for queue in (*self._queues.values(), *self._abandoned.values(), self._moves.values()):
             for waiting in queue:
                 yield from waiting.items if waiting.queries else ()
 
@@ -210,6 +211,47 @@ class Wants:
     def expired(self, turn: Turn) -> None:
         """The broker has removed subscriptions by itself."""
         self._settle(turn, 0)
+
+    # --- subscriptions that come from another host, or do not come after all ------------------------------------------
+
+    def expect_move(self, id: str, command: Subscribe, turn: Turn) -> None:
+        """Announce a subscription that will be added."""
+        self._moves[id] = waiting = Waiting("", Request(0, command), turn.now_ms)
+        self._announce(waiting)
+
+    def is_move_ready(self, id: str) -> bool:
+        return self._is_ready(self._moves[id])
+
+    def add_move(self, id: str, turn: Turn) -> bool:
+        """It counts from now on; False if the broker refuses it."""
+        waiting, done = self._moves.pop(id), len(turn.changed_subscriptions)
+        self._broker.apply(turn)
+        changes = len(turn.changes)
+        try:
+            assert isinstance(waiting.request.command, Subscribe)
+            self._broker.add(waiting.request.command, turn)
+        except TreecastError:
+            del turn.changes[changes:]
+            self._take_back(waiting)
+            return False
+        self._settle(turn, done)
+        self.needed = max(self.needed, waiting.version)
+        return True
+
+    def drop_move(self, id: str) -> None:
+        if (waiting := self._moves.pop(id, None)) is not None:
+            self._take_back(waiting)
+
+    def remove_move(self, id: str, turn: Turn) -> None:
+        """One that had been added."""
+        done = len(turn.changed_subscriptions)
+        self._broker.apply(turn)
+        self._broker.remove(id, turn)
+        self._settle(turn, done)
+
+    def settle(self, turn: Turn, done: int) -> None:
+        """Take back what subscriptions wanted that this turn has removed, after so many others."""
+        self._settle(turn, done)
 
     # --- what waits ---------------------------------------------------------------------------------------------------
 

@@ -32,10 +32,13 @@ def first_fit(offers: Mapping[str, int], *, neighbours: int, is_late: bool) -> s
 
 
 def best_fit(offers: Mapping[str, int], *, neighbours: int, is_late: bool) -> str | None:
-    """The nearest of all, or of a majority if the others are late: there is more to cover and to merge."""
+    """The nearest of all, or of a majority if the others are late: there is more to cover and to merge.
+
+    Of those that are equally near, the first to answer: it has the least to do.
+    """
     if len(offers) < neighbours and not (is_late and 2 * len(offers) > neighbours):
         return None
-    return min(offers, key=lambda name: (offers[name], name), default=None)
+    return min(offers, key=lambda name: offers[name], default=None)
 
 
 PROPAGATION_POLICIES: dict[str, PropagationPolicy] = {"first-fit": first_fit, "best-fit": best_fit}

@@ -94,11 +94,16 @@ class Upward:
         return max((link.position for link in containing if link is not None and link.is_known), default=None)
 
     def distance(self, root: int) -> int:
-        """Edges between a subtree and the nearest one that is asked for here; 0 if one contains it."""
+        """Edges between a subtree and the nearest one that is asked for here; 0 if one contains it.
+
+        The root of the document is always there: a broker that has nothing near is as good as one that has nothing.
+        Otherwise all would choose the broker that was asked first.
+        """
         asked = self.forwarding.asked()
         if any(self._outline.contains(one, root) for one in asked):
             return 0
-        return min((self._outline.distance(one, root) for one in asked), default=len(self._outline))
+        depth = sum(1 for _ in self._outline.ancestors(root))
+        return min([depth, *(self._outline.distance(one, root) for one in asked)])
 
     # -- what is wanted
 

@@ -25,6 +25,7 @@ from treecast.errors import TreecastError
 from treecast.overlay.broker import Broker
 from treecast.overlay.broker.tail import Position, Published
 from treecast.overlay.messages import Advance
+from treecast.overlay.onyx.migration import Left
 from treecast.serve.doors.envelopes import encode, envelope
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
@@ -196,6 +197,10 @@ class Feed:
             stream.fall_behind()
 
     def _announced(self, event: Any) -> None:
+        if isinstance(event, Left):
+            # Its streams end here; they go on where it is now.
+            for stream in list(self._by_subscription.get(event.id, ())):
+                stream.close()
         if not isinstance(event, Published):
             return
         self._last = event.document

@@ -47,6 +47,8 @@ NOT_OFFERED = ("create_ticket",)
 EVENT_END = b"\n\n"
 EVENT_ID = re.compile(rb"^id: ?(.*)$", re.MULTILINE)
 HTTP_OK, HTTP_CREATED, HTTP_ERROR, HTTP_NOT_FOUND, HTTP_BUSY = 200, 201, 400, 404, 503
+HTTP_MISDIRECTED = 421
+MAY_HAVE_MOVED = (HTTP_NOT_FOUND, HTTP_MISDIRECTED)
 
 
 class FrontDoorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,8 @@ class FrontDoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A request waits so long for a broker that is being started again; then it is refused with TC436."""
     retry_ms: int = 50
     """Between two attempts to reach it."""
+    move_ms: int = 3_000
+    """A subscription that is not where it should be is looked for so long: it may be moving."""
     look_ms: int = 200
     """With replicas: between two looks at who serves it."""
     stream_back_ms: int = 600_000
@@ -179,20 +183,35 @@ class FrontDoor(Door):
             spaces = form.get("namespaces")
             namespaces = {key: _text(value) for key, value in spaces.items()} if isinstance(spaces, dict) else {}
             host = await self._places.place_subscription(call.parameter, _text(form.get("query")), namespaces)
-        reply = await self._pass_on(call, host, body)
+        reply = await (self._pass_on(call, host, body) if is_new else self._to_host(call, body))
         if is_new and HTTP_ERROR <= reply.status < HTTP_BUSY:
             await self._places.remove_subscription(call.parameter)
         return reply
 
     async def delete_subscription(self, call: Call) -> Reply:
         host = await self._places.find("subscription", call.parameter)
-        reply = await self._pass_on(call, host or self._any())
+        reply = await self._to_host(call)
         if host and (reply.status < HTTP_ERROR or reply.status == HTTP_NOT_FOUND):
             await self._places.remove_subscription(call.parameter)
         return reply
 
     async def get_subscription(self, call: Call) -> Reply:
-        return await self._pass_on(call, await self._broker_of("subscription", call.parameter))
+        return await self._to_host(call)
+
+    async def _to_host(self, call: Call, body: bytes | None = None) -> Reply:
+        """A subscription that its host does not have may just be on its way to another one."""
+        if body is None:
+            body = await self._body(call) if call.has_body() else b""
+        end_ms = steady_ms() + self._front.move_ms
+        while True:
+            host = await self._broker_of("subscription", call.parameter)
+            reply = await self._pass_on(call, host, body)
+            if reply.status not in MAY_HAVE_MOVED or steady_ms() >= end_ms:
+                return reply
+            self._places.forget("subscription", call.parameter)
+            if not await self._places.find("subscription", call.parameter):
+                return reply
+            await asyncio.sleep(self._front.retry_ms / 1000)
 
     pull = acknowledge = fail = pause = resume = replay = get_subscription
 
@@ -245,10 +264,30 @@ class FrontDoor(Door):
                 response.close()
             if self.is_stopping:
                 return
-            response = await self._ask(call, host, b"", self._front.stream_back_ms, last)
-            if response.status != HTTP_OK:
-                response.close()
+            again = await self._open_again(call, host, last)
+            if again is None:
                 return
+            host, response = again
+
+    async def _open_again(self, call: Call, host: str, last: str) -> tuple[str, aiohttp.ClientResponse] | None:
+        """The stream at its host, which may be another one now; None if it cannot go on."""
+        ids, end_ms = call.query("subscription"), steady_ms() + self._front.move_ms
+        while True:
+            for id in ids:
+                self._places.forget("subscription", id)
+            hosts = {await self._broker_of("subscription", id) for id in ids} or {host}
+            if len(hosts) > 1:
+                return None  # they have parted
+            if host not in hosts:
+                last = ""  # it is of another broker: begin with what is not delivered
+            (host,) = hosts
+            response = await self._ask(call, host, b"", self._front.stream_back_ms, last)
+            if response.status == HTTP_OK:
+                return host, response
+            response.close()
+            if response.status not in MAY_HAVE_MOVED or steady_ms() >= end_ms:
+                return None
+            await asyncio.sleep(self._front.retry_ms / 1000)
 
     # --- passing on ---------------------------------------------------------------------------------------------------
 

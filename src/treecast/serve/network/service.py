@@ -11,6 +11,7 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.onyx.membership import MembershipSettings
+from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.serve.access.exposure import check_exposure, check_peer_exposure
 from treecast.serve.access.gate import Gate
 from treecast.serve.certificate import Certificate
@@ -22,12 +23,16 @@ from treecast.serve.network.front_door import FrontDoor, FrontDoorSettings
 from treecast.serve.network.member import MemberOptions
 from treecast.serve.network.places import Places
 from treecast.serve.network.supervisor import REGISTRY, Supervisor, SupervisorSettings
+from treecast.serve.network_process import registry_settings
 from treecast.serve.notify import notify
 from treecast.serve.service_process import Announce, ServiceOptions, handle_signals, watch
 
 LOOPBACK = ("127.0.0.1", 0)
 HEARTBEAT_MS = 300
 """Brokers of one machine are told apart from dead ones soon."""
+SILENT_MS, DOUBT_MS = 8_000, 20_000
+"""A broker that dies is started again at once, and keeps its place in the trees. One that is silent for so long is
+taken out of them: sooner, one that is only busy would be, and the repair of the trees would make all of them busier."""
 JOIN_MS_MAX = 30_000
 
 
@@ -150,6 +155,9 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             name=name,
             registries=registries,
             membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
+            registry=msgspec.structs.replace(registry_settings(), silent_ms=SILENT_MS, doubt_ms=DOUBT_MS),
+            # Event streams read the documents of a broker, and not what a subscription brings along.
+            network=NetworkSettings(move_documents_max=0),
             broker=msgspec.structs.replace(options.broker, announces=has_door),
             runtime=options.runtime,
             has_door=has_door,

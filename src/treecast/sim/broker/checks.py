@@ -97,6 +97,7 @@ class Letter(msgspec.Struct, frozen=True):
     subscription: str
     document: int
     payload: bytes
+    reason: str = ""
 
 
 class Checks:

@@ -137,7 +137,7 @@ class NetworkRun(Course):
         self.hosts: dict[str, Host] = {}
         self._add_brokers(sync_us, batches)
         numbers = count(1)
-        client_settings = draw_client_settings(random)
+        self._client_settings = client_settings = draw_client_settings(random)
         self.applications = [
             Application(
                 *(world, plan, network.clients, self.history, client_settings, list, lambda: next(numbers)),
@@ -235,7 +235,7 @@ class NetworkRun(Course):
             for _, data in self._data(name).scan(LETTERS, 0, 10_000):
                 row = decode(data, LetterRow)
                 number = self._number(name, row.document, row.origin, row.origin_number)
-                letters.append(Letter(row.subscription, number, row.payload))
+                letters.append(Letter(row.subscription, number, row.payload, row.reason))
         return letters
 
     def _checks(self) -> NetworkChecks:
@@ -300,13 +300,13 @@ class NetworkRun(Course):
     def _wrong_tables(self) -> Iterator[str]:
         """Tables that are not what they would be if they were built anew."""
         peers = dict(self._peers())
-        own = {name: peer.rebuild_wants() for name, peer in peers.items()}
+        own = {name: _rebuild_wants(peer) for name, peer in peers.items()}
         for root in self.network.roots:
             rebuilt: dict[str, Any] = {}
 
             def rebuild(name: str, root: str = root, rebuilt: dict[str, Any] = rebuilt) -> Any:
                 if name not in rebuilt:
-                    rebuilt[name] = peers[name].rebuild_aggregate(root, own[name], rebuild)
+                    rebuilt[name] = _rebuild_aggregate(peers[name], root, own[name], rebuild)
                 return rebuilt[name]
 
             for name, peer in peers.items():
@@ -378,3 +378,19 @@ class NetworkRun(Course):
 
 def _children(broker: NetworkBroker) -> Iterator[Child]:
     return (child for tree in broker.trees.values() for child in tree.children.values())
+
+
+def _rebuild_wants(broker: NetworkBroker) -> Any:
+    """What the subscriptions of a broker want together, computed anew."""
+    rows = broker.broker.shadow.rows(SUBSCRIPTIONS, "")
+    return broker.wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
+
+
+def _rebuild_aggregate(broker: NetworkBroker, root: str, wants: Any, aggregate_of: Callable[[str], Any]) -> Any:
+    """What a broker should tell its parent, by what it wants itself and by its children's aggregates."""
+    table = broker.routing.root_table() if root == broker.name else broker.routing.table()
+    if root != broker.name:
+        table.update(LOCAL, wants, broker.routing.empty())
+    for child in broker.trees[root].children:
+        table.update(child, aggregate_of(child), broker.routing.empty())
+    return table.aggregate()

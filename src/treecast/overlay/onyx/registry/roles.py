@@ -256,7 +256,7 @@ class Roles:
         now_ms, home, state = turn.now_ms, host_name(broker), self.state_of(broker)
         if row.backup and (state == "waiting" or not self._is_here(row.backup, now_ms)):
             self._left_ms[broker, row.backup] = now_ms
-            self._change(broker, row.primary, self._choose_backup(broker, row.primary, now_ms), turn)
+            self._change(broker, row.primary, self._choose_backup(broker, row.primary, now_ms, row.backup), turn)
         elif not row.backup:
             backup = self._choose_backup(broker, row.primary, now_ms)
             if backup:
@@ -310,7 +310,7 @@ class Roles:
         left_ms = self._left_ms.get((broker, host))
         return left_ms is not None and left_ms <= now_ms < left_ms + self._settings.rejoin_ms
 
-    def _choose_backup(self, broker: str, primary: str, now_ms: int) -> str:
+    def _choose_backup(self, broker: str, primary: str, now_ms: int, given_up: str = "") -> str:
         """Another host, with few replicas, and near; its own one first. Empty: there is none."""
         counts: dict[str, int] = {}
         for row in self.rows.values():
@@ -319,7 +319,9 @@ class Roles:
         others = [
             (name != host_name(broker), counts.get(name, 0), distance(place, known.beat.location), name)
             for name, known in self._hosts.items()
-            if name != primary and self._is_heard(known, now_ms) and not self._was_left(broker, name, now_ms)
+            if name not in (primary, given_up)
+            and self._is_heard(known, now_ms)
+            and not self._was_left(broker, name, now_ms)
         ]
         return min(others)[-1] if others else ""
 

@@ -254,13 +254,16 @@ class Summary:
                 self._forget_rule(witness)
 
     def _retire(self, conjunctions: list[Conjunction]) -> None:
-        """Take out visible conjunctions, and bring back what they covered."""
+        """Take out conjunctions, and bring back what the visible ones of them covered."""
         revived: dict[Conjunction, None] = {}
         for conjunction in conjunctions:
+            if conjunction in self._witness:  # a rule that was wanted as well, when something wider came
+                self._forget_hidden(conjunction)
+                continue
             for child in self._hides.pop(conjunction, {}):
                 del self._witness[child]
                 revived[child] = None
-        self._unshow(conjunctions)
+        self._unshow([conjunction for conjunction in conjunctions if conjunction in self._visible])
         self._enter(list(revived))
 
     # Rules.

@@ -16,20 +16,24 @@ all targets together, for the parent in the tree, and `update` answers with what
     >>> table.update("broker6", sport)  # nothing new for the parent
     Delta(added=RoutingQuery(conjunctions=()), removed=RoutingQuery(conjunctions=()))
 
-All conjunctions of all targets are one index, each once (`Collect` in the paper). A target that wants everything needs
-no matching. A document that cannot be read here goes to every target that wants anything: it is not for a broker on
-the way to say that nobody below can read it.
+All conjunctions of all targets are one index, each once (`Collect` in the paper), which answers with targets in place
+of conjunctions, and stops looking once enough of them are found. A target that wants everything needs no matching. A
+document that cannot be read here goes to every target that wants anything: it is not for a broker on the way to say
+that nobody below can read it.
 
 Not here: positions, announcements, versions; the broker that owns the table has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
-from treecast.document import AnyDocument, EntityTexts, Limits
+from treecast import _native
+from treecast.document import AnyDocument, Document, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
+from treecast.index.index import FormCodec
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction, Delta, RoutingQuery, write_query
 from treecast.overlay.onyx.routing.sample import Sample
@@ -37,6 +41,8 @@ from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
 
 LOCAL = "local"
+_BITS = 63
+_ALL_BITS = (1 << _BITS) - 1
 _FEW = 4  # documents that are faster to match one by one: no arrays are made for them
 
 
@@ -50,19 +56,24 @@ class RoutingTable:
         limits: Limits | None = None,
         entities: EntityTexts = None,
         seed: int | None = None,
+        has_parent: bool = True,
     ) -> None:
+        """Without a parent nobody is told what all targets want together, and nothing is summarised."""
         self.settings = settings or RoutingSettings()
         self.unread = 0
         """Documents that could not be read, and went to every target."""
         self._index = Index(limits=limits, entities=entities, seed=seed)
         self.sample = Sample(self.settings.sample_max, seed=seed)
         """Some of the documents that were routed: generalisations are judged by them."""
-        self._summary = Summary(self.settings, sample=self.sample, seed=seed)
+        self._summary = Summary(self.settings, sample=self.sample, seed=seed) if has_parent else None
         self._targets: dict[str, dict[Conjunction, int]] = {}
         self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
         self._numbers: dict[Conjunction, str] = {}  # of the index
         self._conjunctions: dict[str, Conjunction] = {}
         self._next = 0
+        self._bits: dict[str, int] = {}  # by target, as the index knows them
+        self._masks = _native.Targets() if hasattr(_native, "Targets") else None  # by number; None: built before
+        self._names: dict[int, tuple[str, ...]] = {}  # of sets of bits that were found
         self._signatures: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __len__(self) -> int:
@@ -80,11 +91,11 @@ class RoutingTable:
 
     def aggregate(self) -> RoutingQuery:
         """What all targets want together, within the budget: for the parent."""
-        return self._summary.query()
+        return self._summary.query() if self._summary is not None else RoutingQuery.of(self._wanting)
 
     def rebuilt(self) -> RoutingQuery:
         """The same, computed anew from what the targets have: for checks."""
-        return self._summary.rebuilt()
+        return self._summary.rebuilt() if self._summary is not None else self.aggregate()
 
     def update(self, target: str, added: RoutingQuery | None = None, removed: RoutingQuery | None = None) -> Delta:
         """Change a target's routing query; the answer is how `aggregate` changed.
@@ -108,6 +119,7 @@ class RoutingTable:
         came = [each for each in counts if counts[each] and each not in before]
         went = [each for each in counts if not counts[each] and each in before]
         row = self._targets.setdefault(target, {})
+        self._bit_of(target)
         row.update((each, count) for each, count in counts.items() if count)
         for each in came:
             self._wanting.setdefault(each, {})[target] = None
@@ -119,12 +131,15 @@ class RoutingTable:
             if not self._wanting[each]:
                 del self._wanting[each]
                 gone.append(each)
-        if not row:
-            del self._targets[target]
+        self._set_bits(gone)
         self._index_drop(gone)
+        if not row:
+            del self._targets[target], self._bits[target]
         if came or went:
+            self._set_bits([each for each in (*came, *went) if each in self._wanting])
             self._signatures.clear()
-        return self._summary.update(fresh, gone)
+            self._names.clear()
+        return self._summary.update(fresh, gone) if self._summary is not None else Delta()
 
     def replace(self, target: str, query: RoutingQuery) -> Delta:
         """Give a target another routing query: an announcement in full."""
@@ -138,18 +153,108 @@ class RoutingTable:
 
     def refine(self) -> Delta:
         """What removals have left for later: see Summary."""
-        return self._summary.refine()
+        return self._summary.refine() if self._summary is not None else Delta()
 
-    def route(self, documents: Sequence[AnyDocument]) -> list[tuple[str, ...]]:
-        """For each document the targets that want it."""
+    def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
+        """For each document the targets that want it.
+
+        `enough`: once all of these want it, or nothing, nothing more is looked for, and the others may want it as well.
+        """
         self.sample.learn(documents)
         everything = tuple(sorted(self._wanting.get(TRUE, ())))
         if len(everything) == len(self._targets):
             return [everything] * len(documents)
+        if enough and not any(target in self._targets for target in enough):
+            return [tuple(target for target in self.targets if target not in enough)] * len(documents)
+        if self._has_bits():
+            return self._route_bits(documents, enough)
         found: list[tuple[str, ...]] = []
         while len(found) < len(documents):
             found += self._route(documents[len(found) :], everything)
         return found
+
+    def route_forms(
+        self, codec: FormCodec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
+    ) -> tuple[list[tuple[str, ...]], Sequence[Document | None]] | None:
+        """As `route`, for documents as they came on a link: they are read for it, and no further, but for those that a
+        target in `needed` gets, which are answered as Documents. None: not with so many targets, read them before.
+
+        Raises DocumentError for what is broken on the way; text that cannot be read is for everybody.
+        """
+        if not self._has_bits():
+            return None
+        self.sample.learn(_Forms(codec, bodies))
+        everything = self._wanting.get(TRUE, {})
+        everyone, known, stop, kept = self.targets, 0, 0, 0
+        for target, bit in self._bits.items():
+            known |= bit if target in everything else 0
+            stop |= bit if target in enough else 0
+            kept |= bit if target in needed else 0
+        if not stop:
+            return [tuple(target for target in everyone if target not in enough)] * len(bodies), [None] * len(bodies)
+        if known & stop == stop:
+            return [everyone] * len(bodies), [None] * len(bodies)
+        masks, documents, unread = self._index.route_forms(codec, bodies, self._masks, stop, known, kept)
+        found = [everyone if mask & stop == stop else self._of_bits(mask) for mask in masks]
+        for place, error in unread:
+            if not codec.is_text:
+                raise error
+            found[place] = everyone
+            self.unread += 1
+        return found, documents
+
+    # --- by bits ------------------------------------------------------------------------------------------------------
+
+    def _has_bits(self) -> bool:
+        """Few enough targets. One that had a bit beyond keeps it."""
+        return self._masks is not None and all(bit <= _ALL_BITS for bit in self._bits.values())
+
+    def _bit_of(self, target: str) -> int:
+        """A bit for a target, which it keeps as long as it is one."""
+        bit = self._bits.get(target)
+        if bit is None:
+            used = 0
+            for other in self._bits.values():
+                used |= other
+            bit = self._bits[target] = ~used & (used + 1)
+        return bit
+
+    def _set_bits(self, conjunctions: Iterable[Conjunction]) -> None:
+        """Tell the index for whom these are. Beyond 63 targets bits are left alone: see `route`."""
+        for each in conjunctions if self._masks is not None else ():
+            number = self._numbers.get(each)
+            if number is not None:
+                mask = 0
+                for target in self._wanting.get(each, ()):
+                    mask |= self._bits[target]
+                self._masks.set(int(number), mask & _ALL_BITS)
+
+    def _route_bits(self, documents: Sequence[AnyDocument], enough: Collection[str]) -> list[tuple[str, ...]]:
+        known = stop = 0
+        for target in self._wanting.get(TRUE, ()):
+            known |= self._bits[target]
+        for target in enough:
+            stop |= self._bits.get(target, 0)
+        everyone = self.targets
+        if stop and known & stop == stop:
+            return [everyone] * len(documents)
+        masks, unread = self._index.route(documents, self._masks, stop, known)
+        # Where all of `enough` were found, the others were not looked for.
+        found = [everyone if stop and mask & stop == stop else self._of_bits(mask) for mask in masks]
+        for place, _ in unread:
+            found[place] = everyone
+        self.unread += len(unread)
+        return found
+
+    def _of_bits(self, mask: int) -> tuple[str, ...]:
+        known = self._names.get(mask)
+        if known is None:
+            if len(self._names) >= self.settings.signatures_max:
+                self._names.clear()
+            known = self._names[mask] = tuple(target for target in self.targets if self._bits[target] & mask)
+        return known
+
+    # --- by numbers, where there are more targets than bits -----------------------------------------------------------
 
     def _route(self, documents: Sequence[AnyDocument], everything: tuple[str, ...]) -> list[tuple[str, ...]]:
         if len(documents) <= _FEW:
@@ -199,6 +304,21 @@ class RoutingTable:
         self._index.remove_many(numbers)
         for number in numbers:
             del self._conjunctions[number]
+
+
+class _Forms(Sequence[AnyDocument]):
+    """Documents in the form of a link, read when somebody looks at one: a sample looks at few."""
+
+    def __init__(self, codec: FormCodec, bodies: Sequence[bytes]) -> None:
+        self._codec = codec
+        self._bodies = bodies
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def __getitem__(self, place: Any) -> Any:
+        (document,) = self._codec.decode_many([self._bodies[place]])
+        return document if isinstance(document, Document) else b""
 
 
 def _counted(

@@ -1,0 +1,108 @@
+// Routing for Python: which targets documents are for. Documents that were read, or forms of a link, which are read only to be
+// routed; of those, the documents that somebody here needs are kept.
+#include "bindings/bindings_buffers.hpp"
+#include "bindings/bindings_document.hpp"
+#include "document/binary.hpp"
+#include "index/index.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <vector>
+
+namespace treecast {
+
+namespace {
+
+nb::list refusals(const Index::Routing& routing) {
+    nb::list out;
+    for (const auto& [place, failure] : routing.rejected) out.append(nb::make_tuple(place, to_python(failure)));
+    return out;
+}
+
+// (the targets of each document, and (place, error) of those that cannot be read, which have those that were found before).
+nb::tuple route(Index& index, nb::sequence documents, Targets& targets, uint64_t enough, uint64_t found) {
+    Buffers buffers(documents);
+    std::span<const GivenDocument> given = buffers.given();
+    std::vector<uint64_t> answers(given.size(), found);
+    Index::Routing routing{targets, enough, found};
+    {
+        Interruptible released;
+        index.route(given.size(), [&](size_t i) { return given[i]; },
+                    [&](size_t i, const GivenDocument&, uint64_t answer) { answers[i] = answer; }, routing);
+    }
+    return nb::make_tuple(nb::cast(answers), refusals(routing));
+}
+
+// A form as it came on a link, and the text that it is, or holds as it was given.
+struct Form {
+    std::string_view bytes, text;
+    bool is_text = false;
+};
+
+// The same for forms of a link, which are text or binary. Of each that is for one of `kept`, or for all of `enough`, the Document
+// is answered too; the others are None.
+// PERF: bench/network_cpu.py. Keeping a document takes half as long as decoding it, and one that is passed on is not needed again.
+nb::tuple route_forms(Index& index, const std::vector<nb::bytes>& forms, bool is_text, const WireDictionary* dictionary,
+                      const Limits& limits, Targets& targets, uint64_t enough, uint64_t found, uint64_t kept) {
+    std::vector<nb::object> data(forms.size());       // of what is text, which a Document refers to
+    std::vector<Form> views(forms.size());
+    for (size_t i = 0; i < forms.size(); ++i) {
+        Form& form = views[i];
+        form.bytes = {forms[i].c_str(), forms[i].size()};
+        bool is_original = !is_text && !form.bytes.empty() && form.bytes[0] == static_cast<char>(BinaryKind::original);
+        form.is_text = is_text || is_original;
+        if (is_text) data[i] = forms[i];
+        if (is_original) data[i] = nb::bytes(form.bytes.data() + 1, form.bytes.size() - 1);
+        if (form.is_text) form.text = {PyBytes_AS_STRING(data[i].ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data[i].ptr()))};
+    }
+    std::vector<uint64_t> answers(forms.size(), found);
+    std::vector<std::unique_ptr<KeptDocument>> documents(forms.size());
+    Index::Routing routing{targets, enough, found};
+    LentReader reader(limits, nullptr);
+    {
+        Interruptible released;
+        index.route(
+            forms.size(),
+            [&](size_t i) {
+                const Form& form = views[i];
+                return GivenDocument{{}, form.is_text ? &reader->look(form.text) : &reader->look(form.bytes, dictionary)};
+            },
+            [&](size_t i, const GivenDocument& given, uint64_t answer) {
+                answers[i] = answer;
+                bool is_needed = (answer & kept) || (enough && (answer & enough) == enough && kept);
+                if (is_needed) documents[i] = reader->keep(*given.read, !views[i].is_text);
+            },
+            routing);
+    }
+    reader.keep();
+    nb::list out;
+    for (size_t i = 0; i < forms.size(); ++i) {
+        if (documents[i]) out.append(nb::cast(std::make_unique<HeldDocument>(data[i], std::move(documents[i]))));
+        else out.append(nb::none());
+    }
+    return nb::make_tuple(nb::cast(answers), out, refusals(routing));
+}
+
+}  // namespace
+
+void bind_routing(nb::module_& m) {
+    nb::class_<Targets>(m, "Targets")
+        .def(nb::init<>())
+        .def("set", &Targets::set, nb::arg("number"), nb::arg("targets"), nb::call_guard<WithoutGil>(),
+             "The targets, as bits, of the subscription whose id is this number.");
+    m.def("route", &route, nb::arg("index"), nb::arg("documents"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
+          nb::sig("def route(index: Index, documents: Sequence[object], targets: Targets, enough: int, found: int) -> "
+                  "tuple[list[int], list[tuple[int, Exception]]]"),
+          "The targets of each document, and the places of those that cannot be read.");
+    m.def("route_forms", &route_forms, nb::arg("index"), nb::arg("forms"), nb::arg("is_text"), nb::arg("dictionary").none(),
+          nb::arg("limits"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"), nb::arg("kept"),
+          nb::sig("def route_forms(index: Index, forms: Sequence[bytes], is_text: bool, dictionary: WireDictionary | None, "
+                  "limits: Limits, targets: Targets, enough: int, found: int, kept: int) -> "
+                  "tuple[list[int], list[Document | None], list[tuple[int, Exception]]]"),
+          "The same for forms of a link, with the documents that one of the targets `kept` needs.");
+}
+
+}  // namespace treecast

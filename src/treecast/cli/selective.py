@@ -1,0 +1,150 @@
+"""`treecast selective`: publish documents of which each group may see other subtrees."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecast.cli.serving import add_subcommand
+
+if TYPE_CHECKING:
+    from treecast.cli.selective_home import PublisherHome
+
+DESCRIPTION = """\
+Publishes a document of which each group may see other subtrees. Packages are
+encrypted for the group and signed; they may travel by any way. DIR keeps the
+secrets of the publisher, HOME the key of a member."""
+
+EPILOG = """\
+example:
+  treecast selective grant firm desk --include //staff --member ann
+  treecast selective publish firm firm.xml
+  treecast selective subscribe firm desk ann ann-home
+  treecast selective receive ann-home firm/out/desk/1.package"""
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = add_subcommand(verbs, "selective", "publish subtrees to those who may see them", DESCRIPTION, EPILOG)
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    grant = _add(actions, "grant", "say what a group may see, and who is a member", "firm desk --include //staff")
+    _group(grant)
+    option = grant.add_argument
+    option("--include", metavar="PATH", action="append", default=[], help="subtrees to see; may be repeated")
+    option("--exclude", metavar="PATH", action="append", default=[], help="subtrees to hide, which wins")
+    option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
+    option("--member", metavar="NAME", action="append", default=[], help="add a member; may be repeated")
+    revoke = _add(actions, "revoke", "take members out of a group, from the next version on", "firm desk ann")
+    _group(revoke)
+    revoke.add_argument("members", metavar="MEMBER", nargs="+")
+    publish = _add(actions, "publish", "publish a version, and write what is to be sent", "firm firm.xml")
+    publish.add_argument("dir", metavar="DIR", type=Path)
+    publish.add_argument("file", metavar="FILE", type=Path, nargs="?", help="else only changed policies take effect")
+    preview = _add(actions, "preview", "show what a group sees", "firm desk")
+    _group(preview)
+    status = _add(actions, "status", "show groups, members and versions", "firm")
+    status.add_argument("dir", metavar="DIR", type=Path)
+    subscribe = _add(actions, "subscribe", "make the directory of a member, with its key", "firm desk ann ann-home")
+    _group(subscribe)
+    subscribe.add_argument("member", metavar="MEMBER")
+    subscribe.add_argument("home", metavar="HOME", type=Path)
+    receive = _add(actions, "receive", "verify packages, and print what is seen", "ann-home 1.package 2.package")
+    receive.add_argument("home", metavar="HOME", type=Path)
+    receive.add_argument("packages", metavar="PACKAGE", type=Path, nargs="*")
+    receive.add_argument("--envelope", metavar="FILE", type=Path, action="append", default=[], help="of a new epoch")
+
+
+def _add(actions: argparse._SubParsersAction[Any], name: str, help: str, example: str) -> argparse.ArgumentParser:
+    epilog = f"example:\n  treecast selective {name} {example}"
+    parser = add_subcommand(actions, name, help, f"{help[0].upper()}{help[1:]}.", epilog)
+    parser.set_defaults(run=lambda options: _run(parser, name, options))
+    return parser
+
+
+def _group(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dir", metavar="DIR", type=Path, help="of the publisher; its name is that of the document")
+    parser.add_argument("group", metavar="GROUP")
+
+
+def _run(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace) -> int:
+    try:
+        from treecast.cli.selective_home import MemberHome, PublisherHome
+    except ModuleNotFoundError as error:
+        parser.error(f"{error.name} is not installed: pip install 'treecast[selective]'")
+    if name == "receive":
+        return _receive(MemberHome(options.home), options)
+    if name not in ("grant", "publish") and not options.dir.is_dir():
+        parser.error(f"{options.dir} is not the directory of a publisher: publish creates one")
+    home = PublisherHome(options.dir)
+    if name == "grant":
+        namespaces = dict(one.partition("=")[::2] for one in options.namespace)
+        _grant(parser, home, options, namespaces)
+    elif name == "revoke":
+        for member in options.members:
+            home.policies.check(options.group, member)
+            home.policies.revoke(options.group, member)
+        home.save_policies()
+    elif name == "publish":
+        _publish(parser, home, options)
+    elif name == "preview":
+        _preview(parser, home, options)
+    elif name == "subscribe":
+        home.enrol(options.group, options.member, options.home)
+    else:
+        _status(home)
+    return 0
+
+
+def _grant(
+    parser: argparse.ArgumentParser, home: PublisherHome, options: argparse.Namespace, namespaces: dict[str, str]
+) -> None:
+    from treecast.query import Query
+
+    for path in [*options.include, *options.exclude]:
+        Query(path, namespaces=namespaces)  # raises what is wrong with it
+    if options.include or options.exclude:
+        if not options.include:
+            parser.error("--exclude takes something out of --include: say what that is")
+        home.policies.grant(options.group, include=options.include, exclude=options.exclude, namespaces=namespaces)
+    elif options.group not in home.policies.groups():
+        parser.error(f"there is no group {options.group}: say with --include what it may see")
+    for member in options.member:
+        home.policies.join(options.group, member)
+    home.save_policies()
+
+
+def _publish(parser: argparse.ArgumentParser, home: PublisherHome, options: argparse.Namespace) -> None:
+    if options.file is None and home.publisher.document is None:
+        parser.error("there is no document yet: name a FILE")
+    written = home.publish(None if options.file is None else options.file.read_bytes())
+    for path in written:
+        print(f"{path}\t{path.stat().st_size} bytes")
+    if not written:
+        print("nobody sees a change", file=sys.stderr)
+
+
+def _preview(parser: argparse.ArgumentParser, home: PublisherHome, options: argparse.Namespace) -> None:
+    document = home.publisher.document
+    if document is None or options.group not in home.policies.groups():
+        parser.error("there is no document yet, or no such group")
+    for fragment in document.preview(home.policies.subtrees(options.group, document)):
+        print(fragment.decode())
+
+
+def _status(home: PublisherHome) -> None:
+    for group in home.policies.groups():
+        policy = home.policies.policy(group)
+        print(f"{group}\tversion {home.version(group)}\tepoch {home.policies.epoch(group)}")
+        print(f"  sees {' '.join(policy.include) or 'nothing'}" + "".join(f" without {one}" for one in policy.exclude))
+        print(f"  members: {', '.join(home.policies.members(group)) or 'none'}")
+
+
+def _receive(home: Any, options: argparse.Namespace) -> int:
+    for path in options.envelope:
+        home.admit(int(path.name.split(".")[-2]), path.read_bytes())
+    for path in options.packages:
+        home.receive(path.read_bytes())
+    for fragment in home.subscriber.fragments():
+        print(fragment.decode())
+    return 0

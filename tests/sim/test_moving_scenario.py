@@ -1,0 +1,84 @@
+"""Subscriptions that move between brokers of a simulated network: fresh seeds, and bugs planted to be found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.onyx.migration import Migration
+from treecast.overlay.onyx.move_messages import Hand
+from treecast.overlay.onyx.wants import Wants
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, with_broker
+from treecast.sim.onyx.network_scenario import CheckedBroker
+from treecast.sim.scenario import Outcome, report_of, run_seeds
+
+pytestmark = pytest.mark.house
+
+SEEDS = 6
+FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "500000"))
+LONG_SEEDS = 1_000
+PLANTED_SEEDS_MAX = 20
+
+
+def test_fresh_seeds() -> None:
+    outcomes: list[Outcome] = []
+    failed = list(run_seeds(MovingNetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    assert sum(outcome.counts["moved"] for outcome in outcomes) >= 5  # in one in which nothing moves nothing is found
+
+
+@pytest.mark.long
+def test_many_seeds() -> None:
+    first = FIRST_SEED + SEEDS
+    failed = list(run_seeds(MovingNetworkScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
+    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+
+
+class _HastyWants(Wants):
+    """The new host takes a subscription before the network knows of it."""
+
+    def is_move_ready(self, id: str) -> bool:
+        return True
+
+
+class _HastyBroker(CheckedBroker):
+    wants_class = _HastyWants
+
+
+class _HastyMigration(Migration):
+    """The old host hands over before it has got as far as the cuts say."""
+
+    def _has_reached(self, cuts: dict[str, int]) -> bool:
+        return True
+
+
+class _ForgetfulMigration(Migration):
+    """What the old host has not delivered is left behind."""
+
+    def _take_hand(self, sender: str, hand: Hand, turn: Turn) -> None:
+        super()._take_hand(sender, Hand(hand.id, hand.move, hand.row, []), turn)
+
+
+def _with_migration(kind: type[Migration]) -> MovingNetworkScenario:
+    class Broker(CheckedBroker):
+        migration_class = kind
+
+    return with_broker(Broker)
+
+
+PLANTED = {
+    "handed over before it is covered": (with_broker(_HastyBroker), 0),
+    "handed over before the old host is there": (_with_migration(_HastyMigration), 0),
+    "what was not delivered is left behind": (_with_migration(_ForgetfulMigration), 0),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    scenario, first = PLANTED[name]
+    seeds = range(first, first + PLANTED_SEEDS_MAX)
+    found = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
+    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    assert MovingNetworkScenario().run(found.seed).failure is None

@@ -1,0 +1,124 @@
+"""`treecast selective`: from a policy to what a member sees, with versions, revocation and altered packages."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from treecast.cli import main
+
+pytestmark = pytest.mark.house
+
+FIRST = b"<firm><staff><name>Ida</name><pay>9</pay></staff></firm>"
+
+
+@pytest.fixture
+def firm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("firm.xml").write_bytes(FIRST)
+    run("grant firm desk --include //staff --exclude //pay --member ann --member bob")
+    run("publish firm firm.xml")
+    return tmp_path / "firm"
+
+
+def run(line: str, status: int = 0) -> None:
+    assert main(["selective", *line.split()]) == status
+
+
+def test_from_a_policy_to_a_view(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("preview firm desk")
+    run("subscribe firm desk ann ann-home")
+    capsys.readouterr()
+    run("receive ann-home firm/out/desk/1.package")
+    assert capsys.readouterr().out == "<staff><name>Ida</name></staff>\n"
+    Path("firm.xml").write_bytes(FIRST.replace(b"9", b"10"))
+    run("publish firm firm.xml")
+    assert "nobody sees a change" in capsys.readouterr().err
+    Path("firm.xml").write_bytes(FIRST.replace(b"Ida", b"Eva"))
+    run("publish firm firm.xml")
+    assert capsys.readouterr().out.startswith("firm/out/desk/2.package\t")
+    run("receive ann-home firm/out/desk/2.package")
+    assert capsys.readouterr().out == "<staff><name>Eva</name></staff>\n"
+    run("receive ann-home")  # what it has, verified again
+    assert capsys.readouterr().out == "<staff><name>Eva</name></staff>\n"
+    run("receive ann-home firm/out/desk/1.package", status=1)
+    assert "TC494" in capsys.readouterr().err
+    run("status firm")
+    assert "desk\tversion 2\tepoch 1\n  sees //staff without //pay\n  members: ann, bob" in capsys.readouterr().out
+
+
+def test_revocation(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for member in ("ann", "bob"):
+        run(f"subscribe firm desk {member} {member}-home")
+        run(f"receive {member}-home firm/out/desk/1.package")
+    run("revoke firm desk ann")
+    Path("firm.xml").write_bytes(FIRST.replace(b"Ida", b"Eva"))
+    run("publish firm firm.xml")
+    assert not (firm / "out" / "desk" / "ann.2.envelope").exists()
+    run("receive ann-home firm/out/desk/2.package", status=1)
+    assert "TC496" in capsys.readouterr().err
+    run("receive bob-home firm/out/desk/2.package --envelope firm/out/desk/bob.2.envelope")
+    assert "Eva" in capsys.readouterr().out
+    run("subscribe firm desk ann other-home", status=1)
+    assert "TC630" in capsys.readouterr().err
+
+
+def test_altered_packages_are_not_kept(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("subscribe firm desk ann ann-home")
+    package = firm / "out" / "desk" / "1.package"
+    data = package.read_bytes()
+    package.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    run(f"receive ann-home {package}", status=1)
+    assert "TC492" in capsys.readouterr().err
+    run("receive ann-home")
+    assert capsys.readouterr().out == ""
+
+
+def test_secrets_are_for_nobody_else(firm: Path) -> None:
+    run("subscribe firm desk ann ann-home")
+    for path in (
+        firm / "secret",
+        firm / "signer",
+        firm / "state",
+        firm / "policies.json",
+        Path("ann-home/member.json"),
+    ):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    out = b"".join(path.read_bytes() for path in (firm / "out").rglob("*") if path.is_file())
+    assert b"Ida" not in out and b"staff" not in out and b"pay" not in out
+
+
+def test_policies_take_effect_without_a_new_version(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("grant firm desk --include //name")
+    capsys.readouterr()
+    run("publish firm")
+    assert "2.package" in capsys.readouterr().out
+    run("preview firm desk")
+    assert capsys.readouterr().out == "<name>Ida</name>\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("grant firm desk --exclude //pay", "say what that is"),
+        ("grant firm other --member ann", "there is no group"),
+        ("status elsewhere", "is not the directory of a publisher"),
+        ("preview firm other", "no such group"),
+    ],
+)
+def test_wrong_usage(firm: Path, line: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["selective", *line.split()])
+    assert stop.value.code == 2
+    assert code in capsys.readouterr().err
+
+
+def test_wrong_paths_and_directories(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("grant firm desk --include //staff[", status=1)
+    assert "TC101" in capsys.readouterr().err
+    Path("empty").mkdir()
+    Path("empty/member.json").write_text("{}")
+    run("receive empty", status=1)
+    assert "TC510" in capsys.readouterr().err
