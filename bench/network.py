@@ -74,9 +74,8 @@ class Service:
         return {**found, "door": self.process.pid}
 
     def cpu_seconds(self) -> dict[str, float]:
-        stats = {
-            name: Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split() for name, pid in self.pids().items()
-        }
+        paths = {name: Path(f"/proc/{pid}/stat") for name, pid in self.pids().items()}
+        stats = {name: path.read_text().rsplit(") ", 1)[1].split() for name, path in paths.items() if path.exists()}
         return {name: (int(fields[11]) + int(fields[12])) / TICKS for name, fields in stats.items()}
 
     def end(self) -> None:

@@ -5,9 +5,11 @@ broker has no subscribers, the third wants everything; the second's CPU is held 
 same documents. **Delivering**: the second and the third each have subscriptions of which at most ten match a document,
 and a client who receives and acknowledges; each broker's CPU is held against one index of the same subscriptions in one
 process, which reads, matches and renders the same documents as text, in batches of 64. **Links first**: how long a
-broker takes until what it passes on leaves, with and without serving its own subscribers in the same turn.
+broker takes until what it passes on leaves, with and without serving its own subscribers in the same turn
+(`bench/links_first.py`).
 
-CPU is that of the process as the scheduler counts it. The thread that writes to disk is reported apart.
+CPU is that of the process as the scheduler counts it, less what it takes in the same time when nothing happens. The
+thread that writes to disk is reported apart.
 """
 
 from __future__ import annotations
@@ -22,16 +24,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from bench.inputs import load_schema
+from bench import links_first
 from bench.measure import Report, Seconds, clock, finish, lxml_time, median, options_of, run
 from bench.network_peers import Cpu, Network
 from bench.reading import news_document
+from treecast.document import Document, read_many
 from treecast.index import Index
 from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.receiver import Delivery
 from treecast.serve.client import Connection
-from treecast.workload import DocumentSettings, generate_documents
+from treecast.workload import DocumentSettings, Schema, generate_documents
 
 FRAME, BYTES = 64, 5_000
 WINDOW = 4
@@ -39,6 +42,7 @@ TAGS = ("em", "person", "location", "org", "chron", "money")
 HALF, TWICE = 0.5, 2.0
 WAIT_SECONDS = 120
 CREDIT = 10_000
+REST_SECONDS = 2
 
 
 def valued_documents(count: int, values: int, seed: int = 1) -> list[bytes]:
@@ -110,27 +114,63 @@ class Reader:
             self._task.cancel()
 
 
-async def passing_on(network: Network, documents: list[bytes], passes: int) -> tuple[list[Cpu], list[Cpu]]:
-    """CPU of the root and of the broker in the middle, by pass."""
+class Meter:
+    """CPU of all brokers in a span of time, less what they take when nothing happens."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.idle: dict[str, float] = {}
+        self._begin: dict[str, Cpu] = {}
+        self._begun = 0.0
+
+    async def rest(self) -> None:
+        self.start()
+        await asyncio.sleep(REST_SECONDS)
+        seconds = time.monotonic() - self._begun
+        self.idle = {name: cpu.since(self._begin[name]).main / seconds for name, cpu in self._network.cpu().items()}
+
+    def start(self) -> None:
+        self._begin, self._begun = self._network.cpu(), time.monotonic()
+
+    def stop(self) -> dict[str, Cpu]:
+        seconds, now = time.monotonic() - self._begun, self._network.cpu()
+        found = {name: cpu.since(self._begin[name]) for name, cpu in now.items()}
+        return {name: Cpu(cpu.main - self.idle[name] * seconds, cpu.others) for name, cpu in found.items()}
+
+
+def common_path(documents: list[bytes]) -> str:
+    """A path that all these documents have."""
+    paths: set[str] | None = None
+    for document in read_many(documents):
+        assert isinstance(document, Document)
+        names: list[str] = []
+        for (_, name), parent in zip(document.names, document.parents, strict=True):
+            names.append(f"{names[parent] if parent >= 0 else ''}/{name}")
+        paths = set(names) if paths is None else paths & set(names)
+    return max(sorted(paths or ()), key=lambda path: path.count("/"))
+
+
+async def passing_on(network: Network, documents: list[bytes], passes: int) -> tuple[list[Cpu], Meter]:
+    """CPU of the broker in the middle, by pass."""
     root, middle, last = network.names
-    found: tuple[list[Cpu], list[Cpu]] = ([], [])
+    found: list[Cpu] = []
+    meter = Meter(network)
     async with network.connect(root, "publisher") as publisher, network.connect(last, "counts") as counter:
         await publisher.register_source("bench")
         await network.is_linked()
-        await counter.subscribe("all", "/*/no-such-element")
-        await counter.subscribe("everything", "/*")
+        queries = [common_path(documents), *valued_queries(1_000)]
+        await counter.subscribe_many([Subscribe(str(n), query) for n, query in enumerate(queries)])
         await publish(publisher, documents[: 4 * FRAME])
         done = 4 * FRAME
         await _arrived(counter, done)
+        await meter.rest()
         for _ in range(passes):
-            before = network.cpu()
+            meter.start()
             await publish(publisher, documents)
             done += len(documents)
             await _arrived(counter, done)
-            after = network.cpu()
-            for place, name in enumerate((root, middle)):
-                found[place].append(after[name].since(before[name]))
-    return found
+            found.append(meter.stop()[middle])
+    return found, meter
 
 
 async def _arrived(counter: Connection, count: int) -> None:
@@ -149,6 +189,7 @@ async def delivering(
     network: Network, documents: list[bytes], queries: list[str], matches: int, passes: int
 ) -> dict[str, list[Cpu]]:
     root, *others = network.names
+    others = others or [root]
     found: dict[str, list[Cpu]] = {name: [] for name in network.names}
     async with network.connect(root, "publisher") as publisher:
         await publisher.register_source("bench")
@@ -158,17 +199,18 @@ async def delivering(
             connection = await network.connect(name, f"reader-{name}").__aenter__()
             readers.append(Reader(connection, name, queries))
             await readers[-1].start()
-        done = 0
-        for number in range(passes + 1):
-            before = network.cpu()
+        done, meter = 0, Meter(network)
+        await asyncio.sleep(REST_SECONDS)
+        await meter.rest()
+        for number in range(passes + 1):  # the first is to warm up
+            meter.start()
             await publish(publisher, documents)
             done += matches
             for reader in readers:
                 await reader.expect(done)
-            after = network.cpu()
-            if number:  # the first is to warm up
-                for name in network.names:
-                    found[name].append(after[name].since(before[name]))
+            if number:
+                for name, cpu in meter.stop().items():
+                    found[name].append(cpu)
         for reader in readers:
             assert reader.count == done, "a document was delivered twice"
             reader.stop()
@@ -177,11 +219,9 @@ async def delivering(
 
 
 @contextmanager
-def chain(settings: NetworkSettings) -> Iterator[Network]:
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        Network(Path(directory), ["b1", "b2", "b3"], settings).run() as network,
-    ):
+def chain(settings: NetworkSettings, count: int = 3) -> Iterator[Network]:
+    names = [f"b{number}" for number in range(1, count + 1)]
+    with tempfile.TemporaryDirectory() as directory, Network(Path(directory), names, settings).run() as network:
         yield network
 
 
@@ -193,12 +233,22 @@ def measure_passing(report: Report, kind: str, documents: list[bytes], format: s
     settings = NetworkSettings(link_formats=(format,))
     lxml = lxml_time(documents[: 8 * FRAME], 7)
     with chain(settings) as network:
-        _, passed = asyncio.run(passing_on(network, documents, passes))
+        passed, meter = asyncio.run(passing_on(network, documents, passes))
     cpu = middle(passed)
     seconds = Seconds(cpu.main + cpu.others, cpu.main + cpu.others)
     scaled = Seconds(lxml.wall * len(documents) / (8 * FRAME), lxml.cpu * len(documents) / (8 * FRAME))
     bar = HALF if format in ("binary", "dictionary") else None
     report.ratio(f"{kind}, {format}: passed on by a broker", seconds, scaled, len(documents), 0, bar=bar)
+    if format == "binary":
+        report.figure(f"{kind}: a broker when nothing happens", meter.idle["b2"] * 1e3, "ms of CPU a second")
+
+
+def measure_links_first(report: Report, documents: list[bytes], queries: list[str]) -> None:
+    for first, how in ((True, "in a turn of their own"), (False, "in the same turn")):
+        wanted = common_path(documents)
+        left, done = links_first.measure(documents, queries, wanted, FRAME, first=first)
+        report.figure(f"own subscribers {how}: until a document leaves", left, "µs/doc")
+        report.figure(f"own subscribers {how}: until all is done", done, "µs/doc")
 
 
 def measure_delivering(report: Report, documents: list[bytes], queries: list[str], format: str, passes: int) -> None:
@@ -216,6 +266,12 @@ def measure_delivering(report: Report, documents: list[bytes], queries: list[str
     own = one.cpu / len(documents) * 1e6
     report.figure("one index in one process, read, match and render", own, "µs/doc", matches=matches / len(documents))
     settings = NetworkSettings(link_formats=(format,))
+    with chain(settings, 1) as network:
+        whole = asyncio.run(delivering(network, documents, queries, matches, passes))
+    one_broker = middle(whole["b1"]).main / len(documents) * 1e6
+    report.figure(
+        "one broker in one process, all it does for a document", one_broker, "µs/doc", matches=matches / len(documents)
+    )
     with chain(settings) as network:
         found = asyncio.run(delivering(network, documents, queries, matches, passes))
     roles = {"b1": "the root, no subscribers", "b2": "passes on and delivers", "b3": "delivers"}
@@ -226,26 +282,29 @@ def measure_delivering(report: Report, documents: list[bytes], queries: list[str
             f"{format}: {role}",
             f"{main:.1f}",
             "µs/doc",
-            cpu=f"{main / own:.2f}x of the index",
+            cpu=f"{main / own:.1f}x of the index",
             matches=f"{matches / len(documents) if name != 'b1' else 0:.1f}",
             bar=f"<= {TWICE:g}x",
             met=main / own <= TWICE,
         )
+        report.figure(f"{format}: {role}, beside one broker in one process", main / one_broker, "times its CPU")
         report.figure(f"{format}: {role}, writing to disk", cpu.others / len(documents) * 1e6, "µs/doc")
 
 
 def main(arguments: list[str]) -> int:
     options, report = options_of("network_cpu", __doc__.partition("\n")[0], arguments)
     report.note(f"load {os.getloadavg()[0]:.1f}; frames of {FRAME}, mutual TLS, brokers in processes on loopback")
-    count, passes = (16 * FRAME, 1) if options.quick else (64 * FRAME, 5)
+    count, passes = (16 * FRAME, 3) if options.quick else (64 * FRAME, 5)
     prose = [news_document(BYTES, seed) for seed in range(count)]
-    schema = load_schema(options.data, report)
+    schema = Schema.news()
     drawn = list(generate_documents(schema, count, DocumentSettings(bytes_target=BYTES), seed=1))
     for format in ("binary",) if options.quick else ("binary", "dictionary", "text", "binary-zstd", "binary-zlib"):
         measure_passing(report, "prose", prose, format, passes)
-        measure_passing(report, schema.name, drawn, format, passes)
-    queries = valued_queries(10_000)
+        if format in ("binary", "text"):
+            measure_passing(report, schema.name, drawn, format, passes)
+    queries = valued_queries(2_000)  # fewer than a table generalises, which would go on in the background
     valued = valued_documents(count, 2 * len(queries) // len(TAGS))
+    measure_links_first(report, valued[: 16 * FRAME], queries)
     measure_delivering(report, valued, queries, "binary", passes)
     return finish(options, report)
 

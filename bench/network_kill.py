@@ -178,6 +178,17 @@ class Publisher:
         raise AssertionError("a batch was not accepted")
 
 
+@dataclass(frozen=True)
+class Kill:
+    """Who was killed, and what it took until deliveries flowed."""
+
+    name: str
+    seconds: float
+    cpu_s: float
+    """Of the process that took its place, until then: what a busy machine makes longer."""
+    load: float
+
+
 @dataclass
 class Found:
     """What a run has shown."""
@@ -187,8 +198,7 @@ class Found:
     publish_s: float = 0.0
     subscribe_cpu_s: dict[str, float] = field(default_factory=dict)
     publish_cpu_s: dict[str, float] = field(default_factory=dict)
-    kills: list[tuple[str, float, float]] = field(default_factory=list)
-    """Who, seconds until deliveries flowed, and the load average at that time."""
+    kills: list[Kill] = field(default_factory=list)
     kill_documents: int = 0
     repeats: int = 0
 
@@ -297,8 +307,10 @@ class Run:
             os.kill(self._service.pids()[name], signal.SIGKILL)
             await self._readers.got.expect(await self._probe())
             seconds = time.monotonic() - begun
-            self.found.kills.append((name, seconds, os.getloadavg()[0]))
-            print(f"  {name}: {seconds:.2f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+            # The registry may still be starting: deliveries did not wait for it.
+            cpu_s = self._service.cpu_seconds().get(name, 0.0) if name != "registry" else 0.0
+            self.found.kills.append(Kill(name, seconds, cpu_s, os.getloadavg()[0]))
+            print(f"  {self.found.kills[-1]}", flush=True)
         is_over.set()
         await asyncio.gather(*tasks)
         await self._readers.got.expect(pairs)
@@ -342,14 +354,18 @@ def add(report: Report, found: Found, brokers: int, count: int) -> None:
     report.figure("published and delivered", count / found.publish_s, "/s")
     report.figure("CPU of a broker, mean", _mean_of_brokers(found.publish_cpu_s, brokers) * 1e3 / count, "ms/doc")
     report.figure("CPU of the door", found.publish_cpu_s["door"] * 1e3 / count, "ms/doc")
-    for place, (name, seconds, load) in enumerate(found.kills):
-        report.note(f"kill {place + 1}, {name}: {seconds:.2f} s until deliveries flow, load {load:.1f}")
+    for place, kill in enumerate(found.kills):
+        took = f"{kill.seconds:.2f} s until deliveries flow, {kill.cpu_s:.2f} s of CPU"
+        report.note(f"kill {place + 1}, {kill.name}: {took}, load {kill.load:.1f}")
     report.note(f"{found.kill_documents:,} documents came meanwhile, {found.repeats} batches of them again")
     for what, is_registry in (("a broker", False), ("the registry", True)):
-        flows = [seconds for name, seconds, _ in found.kills if (name == "registry") == is_registry]
-        if flows:
-            report.figure(f"{what} is killed: until deliveries flow, median", statistics.median(flows), "s")
-            report.figure(f"{what} is killed: until deliveries flow, worst", max(flows), "s")
+        kills = [kill for kill in found.kills if (kill.name == "registry") == is_registry]
+        for kind, choose in (("median", statistics.median), ("worst", max)):
+            if kills:
+                seconds = choose(kill.seconds for kill in kills)
+                report.figure(f"{what} is killed: until deliveries flow, {kind}", seconds, "s")
+            if kills and not is_registry:
+                report.figure(f"CPU of the new process until then, {kind}", choose(kill.cpu_s for kill in kills), "s")
     report.figure("acknowledged and lost, or delivered wrongly", 0, "")
 
 

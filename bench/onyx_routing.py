@@ -1,26 +1,27 @@
-"""Routing in a broker network: a million subscriptions at eight brokers, mapped, summarised, collected and used.
+"""Routing in a broker network: how precise tables are within a budget, and a million subscriptions at eight brokers.
 
-Documents are news of 5 KB about one area; items carry codes that belong to the area. Each broker serves eight areas, so
-most documents concern one broker of eight. Subscriptions ask for codes, for topics of an area, for codes and a price,
-for persons. The parent of the eight brokers has a table with what they tell it.
+First one link: of all documents, the share that is forwarded, next to the share that somebody behind it wants, by
+population (`bench/routing_populations.py`), number of subscriptions and budget; added at once, and in two hundred
+parts. Then the eight brokers in a chain: each summarises its own subscriptions, and has a table with those and with
+what the next one tells it. One more subscription at the far end goes through all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from random import Random
+import gc
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from bench.measure import Report, Seconds, clock, finish, lxml_time, median, options_of, run
+from bench.measure import Report, clock, finish, lxml_time, median, options_of, run
+from bench.routing_populations import BROKERS, POPULATIONS
 from treecast import Index, Subscription
-from treecast.overlay.onyx.routing import RoutingSettings, RoutingTable, Summary
+from treecast.overlay.onyx.routing import LOCAL, Delta, RoutingSettings, RoutingTable, Summary
 from treecast.overlay.onyx.routing.routing_query import Conjunction
 from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 
-BROKERS, AREAS_EACH, CODES_EACH, TOPICS, PERSONS = 8, 8, 2_000, 200, 5_000
 SUBSCRIPTIONS = 1_000_000
-BATCH = 64
+BATCH, PARTS = 64, 200
 
 
 @dataclass(frozen=True)
@@ -28,178 +29,192 @@ class Load:
     """How much is measured."""
 
     subscriptions: int = SUBSCRIPTIONS
-    documents: int = 512
-    updates: int = 300
+    documents: int = 400
+    updates: int = 100
     passes: int = 3
-    budgets: tuple[int, ...] = (10_000,)
+    populations: tuple[str, ...] = ("areas", "codes", "tickers", "values", "nested")
+    counts: tuple[int, ...] = (1_000, 10_000, 125_000)
+    budgets: tuple[int, ...] = (1_000, 5_000, 20_000, 50_000)
+    parts_max: int = 10_000
+    counts_max: Mapping[str, int] = field(default_factory=lambda: {"values": 10_000, "nested": 1_000})
     bars: bool = True
 
     @classmethod
     def of(cls, quick: bool) -> Load:
-        return (
-            cls(20_000, documents=128, updates=40, passes=1, budgets=(10_000, 1_000, 100), bars=False)
-            if quick
-            else cls()
-        )
+        if not quick:
+            return cls()
+        return cls(8_000, 80, 8, 1, ("areas", "codes"), (2_000,), (100, 1_000), bars=False)
 
 
-def draw_document(random: Random) -> bytes:
-    area = random.randrange(BROKERS * AREAS_EACH)
-    items = "".join(
-        f'<item code="c{area}-{random.randrange(CODES_EACH)}" topic="t{random.randrange(TOPICS)}">'
-        f"<headline>Shares of this company rose or fell today</headline><price>{random.randrange(100)}</price>"
-        f'<p>Some words about what happened, <person name="n{random.randrange(PERSONS)}"/> said.</p></item>'
-        for _ in range(20)
-    )
-    return f'<news><head><pubdata area="a{area}"/></head><body>{items}</body></news>'.encode()
+def subscriptions_of(population: str, count: int, broker: int, seed: int = 1) -> list[Subscription]:
+    queries = POPULATIONS[population].queries(count, broker, seed)
+    return [Subscription(f"{broker}-{number}", query) for number, query in enumerate(queries)]
 
 
-def draw_query(random: Random, broker: int) -> str:
-    area = broker * AREAS_EACH + random.randrange(AREAS_EACH)
-    code = f"c{area}-{random.randrange(CODES_EACH)}"
-    form = random.random()
-    if form < 0.4:
-        return f'/news/body/item[@code="{code}"]'
-    if form < 0.6:
-        return f'//item[@code="{code}"][price > {random.randrange(2, 100)}]'
-    if form < 0.8:
-        topic, person = random.randrange(TOPICS), random.randrange(PERSONS)
-        return f'/news[head/pubdata/@area="a{area}"]/body/item[@topic="t{topic}"]//person[@name="n{person}"]'
-    return f'/news[head/pubdata/@area="a{area}"]//person[@name="n{random.randrange(PERSONS)}"]'
+def sample_of(population: str, settings: RoutingSettings) -> Sample:
+    sample = Sample(settings.sample_max)
+    sample.learn(POPULATIONS[population].documents(settings.sample_max, 5))
+    return sample
 
 
-def draw_subscriptions(count: int, broker: int, seed: int = 1) -> list[Subscription]:
-    random = Random(f"routing {broker} {seed}")
-    return [Subscription(f"{broker}-{number}", draw_query(random, broker)) for number in range(count)]
+def share(table: RoutingTable, documents: Sequence[bytes]) -> float:
+    return 100 * sum(map(bool, routed(table, documents))) / len(documents)
 
 
 def routed(table: RoutingTable, documents: Sequence[bytes]) -> list[tuple[str, ...]]:
     return [row for first in range(0, len(documents), BATCH) for row in table.route(documents[first : first + BATCH])]
 
 
-def each(seconds: Seconds, count: int) -> float:
-    return seconds.cpu / count * 1e6
+def link_of(summary: Summary) -> RoutingTable:
+    """The table of a parent with this one child."""
+    table = RoutingTable(RoutingSettings(entries_max=1 << 30))
+    table.update("child", summary.query())
+    return table
 
 
-def timed(act: Callable[[], object]) -> Seconds:
-    return clock(act)
+# --- one link ---------------------------------------------------------------------------------------------------------
 
 
-def measure(report: Report, load: Load) -> None:
-    documents = [draw_document(Random(f"document {number}")) for number in range(load.documents)]
-    size = sum(map(len, documents)) / len(documents)
-    report.note(
-        f"{load.subscriptions:,} subscriptions at {BROKERS} brokers; {load.documents} documents of {size:,.0f} B"
-    )
-    share = load.subscriptions // BROKERS
-    population = [draw_subscriptions(share, broker) for broker in range(BROKERS)]
-    mapper = SubscriptionMapper()
-    mapped: list[list[Conjunction]] = []
-    spent = timed(lambda: mapped.extend(mapper.map_many(rows) for rows in population))
-    report.figure("map", each(spent, load.subscriptions), "µs each", 30 if load.bars else None)
-    report.figure("shapes", mapper.shapes, "")
-    report.figure("different conjunctions", sum(len(set(rows)) for rows in mapped), "")
-    wanted = wanted_by(population, documents)
+def measure_links(report: Report, load: Load) -> None:
+    for population in load.populations:
+        documents = POPULATIONS[population].documents(load.documents, 77)
+        for count in load.counts:
+            if count <= load.counts_max.get(population, count):
+                measure_link(report, load, population, count, documents)
+
+
+def measure_link(report: Report, load: Load, population: str, count: int, documents: list[bytes]) -> None:
+    rows = subscriptions_of(population, count, 0)
+    index = Index()
+    index.add_many(rows)
+    wanted = [bool(index.match(document)) for document in documents]
+    name = f"{population}, {count:,}"
+    report.figure(f"{name}: documents wanted", 100 * sum(wanted) / len(documents), "%")
+    mapped = SubscriptionMapper().map_many(rows)
     for budget in load.budgets:
-        measure_budget(report, load, budget, mapped, mapper, documents, wanted)
-    measure_exact(report, load, population, documents, wanted)
+        if budget >= 2 * count:
+            continue
+        settings = RoutingSettings(entries_max=budget)
+        ways: dict[str, list[list[Conjunction]]] = {"at once": [mapped]}
+        if count <= load.parts_max:
+            step = len(mapped) // PARTS
+            ways["in parts"] = [mapped[first : first + step] for first in range(0, len(mapped), step)]
+        for way, parts in ways.items():
+            summary = Summary(settings, sample=sample_of(population, settings))
+            spent = clock(lambda summary=summary, parts=parts: [summary.update(part) for part in parts])  # type: ignore[misc]
+            table = link_of(summary)
+            routes = routed(table, documents)
+            assert all(row or not one for one, row in zip(wanted, routes, strict=True)), "a document was lost"
+            title = f"{name}, budget {budget:,}, {way}"
+            report.figure(f"{title}: documents forwarded", share(table, documents), "%")
+            report.figure(f"{title}: summarise", spent.cpu / count * 1e6, f"µs each, {len(summary):,} left")
 
 
-def wanted_by(population: list[list[Subscription]], documents: list[bytes]) -> list[set[str]]:
-    """By document, the brokers with a subscription that matches."""
-    wanted: list[set[str]] = [set() for _ in documents]
-    for broker, rows in enumerate(population):
+# --- a million --------------------------------------------------------------------------------------------------------
+
+
+def measure_chain(report: Report, load: Load) -> None:
+    """The chain b0 - b1 - ... - b7, with documents published at b0: each tells the one before it."""
+    population, settings = "mixed", RoutingSettings()
+    each = load.subscriptions // BROKERS
+    mapper = SubscriptionMapper()
+    sample = sample_of(population, settings)
+    documents = POPULATIONS[population].documents(load.documents, 77)
+    report.note(f"{load.subscriptions:,} subscriptions at {BROKERS} brokers, {settings.entries_max:,} entries a link")
+    hosts: list[Summary] = []
+    wanted: list[list[bool]] = []
+    times = {"map": 0.0, "summarise": 0.0, "tables": 0.0}
+    for broker in range(BROKERS):
+        rows = subscriptions_of(population, each, broker)
         index = Index()
         index.add_many(rows)
-        for place, document in enumerate(documents):
-            if index.match(document):
-                wanted[place].add(f"b{broker}")
-    return wanted
+        wanted.append([bool(index.match(document)) for document in documents])
+        mapped: list[Conjunction] = []
+        times["map"] += clock(lambda mapped=mapped, rows=rows: mapped.extend(mapper.map_many(rows))).cpu  # type: ignore[misc]
+        host = Summary(settings, sample=sample)
+        times["summarise"] += clock(lambda host=host, mapped=mapped: host.update(mapped)).cpu  # type: ignore[misc]
+        hosts.append(host)
+        del rows, index
+    tables = [RoutingTable(settings, sample=sample) for _ in hosts]
 
+    def build() -> None:
+        for broker in reversed(range(BROKERS)):
+            tables[broker].update(LOCAL, hosts[broker].query())
+            if broker + 1 < BROKERS:
+                tables[broker].update("next", tables[broker + 1].aggregate())
 
-def measure_budget(
-    report: Report,
-    load: Load,
-    budget: int,
-    mapped: list[list[Conjunction]],
-    mapper: SubscriptionMapper,
-    documents: list[bytes],
-    wanted: list[set[str]],
-) -> None:
-    name = f"budget {budget:,}"
-    settings = RoutingSettings(entries_max=budget)
-    sample = Sample(settings.sample_max)
-    sample.learn([draw_document(Random(f"sample {number}")) for number in range(settings.sample_max)])
-    hosts = [Summary(settings, sample=sample) for _ in mapped]
-    built = [timed(lambda host=host, rows=rows: host.update(rows)) for host, rows in zip(hosts, mapped, strict=True)]
-    count = sum(len(rows) for rows in mapped)
-    report.figure(f"{name}: summarise", sum(row.cpu for row in built) / count * 1e6, "µs each")
-    report.figure(f"{name}: one broker's summary", median(built).cpu, "s")
-    report.figure(f"{name}: what a broker tells its parent", sum(map(len, hosts)) / BROKERS, "conjunctions")
-    report.figure(f"{name}: that is", sum(len(host.query().encode()) for host in hosts) / BROKERS / 1024, "KB")
-    table = RoutingTable(settings)
-    spent = timed(lambda: [table.update(f"b{number}", host.query()) for number, host in enumerate(hosts)])
-    report.figure(f"{name}: the parent's table", len(table), "conjunctions")
-    report.figure(f"{name}: collected in", spent.cpu, "s")
-    measure_routes(report, load, name, table, documents, wanted)
-    measure_updates(report, load, name, hosts, table, mapper)
+    times["tables"] = clock(build).cpu
+    bars = {"map": 30, "summarise": 30}
+    for name, seconds in times.items():
+        bar = bars.get(name) if load.bars else None
+        report.figure(f"{name}", seconds / load.subscriptions * 1e6, "µs a subscription", bar)
+    report.figure("all of it", sum(times.values()), "s", 300 if load.bars else None)
+    report.figure("a broker's summary", sum(map(len, hosts)) / BROKERS, "conjunctions")
+    report.figure("that is", sum(len(host.query().encode()) for host in hosts) / BROKERS / 1024, "KB")
+    report.figure("the largest table", max(map(len, tables)), "conjunctions")
+    measure_routes(report, load, tables, documents, wanted)
+    more = [(("/news", "/item", f'[@code="new {number}"]'),) for number in range(settings.entries_max // 2)]
+    spent = clock(lambda: hosts[0].update(more))
+    report.figure("a change that meets the budget", spent.cpu * 1e3, f"ms, {len(more):,} at once")
+    hosts[0].update((), more)
+    measure_updates(report, load, hosts, tables, mapper)
 
 
 def measure_routes(
-    report: Report, load: Load, name: str, table: RoutingTable, documents: list[bytes], wanted: list[set[str]]
+    report: Report, load: Load, tables: list[RoutingTable], documents: list[bytes], wanted: list[list[bool]]
 ) -> None:
-    routes = routed(table, documents)
-    assert all(needed <= set(row) for needed, row in zip(wanted, routes, strict=True)), "a document was lost"
-    forwarded, needed = sum(map(len, routes)), sum(map(len, wanted))
-    report.figure(f"{name}: copies of a document", forwarded / len(documents), f"of {BROKERS}")
-    report.figure(f"{name}: precision", 100 * needed / max(1, forwarded), "%")
-    ours = median([timed(lambda: routed(table, documents)) for _ in range(load.passes)])
-    lxml = lxml_time(documents, load.passes)
-    report.ratio(f"{name}: route", ours, lxml, len(documents), forwarded / len(documents), 0.5 if load.bars else None)
+    forwarded, needed = 0, 0
+    going = [True] * len(documents)
+    for broker in range(BROKERS - 1):
+        routes = routed(tables[broker], documents)
+        behind = [any(row[place] for row in wanted[broker + 1 :]) for place in range(len(documents))]
+        going = [was and "next" in row for was, row in zip(going, routes, strict=True)]
+        assert all(one or not want for one, want in zip(going, behind, strict=True)), "a document was lost"
+        forwarded += sum(going)
+        needed += sum(behind)
+    links = len(documents) * (BROKERS - 1)
+    report.figure("messages of all links, wanted", 100 * needed / links, "% of flooding")
+    report.figure("messages of all links, sent", 100 * forwarded / links, "% of flooding")
+    ours = median([clock(lambda: routed(tables[0], documents)) for _ in range(load.passes)])
+    report.ratio("route at the first table", ours, lxml_time(documents, load.passes), len(documents), 2)
 
 
 def measure_updates(
-    report: Report, load: Load, name: str, hosts: list[Summary], table: RoutingTable, mapper: SubscriptionMapper
+    report: Report, load: Load, hosts: list[Summary], tables: list[RoutingTable], mapper: SubscriptionMapper
 ) -> None:
-    """A subscription comes, then goes: through its host's summary and the parent's table to the grandparent."""
-    above = RoutingTable(table.settings)
-    above.update("child", table.aggregate())
+    """A subscription comes at the last broker, then goes: through its summary and all eight tables."""
+    gc.freeze()  # every clocked call collects garbage first, and there are millions of objects here
     times: list[float] = []
-    for broker, host in enumerate(hosts):
-        for one in draw_subscriptions(load.updates // BROKERS, broker, seed=2):
-            query = mapper.map(one)
-            for more, less in ((query.conjunctions, ()), ((), query.conjunctions)):
-
-                def act(host: Summary = host, more: object = more, less: object = less, broker: int = broker) -> None:
-                    delta = host.update(more, less)  # type: ignore[arg-type]
-                    change = table.update(f"b{broker}", delta.added, delta.removed) if delta else delta
-                    if change:
-                        above.update("child", change.added, change.removed)
-
-                times.append(timed(act).cpu * 1e3)
+    reached: list[int] = []
+    queries = POPULATIONS["mixed"].queries(load.updates, BROKERS - 1, 9)
+    for number, query in enumerate(queries):
+        conjunctions = mapper.map(Subscription(f"new {number}", query)).conjunctions
+        for added, removed in ((conjunctions, ()), ((), conjunctions)):
+            spent = clock(lambda a=added, r=removed: reached.append(_spread(hosts[-1], tables, a, r)))  # type: ignore[misc]
+            times.append(spent.cpu * 1e3)
     times.sort()
-    report.figure(f"{name}: one change, three tables, median", times[len(times) // 2], "ms")
-    report.figure(f"{name}: one change, three tables, worst", times[-1], "ms", 1000 if load.bars else None)
+    report.figure("one change, all tables, median", times[len(times) // 2], "ms")
+    report.figure("one change, all tables, 99th of 100", times[len(times) * 99 // 100], "ms")
+    report.figure("one change, all tables, worst", times[-1], "ms", 1000 if load.bars else None)
+    report.figure("tables that a change reached, at most", max(reached), f"of {BROKERS}")
 
 
-def measure_exact(
-    report: Report, load: Load, population: list[list[Subscription]], documents: list[bytes], wanted: list[set[str]]
-) -> None:
-    """Tree patterns beside the paths, against paths alone: of a tenth, without a budget."""
-    for exact in (False, True):
-        settings = RoutingSettings(exact=exact, entries_max=1 << 30)
-        mapper = SubscriptionMapper(settings)
-        table = RoutingTable(settings)
-        few = [rows[: len(rows) // 10] for rows in population]
-        for broker, rows in enumerate(few):
-            table.update_many(f"b{broker}", mapper.map_many(rows), ())
-        name = "exact patterns" if exact else "paths alone"
-        measure_routes(report, load, name, table, documents, wanted_by(few, documents))
+def _spread(
+    host: Summary, tables: list[RoutingTable], added: Iterable[Conjunction], removed: Iterable[Conjunction]
+) -> int:
+    delta: Delta = host.update(added, removed)
+    for count, broker in enumerate(reversed(range(BROKERS))):
+        if not delta:
+            return count
+        delta = tables[broker].update(LOCAL if broker == BROKERS - 1 else "next", delta.added, delta.removed)
+    return BROKERS
 
 
 def main(arguments: list[str]) -> int:
     options, report = options_of("onyx_routing", __doc__.partition("\n")[0], arguments)
-    measure(report, Load.of(options.quick))
+    load = Load.of(options.quick)
+    measure_links(report, load)
+    measure_chain(report, load)
     return finish(options, report)
 
 

@@ -83,6 +83,17 @@ def test_a_patient_session_may_take_its_time(world: World) -> None:
     assert world.broker.stats()["letters"] == 1
 
 
+def test_a_patient_session_whose_acknowledgement_is_lost_does_not_hold_a_delivery_for_ever(world: World) -> None:
+    """Its client says which messages it still works on; the others are waited for as long as usual."""
+    world.send("sub", Detach("s1"))
+    assert len(items(world.send("sub", Attach("s2", ["once"], patient=True)))) == 1
+    for still_open, letters in (([1], 0), ([], 0), ([], 1)):
+        for _ in range(2):
+            world.wait(600)
+            world.send("sub", Flow("s2", 1, 10, 0, still_open))
+        assert world.broker.stats()["letters"] == letters
+
+
 def test_what_is_hastened_comes_at_once(world: World) -> None:
     world.send("sub", Acknowledge("s1", [], postponed=[Postponed(1, 0, 3_600_000)]))
     assert later(world, 2_000) == []

@@ -43,6 +43,7 @@ from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, N
 from treecast.overlay.onyx.migration import MOVED, MovedRow
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.registry import Registry
+from treecast.overlay.onyx.registry.admission import Admission
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Send
@@ -253,6 +254,13 @@ def refuse_move(data: bytes) -> None:
     answers = [effect.message for effect in broker.receive("client", request, 0) if isinstance(effect, Send)]
     for refusal in [refusal for answer in answers if isinstance(answer, Answer) for refusal in answer.refusals]:
         raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
+
+
+def refuse_joining(data: bytes) -> None:
+    """Join a network whose registry allows other names."""
+    refusal = Admission(("b*",)).refusal(data.decode())
+    if refusal is not None:
+        raise refusal
 
 
 def refuse_registration(data: bytes) -> None:
@@ -473,6 +481,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".replica": refuse_replica,
     ".host": refuse_host,
     ".move": refuse_move,
+    ".joining": refuse_joining,
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,

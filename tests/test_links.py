@@ -144,6 +144,16 @@ def test_conditions_on_bindings_that_never_lie_inside_each_other_may_be_anything
     assert early(behind("/r/i[b]", "/r/i/c")).text == "keep /r/i/c | /r/i[b]"
 
 
+def test_too_many_paths_lose_the_conditions_on_the_way() -> None:
+    queries = [f"/r/i[@x={number}]/b[@y={number}]" for number in range(link_module.PATHS_MAX + 1)]
+    link = behind(*queries, "/r/a")
+    assert early(link).text == "keep /r/a | /r/i/b"
+    assert not link.remove("q1") and link.remove("q2"), "and get them back"
+    assert early(link).text.count("@x") == link_module.PATHS_MAX - 1
+    many = behind(*(f"/r/i{number}" for number in range(link_module.PATHS_MAX + 1)))
+    assert "more paths" in nothing(many).projection
+
+
 def test_too_many_alternatives_leave_what_they_have_in_common() -> None:
     queries = [f"/r/i[@x=1][@y={number}]" for number in range(link_module.ALTERNATIVES_MAX + 1)]
     assert early(behind(*queries)).text == "keep /r/i[@x=1]"

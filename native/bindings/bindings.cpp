@@ -48,6 +48,7 @@ NB_MODULE(_native, m) {
     bind_explain(m, testing);
     bind_records(m);
     bind_xtrie(m);
+    bind_path_replay(m);
     bind_render(testing);
     bind_deliver(m, testing);
     bind_restructure(m, testing);

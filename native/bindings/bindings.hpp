@@ -35,6 +35,7 @@ void bind_index(nb::module_& m, nb::module_& testing);
 void bind_explain(nb::module_& m, nb::module_& testing);
 void bind_records(nb::module_& m);
 void bind_xtrie(nb::module_& m);
+void bind_path_replay(nb::module_& m);
 void bind_render(nb::module_& testing);
 void bind_deliver(nb::module_& m, nb::module_& testing);
 void bind_restructure(nb::module_& m, nb::module_& testing);

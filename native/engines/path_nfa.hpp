@@ -54,6 +54,24 @@ public:
     size_t bytes() const;
     bool accepts(uint32_t state) const { return states_[state].holders > 0; }
 
+    // The machine as it is, for whoever walks it in another way (path_replay.hpp) or shows it.
+    bool alive(uint32_t state) const { return state == 0 || states_[state].parent != none; }
+    uint32_t parent(uint32_t state) const { return states_[state].parent; }
+    uint32_t label(uint32_t state) const { return states_[state].label; }
+    uint32_t holders(uint32_t state) const { return states_[state].holders; }
+    uint32_t children(uint32_t state) const { return states_[state].children; }
+    uint32_t below(uint32_t state) const { return states_[state].below; }   // its //-child
+    bool loops(uint32_t state) const { return states_[state].loops(); }
+    // Calls arrive(state) for each state that an element with these labels leads to by a transition; loops are not among them.
+    template <class Arrive>
+    void follow(uint32_t state, const NameLabels& labels, Arrive&& arrive) const {
+        const State& from = states_[state];
+        for (uint32_t label : labels.element)
+            if (label != none)
+                if (uint32_t to = from.named.find(label); to != none) arrive(to);
+        if (from.any != none) arrive(from.any);
+    }
+
     // Calls begun(element) for each element, then reached(state, element) for every accepting state that it reaches.
     template <class Begun, class Reached>
     void run(const Document& document, ResolvedNames& names, Run& run, Begun&& begun, Reached&& reached) const;

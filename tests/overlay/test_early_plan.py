@@ -204,6 +204,37 @@ def test_a_document_is_changed_once_for_all_links_with_the_same_plan(monkeypatch
     assert work.apply("b3", came)[0][0].body == b"<r><j/></r>"
 
 
+def test_steps_that_were_done_are_not_done_again_and_others_stay_away() -> None:
+    plan = EarlyPlan(USUAL)
+    steps = {"b1": "drop /r/i[1]", "b2": "drop /r/i[1]; rename //i to j", "b3": "drop /r/i[1]; unwrap //i"}
+    for name, text in steps.items():
+        plan.set(name, Plan(text, empty=True))
+    assert plan.own == Plan(steps["b1"], empty=True), "what all of them begin with"
+    before = EarlyPlan(USUAL)
+    before.set("this broker", plan.own)
+    data = b"<r><i>1</i><i>2</i></r>"
+    (came,), _ = before.begin().apply("this broker", arrivals(data))
+    assert came.body == b"<r><i>2</i></r>" and is_restructured(came.early) and plan.understands([came.parcel])
+    work = plan.begin()
+    assert work.apply("b1", [came]) == ([came], 0), "nothing is left to do"
+    assert [work.apply(name, [came])[0][0].body for name in ("b2", "b3")] == [b"<r><j>2</j></r>", b"<r>2</r>"]
+    assert plan.set("b1", Plan("drop /r/i[2]", empty=True)), "another list, while the document was on its way"
+    assert plan.begin().apply("b1", [came]) == ([came], 0)
+    assert not EarlyPlan(USUAL).understands([came.parcel])
+
+
+def test_a_document_of_which_nothing_is_left_or_that_is_refused_goes_as_it_came() -> None:
+    plan = EarlyPlan(USUAL)
+    plan.set("b1", Plan("drop /r", empty=True))
+    plan.set("b2", Plan("rename //@x to y", empty=True))
+    plan.set("b3", Plan("keep /r/j"))
+    whole = arrivals(b"<r x='1' y='1'/>")
+    work = plan.begin()
+    assert work.apply("b1", whole) == (whole, 0), "everyone gets an empty payload, and makes it where it is hosted"
+    assert work.apply("b2", whole) == (whole, 0), "everyone gets a refusal"
+    assert work.apply("b3", whole) == ([], len(whole[0].body))
+
+
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 NEWS = b"<news>" + b"".join(b'<item area="%d"><p>%s</p></item>' % (n, b"x" * 100) for n in range(10)) + b"</news>"

@@ -6,6 +6,7 @@ import pytest
 from support.control_network import ControlNetwork
 
 from treecast.overlay.messages import (
+    Detach,
     PlaceSubscription,
     RegisterSource,
     RegisterSubscriber,
@@ -444,3 +445,18 @@ def test_a_registry_shows_itself() -> None:
     stats = {row["key"]: row["value"] for row in network.rows("stats")}
     assert stats["brokers"] == 3 and stats["in_charge"] == 1 and stats["depth"] in (1, 2)
     assert network.rows("letters") == []
+
+
+# --- who may join -----------------------------------------------------------------------------------------------------
+
+
+def test_only_allowed_brokers_join_and_others_are_told_now_and_then() -> None:
+    network = ControlNetwork(RegistrySettings(allow=("a", "edge-*")))
+    names = ("a", "edge-1", "alice")
+    network.add_brokers(**{name: BrokerInfo(f"{name}:1") for name in names})
+    assert sorted(network.registry().view.brokers) == ["a", "edge-1"]
+    told = [message for _, to, message in network.sent if to == "alice" and isinstance(message, Detach)]
+    assert len(told) == 1 and told[0].reason.startswith("TC610")
+    assert network.registry().stats()["not_allowed"] > 1
+    assert network.registry().admission.refusal("r1") is not None  # that of a registry
+    assert network.registry().admission.refusal("host:a") is not None

@@ -23,7 +23,7 @@ from treecast.sim import SimulatedStorage
 pytestmark = pytest.mark.house
 
 REGISTRY = "registry"
-SETTINGS = RegistrySettings(return_ms=1_000, rejoin_ms=500, salvage_ms=60_000)
+SETTINGS = RegistrySettings(return_ms=1_000, rejoin_ms=500, lost_ms=500, salvage_ms=60_000)
 
 
 class HostNetwork(PeerNetwork):

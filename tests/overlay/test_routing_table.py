@@ -189,6 +189,38 @@ def test_selective_subscriptions_stay_selective_in_bulk() -> None:
         assert sum(map(bool, parent.route(documents))) <= 8 * 3  # those of the eight areas, of 64
 
 
+def test_a_guess_is_made_good_when_documents_have_come() -> None:
+    """Rules of a bulk load that came before any document are chosen anew, once; the parent is told by a delta."""
+    table = RoutingTable(RoutingSettings(entries_max=40, sample_max=32))
+    rows = [f'/news[head/@area="a{n % 8}"][item/@code="x{n * 7919 % 999}"]' for n in range(300)]
+    table.update_many("b", [c for row in rows for c in routed(row).conjunctions], ())
+    known = table.aggregate()
+    documents = [f'<news><head area="a{n % 64}"/><item code="x{n * 31 % 999}"/></news>'.encode() for n in range(200)]
+    assert not table.refine()
+    table.route(documents)
+    guessed = RoutingTable()
+    guessed.update("child", known)
+    delta = table.refine()
+    assert delta.apply(known) == table.aggregate() == table.rebuilt()
+    judged = RoutingTable()
+    judged.update("child", table.aggregate())
+    assert sum(map(bool, judged.route(documents))) <= sum(map(bool, guessed.route(documents)))
+    assert not table.refine()
+
+
+def test_what_a_broker_wants_itself_is_indexed_when_it_routes() -> None:
+    table = RoutingTable()
+    table.update(LOCAL, routed("/a/b"))
+    table.update("child", routed("/a"))
+    assert table.route([b"<a><b/></a>", b"<a/>"]) == [(LOCAL, "child"), ("child",)]
+    table.update(LOCAL, routed("/c"), routed("/a/b"))
+    assert table.route([b"<a><b/></a>", b"<c/>"]) == [("child",), (LOCAL,)]
+    empty = RoutingTable()
+    empty.update(LOCAL, routed("/a"))
+    empty.update(LOCAL, None, routed("/a"))
+    assert empty.route([b"<a/>"]) == [()]
+
+
 def maximal(conjunctions: set[Conjunction]) -> set[Conjunction]:
     """Those that no other covers, by a look at every pair."""
     return {

@@ -7,6 +7,7 @@ import os
 import pytest
 from support.planted_ring_bugs import PLANTED
 
+from treecast.sim.chord.churn import run_churn
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.scenario import Outcome, report_of, run_seeds
 
@@ -55,3 +56,10 @@ def test_chord_as_published_breaks_the_invariant() -> None:
 
 def test_a_seed_replays_exactly() -> None:
     assert ChordScenario().run(7).digest == ChordScenario().run(7).digest
+
+
+def test_lookups_are_right_under_churn() -> None:
+    """Sessions with a median of 1.4 minutes. tests/long has a thousand peers."""
+    outcome = run_churn(FIRST_SEED, 30, seconds=40, session_s=84)
+    assert outcome.failure is None and outcome.crashes > 3 and outcome.lookups > 150
+    assert outcome.right >= 0.99 * outcome.lookups

@@ -16,6 +16,7 @@ SEEDS = 60
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "200000"))
 FOUND_BY = {
     "acknowledgement before the backup's": 1,
+    "an answer before the backup's write": 0,
     "no fencing": 19,
     "a lost chunk of a snapshot": 0,
     "groups out of order": 34,

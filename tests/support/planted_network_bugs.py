@@ -170,7 +170,7 @@ PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "a plan that forgets a new subscription": (NetworkScenario(_with_wants(ForgetfulPlans)), 0),
     "a plan that is not waited for": (NetworkScenario(_with_wants(LatePlans)), 2),
     "a step that is done twice": (NetworkScenario(DoubleSteps), 7),
-    "a duplicate after fail-over": (NetworkScenario(LatePositions), 20),
+    "a duplicate after fail-over": (NetworkScenario(LatePositions), 36),
     "a position stored before its documents": (NetworkScenario(EarlyPositions), 0),
     "documents passed on before they are durable": (NetworkScenario(UnstoredForwards), 0),
 }

@@ -7,10 +7,11 @@ import msgspec
 from treecast.overlay.peer import Effect, Send
 from treecast.overlay.replica import ReplicaHost
 from treecast.overlay.replica.backup import Backup
-from treecast.overlay.replica.member import Member
+from treecast.overlay.replica.member import Member, Replica
 from treecast.overlay.replica.messages import Ask, Chunk, Copied, Copy
 from treecast.overlay.replica.primary import Replicated
 from treecast.overlay.replica.space import encode_changes
+from treecast.overlay.storage import Change
 from treecast.sim.replica.scenario import ReplicaScenario
 
 
@@ -67,6 +68,17 @@ class _DisorderlyBackup(Backup):
         return super()._take_copy(sender, message)
 
 
+class _EagerBackup(Backup):
+    """Answers before it has written."""
+
+    def _apply(self, sender: str, replica: Replica, message: Copy, changes: list[Change]) -> list[Effect]:
+        return list(reversed(super()._apply(sender, replica, message, changes)))
+
+
+class _EagerHost(_PlantedBackup):
+    kind = _EagerBackup
+
+
 class _ForgetfulHost(_PlantedBackup):
     kind = _ForgetfulBackup
 
@@ -91,6 +103,7 @@ class _LaxHost(ReplicaHost):
 
 PLANTED = {
     "acknowledgement before the backup's": ReplicaScenario(_EarlyHost),
+    "an answer before the backup's write": ReplicaScenario(_EagerHost),
     "no fencing": ReplicaScenario(_UnfencedHost),
     "a lost chunk of a snapshot": ReplicaScenario(_ForgetfulHost),
     "groups out of order": ReplicaScenario(_DisorderlyHost),

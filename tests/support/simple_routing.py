@@ -84,6 +84,9 @@ class SimpleTable:
         wanted = {query for query, count in self._uses.items() if count}
         return SimpleQuery({EVERYTHING} if EVERYTHING in wanted else wanted)
 
+    def learn(self, documents: Sequence[AnyDocument]) -> None:
+        """Nothing is generalised here."""
+
     def route_forms(self, *given: object) -> None:
         """Documents are to be read before."""
 

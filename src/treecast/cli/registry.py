@@ -40,6 +40,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--name", metavar="NAME", default=REGISTRY, help="of this registry; else %(default)s")
     option("--partner", metavar="NAME=HOST:PORT", help="a second registry: each takes over for the other")
     option("--policy", choices=POLICIES, default="near", help="how hosts are chosen; else %(default)s")
+    option("--allow", metavar="NAME", action="append", default=[], help="brokers that may join: names, b*; else all")
     option("--fan-out-max", metavar="N", type=int, default=4, help="children of a broker in a tree; else 4")
     option("--status", metavar="HOST:PORT", help="address for /metrics, /healthz and /readyz")
     add_tls_options(parser, "of the registry", "CA of brokers and clients: they then need certificates")
@@ -73,7 +74,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         tls=read_tls(parser, options),
         open=options.open,
         registries=registries,
-        registry=registry_settings(policy=options.policy, fan_out_max=options.fan_out_max),
+        registry=registry_settings(policy=options.policy, fan_out_max=options.fan_out_max, allow=tuple(options.allow)),
     )
 
     def announce(host: str, port: int) -> None:

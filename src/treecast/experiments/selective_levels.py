@@ -168,7 +168,8 @@ def _rate(rows: Sequence[Row], column: str, expected: float, policy: str, short:
     return Finding(
         f"{policy}: the {what} falls by about {expected:.0%} of the initial value a level",
         shown,
-        f"on average: agree from {0.75 * expected:.1%} to {1.25 * expected:.1%}, differs beyond half of it or twice",
+        f"on average: agree from {0.75 * expected:.1%} to {1.25 * expected:.1%}, "
+        f"differs below {0.5 * expected:.1%} or above {1.875 * expected:.1%}",
         "inconclusive" if short else between(mean, 0.75 * expected, 1.25 * expected, slack=1.5),
         short
         or "it depends on how much the subtrees of groups overlap, which follows from the shape of the document: with "

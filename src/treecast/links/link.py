@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from treecast.errors import LimitError
@@ -112,6 +112,7 @@ class Link:
         self._demands: dict[Hashable, Demand] = {}
         self._series = {False: _Place(), True: _Place()}  # by Demand.empty
         self._kept: dict[Path, _Kept] = {}
+        self._bare: Counter[Path] = Counter()  # the same paths, without the conditions on the way
         self._depths: dict[tuple[int | None, bool], dict[Hashable, Need]] = {}
         self._unprojected: dict[Hashable, str] = {}
         self._done = 0  # steps of the series that the early form does
@@ -164,6 +165,7 @@ class Link:
             self._unprojected[key] = demand.unprojected
         for need in demand.needs:
             self._depths.setdefault((need.depth, need.is_monotone), {})[key] = need
+            _count(self._bare, _without_conditions(need.path), 1)
             for alternative in need.alternatives:
                 self._kept.setdefault(need.path, _Kept(need)).update(alternative, 1)
 
@@ -187,6 +189,7 @@ class Link:
             known.pop(key, None)
             if not known:
                 self._depths.pop((need.depth, need.is_monotone), None)
+            _count(self._bare, _without_conditions(need.path), -1)
             for alternative in need.alternatives:
                 self._kept[need.path].update(alternative, -1)
                 if not self._kept[need.path].count:
@@ -252,7 +255,7 @@ class Link:
         if self._unprojected:
             key, reason = next(iter(self._unprojected.items()))
             return None, f"{key} {reason}"
-        if len(self._kept) > self.paths_max:
+        if len(self._bare) > self.paths_max:
             return None, f"more paths are bound than the limit, {self.paths_max}"
         bare = find_mixed(next(iter(needs.values())) for needs in self._depths.values())
         if bare:
@@ -266,8 +269,15 @@ class Link:
         return None, "the paths together are too long"
 
     def _paths(self, conditions: bool) -> Iterator[Path]:
+        if len(self._kept) > self.paths_max:
+            yield from self._bare  # more is kept, of elements at the same places
+            return
         for path, kept in self._kept.items():
             yield kept.need.kept(kept.shortest(self.alternatives_max)) if conditions else path
+
+
+def _without_conditions(path: Path) -> Path:
+    return replace(path, steps=tuple(replace(step, predicates=()) for step in path.steps))
 
 
 def remainder_after(early: Early, subscription: Subscription) -> Subscription | None:

@@ -327,6 +327,9 @@ class Flow(_Message, frozen=True, tag="flow"):
     received: Number
     credit: Number
     epoch: Number = 0
+    open: Annotated[list[Number], msgspec.Meta(max_length=ITEMS_MAX)] | None = None
+    """Of a patient session: the messages that its application has not dealt with. Nobody else watches over those that
+    were dealt with, and whose acknowledgement is lost."""
 
 
 FLOW_MS = 3_000

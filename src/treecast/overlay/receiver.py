@@ -17,6 +17,7 @@ import msgspec
 from treecast.catalog.delivery_ids import delivery_id
 from treecast.overlay.messages import (
     FLOW_MS,
+    ITEMS_MAX,
     Acknowledge,
     Attach,
     Attached,
@@ -395,7 +396,8 @@ class Receiver:
     def _flow(self, now_ms: int) -> list[Effect]:
         self._flow_sent_ms = now_ms
         self._has_news = self._must_tell = False
-        return [Send(self._broker, Flow(self.session, self._received, self._credit, self._epoch))]
+        still_open = list(self._open_places)[:ITEMS_MAX] if self._is_patient else None
+        return [Send(self._broker, Flow(self.session, self._received, self._credit, self._epoch, still_open))]
 
     def _acknowledge_parts(self) -> list[Effect]:
         """Of messages that are not dealt with yet. Should this get lost, the end of the message says it again."""

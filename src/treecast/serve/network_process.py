@@ -38,9 +38,11 @@ from treecast.serve.store import Store
 from treecast.serve.tls import client_context, server_context
 
 
-def registry_settings(*, policy: Policy = "near", fan_out_max: int = 4) -> RegistrySettings:
+def registry_settings(
+    *, policy: Policy = "near", fan_out_max: int = 4, allow: tuple[str, ...] = ()
+) -> RegistrySettings:
     """Those of a registry, as far as its command has options for them."""
-    return RegistrySettings(policy=policy, fan_out_max=fan_out_max)
+    return RegistrySettings(policy=policy, fan_out_max=fan_out_max, allow=allow)
 
 
 class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from random import Random
 
 import structlog
 
-from treecast.overlay.messages import Hello
+from treecast.overlay.messages import Detach, Hello
 from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.retry import Retry
 from treecast.serve.address import parse_address
@@ -166,7 +166,11 @@ class _PeerLink:
         self.send(waiting)
 
     def received(self, connection: FrameConnection, packets: list[Packet], size: int) -> None:
-        """Answers come over the other peer's own connection; here it only says why it closes this one."""
+        """Answers come over the other peer's own connection; here it only says why it closes this one, or why it does
+        not hear what comes over it."""
+        for packet in packets:
+            if isinstance(packet.message, Detach) and packet.message.reason:
+                self._links._log.warning("a peer refuses", name=self._name, reason=packet.message.reason)
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         if steady_ms() - connection.opened_ms > LIVED_MS:

@@ -162,6 +162,7 @@ class Broker:
             case Flow():
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)
+                    self._dispatch.watch_patient(session, message, turn)
             case Hello():
                 self._clients.welcome(self.name, self.store_id, sender, message.nonce, turn)
             case Attach():
@@ -356,8 +357,15 @@ class Broker:
         """Raises TreecastError."""
         self._subscriptions.subscribe(command, self._backlog, turn)
 
-    def remove(self, id: str, turn: Turn) -> None:
+    def remove(self, id: str, turn: Turn) -> list[str]:
+        """Returns the clients that received from it: their sessions end, so that they look for it again."""
+        queue = self._backlog.queues.get(id)
+        sessions = list(queue.sessions) if queue is not None else []
+        for session in sessions:
+            self._end_session(session, "a subscription has moved", turn, counts=False)
+        forget_letters(id, self._backlog, turn)
         self._subscriptions.unsubscribe(id, self._backlog, turn)
+        return [session.client for session in sessions]
 
     def pause(self, id: str, turn: Turn) -> None:
         self._subscriptions.pause(Pause(id, True), self._backlog, turn)
@@ -368,14 +376,7 @@ class Broker:
         """Remove a subscription; returns what is not delivered, and the clients that receive from it. None, and nothing
         has changed: that is more than these limits allow, in number and bytes."""
         found = undelivered(id, row, self._backlog, self._archive, is_mine, *limits)
-        if found is None:
-            return None
-        sessions = list(self._backlog.queues[id].sessions)
-        for session in sessions:
-            self._end_session(session, "a subscription has moved", turn, counts=False)
-        forget_letters(id, self._backlog, turn)
-        self.remove(id, turn)
-        return found, [session.client for session in sessions]
+        return None if found is None else (found, self.remove(id, turn))
 
     def come(self, id: str, items: Sequence[Undelivered], turn: Turn) -> None:
         """A subscription that is here has this to deliver first."""

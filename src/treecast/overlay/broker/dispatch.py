@@ -16,7 +16,7 @@ from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.sessions import Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Acknowledge, Deliveries, Detach, Item
+from treecast.overlay.messages import Acknowledge, Deliveries, Detach, Flow, Item
 from treecast.overlay.storage import StorageError
 
 TAKEN_IN_TURN = 16
@@ -125,6 +125,24 @@ class Dispatch:
         session.forget_finished()
         self._resend(session, turn)
         self.fill(session, turn)
+
+    def watch_patient(self, session: Session, flow: Flow, turn: Turn) -> None:
+        """What the client of a patient session has dealt with, and has not said how: that is lost. An acknowledgement
+        may be on its way, so nothing is done about it for a while."""
+        if not session.is_patient or flow.open is None:
+            return
+        still_open = set(flow.open)
+        for number, sent in list(session.messages.items()):
+            if number > flow.received or number in still_open:
+                sent.settled_ms = None
+                continue
+            if sent.settled_ms is None:
+                sent.settled_ms = turn.now_ms
+            for place, item in enumerate(sent.items):
+                if item and turn.now_ms - sent.settled_ms > item[0].row.options.acknowledge_ms:
+                    session.finish(number, place)
+                    self._backlog.fail(*item, "its acknowledgement was lost", turn)
+        session.forget_finished()
 
     def _resend(self, session: Session, turn: Turn) -> None:
         """Messages that the client should have by now, and has not."""

@@ -10,11 +10,13 @@ from treecast.overlay.broker.queue import Queue
 class Sent:
     """A message of a session. An item becomes None when it is done, or given up."""
 
-    __slots__ = ("items", "sent_ms")
+    __slots__ = ("items", "sent_ms", "settled_ms")
 
     def __init__(self, items: list[tuple[Queue, int] | None], sent_ms: int) -> None:
         self.items = items
         self.sent_ms = sent_ms
+        self.settled_ms: int | None = None
+        """Since when its client says that it has dealt with it."""
 
 
 class Session:

@@ -40,8 +40,8 @@ from treecast.overlay.chord.chord_messages import (
     Written,
     member_of,
 )
-from treecast.overlay.chord.identifiers import place_of_key
-from treecast.overlay.chord.lookup import Lookup, step_from
+from treecast.overlay.chord.identifiers import is_within, place_of_key
+from treecast.overlay.chord.lookup import Confirmation, Lookup, step_from
 from treecast.overlay.chord.lookup import Then as LookupThen
 from treecast.overlay.chord.replication import Replication, Then
 from treecast.overlay.chord.ring import RingMember, StableBase, Watch
@@ -201,9 +201,9 @@ class ChordPeer:
         return self._take_effects()
 
     def find(self, place: int, then: LookupThen, now_ms: int) -> list[Effect]:
-        """Look up a place, for applications."""
+        """Look up a place, for applications, and make sure of its owner."""
         self._advance(now_ms)
-        self.lookup(place, then)
+        self.lookup(place, Confirmation(place, self.calls, self.settings, then).begin)
         return self._take_effects()
 
     # -- what parts of the peer use
@@ -238,7 +238,11 @@ class ChordPeer:
         self.after(self.random.randint(0, period_ms), act)
 
     def lookup(self, place: int, then: LookupThen) -> None:
-        """Find the owner of a place."""
+        """Find the owner of a place. What is owned here needs no question."""
+        for ring in self.members:
+            if ring.is_member and ring.predecessor and is_within(ring.predecessor.place, place, ring.me.place):
+                then(Step(0, ring.predecessor, [ring.me, *ring.successors]), 0)
+                return
         contacts = [] if self.is_member else [m for m in self.base.after(place)[::-1] if m.peer != self.name]
         step = step_from(self.members, place, self.calls.silent)
         Lookup(place, self.calls, self.settings, then).begin(step, contacts)

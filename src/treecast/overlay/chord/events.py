@@ -6,7 +6,8 @@ elements that lead to it. It has the same labels as the whole, so nothing depend
     >>> events = Events.of(read(b"<a><b/><c><d/></c></a>"))
     >>> events.left, events.right, events.depth
     ([1, 2, 4, 5], [8, 3, 7, 6], [0, 1, 1, 2])
-    >>> [events.names[name] for name in events.fragment(4).name]
+    >>> part = events.fragment(4)
+    >>> [part.names[name] for name in part.name]
     [('', 'a'), ('', 'c'), ('', 'd')]
 """
 

@@ -136,7 +136,8 @@ class Filtering:
         self._works: OrderedDict[str, Work] = OrderedDict()
         self._batches: dict[tuple[str, int], Batch] = {}
         self._answers: OrderedDict[tuple[str, int], VisitsEnd] = OrderedDict()
-        self._outgoing: dict[tuple[str, str, bool, int], list[tuple[Target, str]]] = {}
+        self._outgoing: dict[tuple[str, str, bool, int, int], list[tuple[Target, str]]] = {}
+        """By peer, document, whether it is asked for its copies, chain, and element if that decides what travels."""
         self._fragments: dict[str, Fragment] = {}
         self._checks: OrderedDict[tuple[str, tuple[tuple[str, str], ...], bool], Index] = OrderedDict()
         self.locations = Locations(peer.nfa_settings.locations_max)
@@ -283,7 +284,8 @@ class Filtering:
         member, from_copy = self.choose_member(members, target.attempt)
         is_whole = len(target.work.body) <= self._peer.nfa_settings.whole_bytes_max and target.work.body
         element = ROOT if is_whole else target.element
-        self._outgoing.setdefault((member.peer, target.work.id, from_copy, element), []).append((target, stored_key))
+        place = (member.peer, target.work.id, from_copy, target.chain, element)
+        self._outgoing.setdefault(place, []).append((target, stored_key))
 
     def choose_member(self, members: Sequence[Member], attempt: int) -> tuple[Member, bool]:
         """The owner; if it does not answer, one of those who hold copies."""
@@ -297,7 +299,7 @@ class Filtering:
     def flush(self) -> None:
         """At the end of a turn: send what was queued."""
         while self._outgoing:
-            (peer, _, from_copy, element), queued = self._outgoing.popitem()
+            (peer, _, from_copy, _, element), queued = self._outgoing.popitem()
             targets, keys = zip(*queued, strict=True)
             self._send_visits(peer, targets, keys, from_copy, is_whole=element == ROOT)
 
@@ -309,7 +311,7 @@ class Filtering:
         is_whole = is_whole and len(work.body) <= self._peer.nfa_settings.whole_bytes_max and bool(work.body)
         events = None if is_whole else first.tree.events.fragment(first.element)
         items = [(key, target.element) for key, target in zip(keys, targets, strict=True)]
-        chain = max(target.chain for target in targets)
+        chain = first.chain
         self._peer.counts["visits"] += len(items)
 
         def message_of(nonce: int) -> Visits:

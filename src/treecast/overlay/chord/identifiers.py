@@ -18,19 +18,20 @@ BITS = 63
 RING = 1 << BITS
 
 
-def _place_of(text: str) -> int:
+def place_of_text(text: str) -> int:
+    """The place of any text. Members and keys have texts that differ."""
     return int.from_bytes(sha1(text.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1
 
 
 @lru_cache(maxsize=1 << 16)
 def place_of_member(peer: str, index: int) -> int:
     """Where a peer has one of its places. Nothing behind the last `#` but digits: no two members share a text."""
-    return _place_of(f"member {peer}#{index}")
+    return place_of_text(f"member {peer}#{index}")
 
 
 @lru_cache(maxsize=1 << 16)
 def place_of_key(key: str) -> int:
-    return _place_of(f"key {key}")
+    return place_of_text(f"key {key}")
 
 
 def distance(begin: int, end: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from treecast.overlay.chord.calls import Calls
-from treecast.overlay.chord.chord_messages import Find, Member, Step, is_genuine
+from treecast.overlay.chord.chord_messages import AskNeighbours, Find, Member, Neighbours, Step, is_genuine
 from treecast.overlay.chord.identifiers import distance, is_between, is_within
 from treecast.overlay.chord.ring import RingMember
 from treecast.overlay.chord.settings import ChordSettings
@@ -34,6 +34,38 @@ def step_from(members: Iterable[RingMember], place: int, silent: Iterable[str] =
     nearer = [member for member in known if is_between(near.me.place, member.place, place)]
     nearer.sort(key=lambda member: (member.peer in silent, distance(member.place, place)))
     return Step(nonce, None, nearer[:NEARER_MAX])
+
+
+class Confirmation:
+    """Makes sure of an owner: it answers, and knows of nobody between it and the place. Under churn, lists lag."""
+
+    def __init__(self, place: int, calls: Calls, settings: ChordSettings, then: Then) -> None:
+        self._place = place
+        self._calls = calls
+        self._settings = settings
+        self._then = then
+        self._asked: set[Member] = set()
+
+    def begin(self, step: Step | None, hops: int) -> None:
+        if step is None or not step.members or len(self._asked) >= self._settings.hops_max:
+            self._then(None, hops)
+            return
+        owner = step.members[0]
+        self._asked.add(owner)
+        self._calls.start(
+            owner.peer, lambda nonce: AskNeighbours(nonce, owner.index), lambda answer: self._hear(step, hops, answer),
+            lambda: self.begin(Step(0, step.via, step.members[1:]), hops + 1), self._settings.probe_ms, 2,
+        )  # fmt: skip
+
+    def _hear(self, step: Step, hops: int, answer: Neighbours) -> None:
+        owner, nearer = step.members[0], answer.predecessor
+        if not answer.is_member:
+            self.begin(Step(0, step.via, step.members[1:]), hops + 1)
+        elif nearer is None or nearer in self._asked or is_within(nearer.place, self._place, owner.place):
+            self._then(step, hops + 1)
+        else:
+            # A member that has just joined: it has told its successor, and its predecessor has not heard of it.
+            self.begin(Step(0, step.via, [nearer, *step.members]), hops + 1)
 
 
 class Lookup:

@@ -109,6 +109,10 @@ class NfaPeer(ChordPeer):
         """Filter a document. Raises DocumentError. A second one with the same id is not delivered again."""
         self._advance(now_ms)
         id = id or f"{self.name} {self.random.getrandbits(62)}"
+        if len(self._documents) >= self.nfa_settings.documents_max:
+            # Too many are on their way: nobody has seen this one.
+            self.deliver(Published(id, (self.name,), 0))
+            return self._take_effects()
 
         def end(batch: Batch) -> None:
             self._documents.pop(id, None)

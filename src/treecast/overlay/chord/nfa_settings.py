@@ -30,7 +30,8 @@ class NfaSettings(msgspec.Struct, frozen=True, kw_only=True):
     whole_bytes_max: int = 64 << 10
     """A larger document travels in fragments."""
     documents_max: int = 256
-    """Documents that a peer works on, or remembers to have worked on. Beyond that visits wait."""
+    """Documents that a peer works on, or remembers to have worked on. Beyond that visits wait. Also documents that a
+    publisher waits for: beyond that, one is reported with the publisher itself as unreachable."""
     checks_max: int = 1_000
     """Queries with predicates that are kept compiled."""
     locations_max: int = 10_000

@@ -62,7 +62,7 @@ class Replication:
     ) -> None:  # fmt: skip
         self.shelf = shelf
         self.on_change: Callable[[list[Entry]], None] = lambda entries: None
-        """Called with entries that are new here."""
+        """Called with entries that are new here, or here no more."""
         self._members = members
         self._settings = settings
         self._calls = calls
@@ -289,6 +289,8 @@ class Replication:
 
     def offer_strays(self) -> None:
         """Offer entries of keys that others own to their owners."""
+        past_ms = self.now_ms - self._settings.claim_ms
+        self._claims = {owner: claim for owner, claim in self._claims.items() if claim[1] > past_ms}
         for key in self.shelf.key_list():
             if len(self._offers) >= self._settings.offers_max:
                 return
@@ -301,3 +303,4 @@ class Replication:
         self._offers.discard(key)
         if is_stored and not self.is_covered(key) and self.shelf.entries(key) == entries:
             self._store(self.shelf.drop(key))
+            self.on_change(entries)

@@ -37,6 +37,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -76,7 +77,13 @@ def demand_of(plan: Plan) -> Demand | None:
     """A plan as a demand of the link before it; None: there is none. QueryError or ValueError if it makes no sense."""
     if not plan.is_wanted:
         return None
-    return Demand.of_link(early_of_plan(plan) if plan.steps else None)
+    return _demand(plan.steps, tuple(plan.namespaces.items()), plan.empty)
+
+
+@lru_cache(maxsize=256)
+def _demand(steps: str, namespaces: tuple[tuple[str, str], ...], empty: bool) -> Demand:
+    """The trees of all roots have the same plans, mostly."""
+    return Demand.of_link(Early(steps, dict(namespaces), empty) if steps else None)
 
 
 def early_of_plan(plan: Plan) -> Early:
@@ -117,7 +124,7 @@ class _Stage:
         self.changes = demand.series
         self.mark = mark_of(plan, demand.series)
         self._demand = demand
-        self._actions: dict[int, Restructuring | None] = {0: Restructuring(early_of_plan(plan))}
+        self._actions: dict[int, Restructuring | None] = {}  # by how many steps were done before
 
     def action(self, done: int) -> Restructuring | None:
         """What has to be done after the first steps; None: nothing."""

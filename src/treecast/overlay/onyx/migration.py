@@ -326,8 +326,10 @@ class Migration:
         self._owner.membership.migrated([(message.id, move.to)], turn)
 
     def tick(self, turn: Turn) -> None:
-        for id in [id for id in self._offers if self._owner.wants.is_move_ready(id)]:
-            self._add(id, turn)
+        # A broker that is not in its view does not know whether it is a root, and what of its own documents counts.
+        if self._owner.membership.is_member():
+            for id in [id for id in self._offers if self._owner.wants.is_move_ready(id)]:
+                self._add(id, turn)
         for id in list(self.moves):
             if not self.moves[id].hand:
                 self._consider(id, turn)

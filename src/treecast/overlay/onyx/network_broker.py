@@ -226,9 +226,7 @@ class NetworkBroker:
             self._is_alive = True
             self.life = max(self.life + 1, now_ms)
             turn.changes.append(Put(META, LIFE, self.life.to_bytes(8, "big")))
-            self._place_in(self.membership.view)
-            for tree in self.trees.values():
-                tree.ask_children()
+            self._place_in(self.membership.view, lives_again=True)
         return turn
 
     def _finish(self, turn: Turn) -> list[Effect]:
@@ -251,7 +249,7 @@ class NetworkBroker:
 
     # --- the view ----------------------------------------------------------------------------------------------------
 
-    def _place_in(self, view: View) -> None:
+    def _place_in(self, view: View, *, lives_again: bool = False) -> None:
         for root in [root for root in self.trees if root not in view.trees]:
             self._last_version = max(self._last_version, self.trees.pop(root).version)
             self._repairs.pop(root, None)
@@ -261,7 +259,7 @@ class NetworkBroker:
             if tree is None:
                 tree = self._new_tree(root)
             children = [child for child, parent in parents.items() if parent == self.name]
-            tree.place_in(parents.get(self.name), children)
+            tree.place_in(parents.get(self.name), children, lives_again=lives_again)
         self._histories.set_members((name for name in view.brokers if name != self.name), self.now_ms)
 
     def _new_tree(self, root: str) -> Tree:

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing import Delta, RoutingQuery, RoutingSettings, RoutingTable
 from treecast.overlay.onyx.routing.routing_query import Conjunction
+from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 
 
@@ -26,12 +27,13 @@ class PathRouting:
         self._settings = settings or RoutingSettings()
         self._seed = seed
         self._mapper = SubscriptionMapper(self._settings)
+        self._sample = Sample(self._settings.sample_max, seed=seed)  # of all tables: also of those that route nothing
 
     def table(self) -> RoutingTable:
-        return RoutingTable(self._settings, seed=self._seed)
+        return RoutingTable(self._settings, sample=self._sample, seed=self._seed)
 
     def root_table(self) -> RoutingTable:
-        return RoutingTable(self._settings, seed=self._seed, has_parent=False)
+        return RoutingTable(self._settings, sample=self._sample, seed=self._seed, has_parent=False)
 
     def map(self, subscription: Subscription) -> RoutingQuery:
         return self._mapper.map(subscription)

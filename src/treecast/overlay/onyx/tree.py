@@ -72,6 +72,7 @@ class RoutingTable(Protocol):
     def drop(self, target: str) -> Delta: ...
     def refine(self) -> Delta: ...
     def aggregate(self) -> Any: ...
+    def learn(self, documents: Sequence[AnyDocument]) -> None: ...
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]: ...
     def route_forms(
         self, codec: Codec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
@@ -83,8 +84,7 @@ class Own(Protocol):
 
     @property
     def table(self) -> RoutingTable: ...
-    def encoded(self) -> bytes:
-        """The aggregate."""
+    def encoded(self) -> bytes: ...  # the aggregate
 
 
 class Routing(Protocol):
@@ -203,6 +203,7 @@ class Tree:
         """The same, of the version that was covered last."""
         self.passed = 0
         """The last document that was taken from the tree, and passed on."""
+        self._waits = False  # for its children, after a restart
         self._names: dict[str, None] = {}  # of those who are children in the present view
         self.children: dict[str, Child] = {}
         """Those of them who have announced something."""
@@ -215,8 +216,12 @@ class Tree:
 
     # --- the view -----------------------------------------------------------------------------------------------------
 
-    def place_in(self, parent: str | None, children: Iterable[str]) -> None:
-        """A view says where this broker stands now."""
+    def place_in(self, parent: str | None, children: Iterable[str], *, lives_again: bool = False) -> None:
+        """A view says where this broker stands now.
+
+        After a restart its children are asked at once what they want, and until they have answered, or for a while, the
+        parent is told nothing: it has what this broker wanted before, and would change its table twice.
+        """
         self._names = dict.fromkeys(children)
         has_moved = parent != self.parent
         if has_moved:
@@ -226,14 +231,20 @@ class Tree:
         self._resync.start(self._place.now_ms)  # new children announce themselves, mostly
         if has_moved:
             self.parent = parent
+            self._waits = lives_again and parent is not None and bool(self._names)
             self.announce_all()
+        if lives_again:
+            self._resync.reset()
+            self.ask_children()
 
     def ask_children(self) -> None:
-        """This broker lives again: its children do not know that, and would wait for what it does not know of."""
+        """They may not know that this broker lives again, and would wait for what it does not know of."""
         self._resync.start(self._place.now_ms)
-        for name in self._names:
-            if name not in self.children:
-                self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+        for name in self._silent():
+            self._place.send(name, Resync(self.root, self._place.epoch, self._place.life))
+
+    def _silent(self) -> list[str]:
+        return [name for name in self._names if name not in self.children]
 
     def _forget(self, name: str) -> None:
         del self.children[name]
@@ -289,7 +300,10 @@ class Tree:
         """At the end of a turn: tell the parent what has changed."""
         changes, self._changes = self._changes, []
         plan, self._has_new_plan = self.plan.own if self._has_new_plan else None, False
-        if (changes or plan is not None) and self.parent is not None:
+        if self._waits and not self._silent():
+            self._waits = False
+            self.announce_all()
+        elif (changes or plan is not None) and self.parent is not None and not self._waits:
             self._announce(self.version - 1, changes, plan)
 
     def announce_all(self) -> None:
@@ -299,7 +313,7 @@ class Tree:
         self.version += 1
         self._first = self.version
         self.covered = self._parent_life = 0
-        if self.parent is not None:
+        if self.parent is not None and not self._waits:
             self._retry.reset()
             whole = self._own.encoded() if self._own and self._is_leaf else self.table.aggregate().encode()
             self._announce(0, [(whole, self._routing.empty().encode())], self.plan.own)
@@ -450,6 +464,7 @@ class Tree:
         links = [name for name, child in self.children.items() if child.link.is_open]
         if not links:
             self.formats.read_all(arrivals)
+            self.table.learn([arrival.content for arrival in arrivals])
             return arrivals
         if self.is_root and arrivals:
             self._learn(arrivals)
@@ -568,9 +583,13 @@ class Tree:
         now_ms = self._place.now_ms
         if not self._is_leaf:
             self._changed(self.table.refine())
-        if self.parent is not None and not self.is_covered(self.version) and self._retry.is_due(now_ms):
+        is_told = self.parent is not None and not self._waits
+        if is_told and not self.is_covered(self.version) and self._retry.is_due(now_ms):
             self._announce(self.version, [])  # if the parent does not know this version, it asks for everything
-        if self._resync.is_due(now_ms) and any(name not in self.children for name in self._names):
+        if self._resync.is_due(now_ms) and self._silent():
+            if self._waits:
+                self._waits = False
+                self.announce_all()
             self.ask_children()
         if self.formats.dictionary is not None and self._offer.is_due(now_ms):
             self._offer.start(now_ms)

@@ -30,9 +30,10 @@ from treecast.serve.service_process import Announce, ServiceOptions, handle_sign
 LOOPBACK = ("127.0.0.1", 0)
 HEARTBEAT_MS = 300
 """Brokers of one machine are told apart from dead ones soon."""
-SILENT_MS, DOUBT_MS = 8_000, 20_000
-"""A broker that dies is started again at once, and keeps its place in the trees. One that is silent for so long is
-taken out of them: sooner, one that is only busy would be, and the repair of the trees would make all of them busier."""
+SILENT_MS, DOUBT_MS = 30_000, 60_000
+"""A broker that dies is started again at once, and keeps its place in the trees; until then roots repair what does not
+come by it. One that is silent for so long is taken out of them: sooner, one that is only busy would be, and making new
+trees would make all of them busier."""
 JOIN_MS_MAX = 30_000
 
 
@@ -148,6 +149,10 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
     directory = Path(options.directory)
     directory.mkdir(parents=True, exist_ok=True)
 
+    registry = registry_settings(allow=("broker-*",))
+    if options.replicas == 1:  # else another broker takes over, and soon
+        registry = msgspec.structs.replace(registry, silent_ms=SILENT_MS, doubt_ms=DOUBT_MS)
+
     def member(name: str, registries: dict[str, str], has_door: bool) -> MemberOptions:
         return MemberOptions(
             directory=str(directory / name),
@@ -155,7 +160,7 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             name=name,
             registries=registries,
             membership=MembershipSettings(heartbeat_ms=HEARTBEAT_MS),
-            registry=msgspec.structs.replace(registry_settings(), silent_ms=SILENT_MS, doubt_ms=DOUBT_MS),
+            registry=registry,
             # Event streams read the documents of a broker, and not what a subscription brings along.
             network=NetworkSettings(move_documents_max=0),
             broker=msgspec.structs.replace(options.broker, announces=has_door),

@@ -37,8 +37,9 @@ class RingNetwork:
 
     def __init__(
         self, seed: int, peers: int, settings: ChordSettings, nfa_settings: NfaSettings,
-        world: World | None = None, watch: Watch | None = None,
+        world: World | None = None, watch: Watch | None = None, settle_ms: int = 0,
     ) -> None:  # fmt: skip
+        """`settle_ms`: time until all fingers have been looked up, for those who count hops."""
         self.world = world or World(seed, PacketCodec())
         self.settings = settings
         self.nfa_settings = nfa_settings
@@ -55,6 +56,7 @@ class RingNetwork:
                 self.call(name, lambda peer, now_ms: peer.join(now_ms))
         self.wait("a ring", lambda: not self.ring_faults())
         self.wait("comparisons", lambda: all(map(self._is_ready, self.names)))
+        self.world.run(self.world.now_us // 1000 + settle_ms)
 
     def _start(self, name: str, storage: SimulatedStorage, random: Random) -> Peer:
         return NfaPeer(name, storage, random, self.settings, self._watch, self.nfa_settings)

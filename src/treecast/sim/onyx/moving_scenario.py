@@ -47,16 +47,6 @@ class MovingNetworkScenario(NetworkScenario):
         )
         return msgspec.structs.replace(network, clients=workload)
 
-    def faults(self, seed: int) -> list[Fault]:
-        network, usual = self.network(seed), super().faults(seed)
-        hosts = {*network.brokers, *network.homes, "*"}
-
-        def is_here(fault: Any) -> bool:
-            names = [getattr(fault, name, "*") for name in ("host", "sender", "receiver")]
-            return hosts.issuperset(names) and all(hosts.issuperset(group) for group in getattr(fault, "groups", ()))
-
-        return [fault for fault in usual if is_here(fault)]
-
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
         faults = self.faults(seed) if faults is None else faults
         run = MovingRun(seed, self.network(seed), faults, self._make_broker, self._routing)

@@ -70,8 +70,11 @@ class NetworkScenario:
         self._make_broker = make_broker or CheckedBroker
         self._routing = routing
 
+    def network(self, seed: int) -> NetworkWorkload:
+        return draw_network(seed)
+
     def faults(self, seed: int) -> list[Fault]:
-        network = draw_network(seed)
+        network = self.network(seed)
         hosts = [*network.brokers, *network.homes]
         brokers = (*network.roots, *network.homes.values(), *network.brokers)
         rates = FaultRates(crashing=(*brokers, *network.homes), restarting=brokers, storing=brokers)
@@ -86,7 +89,7 @@ class NetworkScenario:
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
         faults = self.faults(seed) if faults is None else faults
-        run = NetworkRun(seed, draw_network(seed), faults, self._make_broker, self._routing)
+        run = NetworkRun(seed, self.network(seed), faults, self._make_broker, self._routing)
         run.play()
         return outcome_of(self.name, run.world, faults, with_trace, run.counts())
 
@@ -300,6 +303,11 @@ class NetworkRun(Course):
     def _wrong_tables(self) -> Iterator[str]:
         """Tables that are not what they would be if they were built anew."""
         peers = dict(self._peers())
+        missing = [name for name in self.network.brokers if name not in peers]
+        missing += [name for name, peer in peers.items() if not set(self.network.roots) <= peer.trees.keys()]
+        if missing:
+            yield f"{', '.join(missing)} do not serve, or lack a tree"
+            return
         own = {name: _rebuild_wants(peer) for name, peer in peers.items()}
         for root in self.network.roots:
             rebuilt: dict[str, Any] = {}

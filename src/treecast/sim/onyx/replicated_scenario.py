@@ -146,6 +146,7 @@ class ReplicatedRun(NetworkRun):
             fan_out_max=random.choice([1, 2, 4]),
             return_ms=random.choice([0, 300, 1_000]),
             rejoin_ms=random.choice([0, 500]),
+            lost_ms=5_000,
             migrations_open_max=0,
         )
         self._homes: dict[str, str] = {}

@@ -18,6 +18,7 @@ from treecast.overlay.peer import Peer
 from treecast.overlay.replica import ReplicaHost, ReplicaSettings
 from treecast.overlay.replica.host import Home
 from treecast.overlay.replica.member import MemberRow, read_members
+from treecast.overlay.replica.messages import Copied
 from treecast.overlay.replica.snapshot import KEY_MIN
 from treecast.overlay.replica.space import Space
 from treecast.overlay.storage import Storage
@@ -130,6 +131,7 @@ class ReplicaWorld(World):
         self.network = _RoutedNetwork(self, PacketCodec())
         self.place_of: Callable[[str], str] = lambda client: HOSTS[0]
         self.may_lose_disk: Callable[[str], bool] = lambda host: False
+        self.on_copied: Callable[[str, Copied], None] = lambda host, message: None
         self.lost_disks = 0
 
     def _crash(self, fault: Crash) -> None:
@@ -140,9 +142,12 @@ class ReplicaWorld(World):
 
 class _RoutedNetwork(Network):
     def send(self, sender: str, receiver: str, messages: Sequence[Any], speaker: str = "", to: str = "") -> None:
+        assert isinstance(self._world, ReplicaWorld)
         if receiver == BROKER:
-            assert isinstance(self._world, ReplicaWorld)
             receiver = self._world.place_of(sender)
+        for message in messages:
+            if isinstance(message, Copied):
+                self._world.on_copied(sender, message)
         super().send(sender, receiver, messages, speaker, to)
 
 
@@ -171,6 +176,7 @@ class ReplicaRun(BrokerRun):
         world.add_host(CONTROL, lambda storage, random: self.control)
         world.place_of = self._place_of
         world.may_lose_disk = self._may_lose_disk
+        world.on_copied = self._check_copied
         self._places: list[tuple[int, str]] = [(0, HOSTS[0])]
         self._lags: dict[str, int] = {}
         self._lag_random = world.random_of("lags")
@@ -213,6 +219,14 @@ class ReplicaRun(BrokerRun):
         """What a host has on its disk about the broker."""
         rows = [member.row for member in read_members(self.machines[host].storage, 10)]
         return rows[0] if rows else MemberRow()
+
+    def _check_copied(self, host: str, message: Copied) -> None:
+        """What a backup says that it has is on its disk: a crash of both hosts may come at any time."""
+        row = self._row(host)
+        replica = row.coming or row.replica
+        stored = replica.group if replica is not None else 0
+        if message.group > stored:
+            self.world.fail(f"{host} says that it has group {message.group}, and has {stored} on its disk")
 
     def _has_data(self, host: str) -> bool:
         return self.machines[host].is_up and self._row(host).replica is not None

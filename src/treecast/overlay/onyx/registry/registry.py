@@ -55,6 +55,7 @@ from treecast.overlay.onyx.control_messages import (
     Shipped,
     WhereIs,
 )
+from treecast.overlay.onyx.registry.admission import Admission
 from treecast.overlay.onyx.registry.catalog import Catalog
 from treecast.overlay.onyx.registry.hosts import Hosts
 from treecast.overlay.onyx.registry.pair import Pair
@@ -88,6 +89,7 @@ class Registry:
         self._shadow = Shadow(storage)
         self.pair = Pair(name, registries or (name,), self._shadow, random, self.settings)
         self.roster = Roster(self.settings)
+        self.admission = Admission(self.settings.allow, registries)
         self._view_ms: int | None = None
         self._away: dict[str, int] = {}  # roots that are not there, and since when
         self.spread = 0
@@ -127,9 +129,11 @@ class Registry:
         term = self.pair.row.term
         match message:
             case Heartbeat():
-                self._hear(sender, message, turn)
+                if self.admission.let_in(sender, sender, turn):
+                    self._hear(sender, message, turn)
             case HostBeat():
-                if self.pair.is_active and self.pair.has_room() and self.roles.hear(sender, message, turn):
+                may_join = self.admission.let_in(sender, message.broker, turn)
+                if may_join and self.pair.is_active and self.pair.has_room() and self.roles.hear(sender, message, turn):
                     self.roles.answer(sender, turn)
             case Ship() | ShipPart() if sender == self.pair.partner:
                 self.pair.take_ship(message, now_ms)
@@ -431,4 +435,5 @@ class Registry:
             "replicated": len(self.roles.rows),
             "host_takeovers": self.roles.takeovers,
             "losses": self.roles.losses,
+            "not_allowed": self.admission.refused,
         }

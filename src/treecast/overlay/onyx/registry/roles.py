@@ -238,8 +238,10 @@ class Roles:
         """The primary has lost what it had, and nobody has all of it."""
         now_ms, since_ms = turn.now_ms, self._out[broker][1]
         others = {row.backup, *(host for entry in row.past for host in entry[1:])} - {"", row.primary}
+        if since_ms <= now_ms < since_ms + self._settings.lost_ms:
+            return  # what others have said may be older than what they have
         is_over = not since_ms <= now_ms < since_ms + self._settings.salvage_ms
-        if not is_over and not all(self._is_here(host, now_ms) for host in others):
+        if not is_over and not all(self._has_spoken(host, since_ms, now_ms) for host in others):
             return  # one of them may have more
         left = [host for host in self._with_data(broker, now_ms) if host != row.primary]
         self.losses += 1
@@ -295,6 +297,10 @@ class Roles:
         known = self._hosts.get(host)
         heard_ms = max(known.heard_ms if known is not None else 0, self._since_ms)
         return (known is not None or bool(self._since_ms)) and heard_ms <= now_ms < heard_ms + self._silent_ms
+
+    def _has_spoken(self, host: str, since_ms: int, now_ms: int) -> bool:
+        """It was heard since then, and is still there."""
+        return self._is_here(host, now_ms) and host in self._hosts and self._hosts[host].heard_ms > since_ms
 
     def _with_data(self, broker: str, now_ms: int) -> Iterable[str]:
         return [host for host, of in self._standings if of == broker and self._is_here(host, now_ms)]

@@ -16,6 +16,8 @@ Policy = Literal["near", "load", "content"]
 class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit brokers of one site."""
 
+    allow: tuple[str, ...] = ()
+    """Names of brokers that may join, or patterns: see `admission.py`. Empty: all."""
     brokers_max: int = BROKERS_MAX
     roots_max: int = ROOTS_MAX
     sources_max: int = 10_000
@@ -40,8 +42,11 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """A broker that was taken over goes back to its own host when so much time has passed since the last decision;"""
     rejoin_ms: int = 5 * SECOND_MS
     """a host that was given up as the backup of a broker becomes it again after so long at the earliest."""
+    lost_ms: int = 10 * SECOND_MS
+    """If a primary has lost its data, and nobody is known to have everything, others get so long to say what they
+    have;"""
     salvage_ms: int = 10 * MINUTE_MS
-    """A broker whose data is lost waits so long for hosts that may have some of it. See `roles.py`."""
+    """and so long to come back, if they are away. See `roles.py`."""
 
     catalog_bytes_max: int = 1 << 20
     """Of the entries in one message, unless a single one is larger."""

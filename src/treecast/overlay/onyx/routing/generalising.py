@@ -71,7 +71,9 @@ def _parts(paths: Conjunction) -> list[Conjunction]:
     found = [paths, *((path,) for path in few if len(paths) > 1)]
     for path in few:
         found += [(row,) for row in _single_tests(path)]
-    found += [_shortened(paths, length) for length in reversed(BEGINNINGS)]
+    starts = [start_of(token) for path in paths for token in path if token[0] == "["]
+    longest = max([len(start[1]) for start in starts if start], default=0)
+    found += [_shortened(paths, length) for length in reversed(BEGINNINGS) if length < longest]
     return found
 
 

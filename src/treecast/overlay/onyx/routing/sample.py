@@ -34,6 +34,11 @@ class Sample:
     def __len__(self) -> int:
         return len(self.documents)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says much about what may come."""
+        return 2 * len(self.documents) >= self._documents_max
+
     def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Take note of documents that went by."""
         place = self._wait

@@ -16,7 +16,7 @@ class RoutingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a routing query keeps the whole tree pattern beside its absolute paths: more precise, slower."""
     shapes_max: int = 50_000
     """Shapes of subscriptions whose mapping is remembered: what they have in common but for their literals."""
-    entries_max: int = 10_000
+    entries_max: int = 20_000
     """Conjunctions that one routing query to a parent may hold: beyond it, they are generalised."""
     revived_max: int = 20_000
     """Conjunctions that one removal may bring back at once; where there are more, `refine` does it later."""

@@ -25,6 +25,7 @@ those that are visible (`visible.py`) who covers it, and whom it may cover.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from math import ceil
 
@@ -38,6 +39,7 @@ from treecast.overlay.onyx.routing.visible import Visible
 _ROOM = 0.75  # of the budget, what generalisation leaves full
 _GROUP_MIN = 64  # conjunctions of one form that make a large group
 _ROUND = 1_000  # conjunctions that are taken in at once; of more, the shorter ones first
+_REVIVED = 1_000  # conjunctions that come back with one change, unless they come back together
 _HALF = 0.5  # of the budget, below which rules may go
 
 
@@ -57,6 +59,7 @@ class Summary:
         self._hides: dict[Conjunction, dict[Conjunction, None]] = {}
         self._seed = seed
         self._visible = Visible(seed=seed)
+        self._judged = 0  # documents that the sample had when rules were chosen
         self._before: dict[Conjunction, bool] = {}  # what was visible when a change began, of what it touched
 
     def __len__(self) -> int:
@@ -110,7 +113,11 @@ class Summary:
         return self._delta()
 
     def refine(self) -> Delta:
-        """Do what removals have left for later: as much work as there are conjunctions to bring back."""
+        """Do what was left for later: bring back what removals have left too wide, and choose rules anew that were
+        guessed before there were documents to judge them by. It is as much work as there are conjunctions."""
+        if self._is_guess:
+            self._choose_anew()
+            return self._delta()
         late, self._late = [rule for rule in self._late if rule in self._rules], {}
         for rule in late:
             del self._rules[rule]
@@ -118,6 +125,21 @@ class Summary:
         if len(self._visible) > self.settings.entries_max:
             self._generalise()
         return self._delta()
+
+    @property
+    def _is_guess(self) -> bool:
+        """Whether a sample knows far more now than when rules were chosen."""
+        sample = self._sample
+        return bool(self._rules) and sample is not None and sample.is_ready and 4 * self._judged < len(sample)
+
+    def _choose_anew(self) -> None:
+        self._before = dict.fromkeys(self._visible, True)
+        self._rules, self._late, self._witness, self._hides = {}, {}, {}, {}
+        self._visible = Visible(seed=self._seed)
+        self._enter(list(self._counts))
+        if len(self._visible) > self.settings.entries_max:
+            self._generalise()
+        self._judged = len(self._sample or ())
 
     def __contains__(self, conjunction: object) -> bool:
         return conjunction in self._visible or conjunction in self._witness
@@ -160,7 +182,7 @@ class Summary:
                 self._hide(each, witness)
         rows = dict.fromkeys(each for group in left for each in group.conjunctions)
         if len(rows) + len(self._visible) > self.settings.entries_max:
-            chosen = choose(self._visible, self._room(), self._sample, left)
+            chosen = self._choose(left)
             for rule, members in chosen.items():
                 self._add_rule(rule, members)
                 for each in members:
@@ -168,9 +190,9 @@ class Summary:
             rows |= dict.fromkeys(rule for rule in chosen if rule not in self)
         self._enter_rounds(list(rows))
 
-    def _room(self) -> int:
-        """How many conjunctions generalisation leaves."""
-        return ceil(self.settings.entries_max * _ROOM)
+    def _choose(self, groups: Iterable[Part] = ()) -> dict[Conjunction, list[Conjunction]]:
+        self._judged = max(self._judged, len(self._sample or ()))
+        return choose(self._visible, ceil(self.settings.entries_max * _ROOM), self._sample, groups)
 
     def _enter_rounds(self, conjunctions: list[Conjunction]) -> None:
         # PERF: bench.onyx_routing, summarise: short ones first. What they cover is never shown, and shown is few.
@@ -279,7 +301,7 @@ class Summary:
 
     def _generalise(self) -> None:
         while len(self._visible) > self.settings.entries_max:
-            chosen = choose(self._visible, self._room(), self._sample)
+            chosen = self._choose()
             for rule, members in chosen.items():
                 self._add_rule(rule, members)
             self._enter_rounds([rule for rule in chosen if rule not in self])
@@ -296,19 +318,24 @@ class Summary:
                 self._forget_rule(each)
 
     def _drop_rules(self) -> None:
-        """Where half of the budget is free, drop the rules whose place is cheap to fill."""
-        limit = int(self.settings.entries_max * _ROOM)
-        while self._rules and len(self._visible) < self.settings.entries_max * _HALF:
-            rules = [rule for rule in self._rules if rule not in self._late]
-            smallest = min(rules, key=lambda rule: (len(self._hides.get(rule, ())), rule), default=None)
-            if smallest is None:
-                return
-            covered = len(self._hides.get(smallest, ()))
-            if len(self._visible) - 1 + covered > limit or covered > self.settings.revived_max:
-                return
-            del self._rules[smallest]
-            if smallest not in self._counts:
-                self._retire([smallest])
+        """Where half of the budget is free, drop the rules whose place is cheap to fill, some at a time."""
+        if not self._rules or len(self._visible) >= self.settings.entries_max * _HALF:
+            return
+        room = int(self.settings.entries_max * _ROOM) - len(self._visible)
+        dropped: list[Conjunction] = []
+        revived = 0
+        sizes = [(len(self._hides.get(rule, ())), rule) for rule in self._rules if rule not in self._late]
+        heapq.heapify(sizes)
+        while sizes:
+            covered, rule = heapq.heappop(sizes)
+            room -= covered - 1
+            revived += covered
+            if room < 0 or revived > (_REVIVED if dropped else self.settings.revived_max):
+                break
+            dropped.append(rule)
+        for rule in dropped:
+            del self._rules[rule]
+        self._retire([rule for rule in dropped if rule not in self._counts])
 
     def _delta(self) -> Delta:
         before, self._before = self._before, {}

@@ -40,7 +40,8 @@ from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
 
-LOCAL = "local"
+LOCAL = ""
+"""The target that stands for a broker's own subscriptions: no broker has an empty name."""
 _BITS = 63
 _ALL_BITS = (1 << _BITS) - 1
 _FEW = 4  # documents that are faster to match one by one: no arrays are made for them
@@ -55,16 +56,19 @@ class RoutingTable:
         *,
         limits: Limits | None = None,
         entities: EntityTexts = None,
+        sample: Sample | None = None,
         seed: int | None = None,
         has_parent: bool = True,
     ) -> None:
-        """Without a parent nobody is told what all targets want together, and nothing is summarised."""
+        """`sample` has documents by which generalisations are judged; several tables may share one. Without a parent
+        nobody is told what all targets want together, and nothing is summarised."""
         self.settings = settings or RoutingSettings()
         self.unread = 0
         """Documents that could not be read, and went to every target."""
         self._index = Index(limits=limits, entities=entities, seed=seed)
-        self.sample = Sample(self.settings.sample_max, seed=seed)
+        self.sample = sample if sample is not None else Sample(self.settings.sample_max, seed=seed)
         """Some of the documents that were routed: generalisations are judged by them."""
+        self._has_routed = False
         self._summary = Summary(self.settings, sample=self.sample, seed=seed) if has_parent else None
         self._targets: dict[str, dict[Conjunction, int]] = {}
         self._wanting: dict[Conjunction, dict[str, None]] = {}  # conjunction -> targets
@@ -72,7 +76,7 @@ class RoutingTable:
         self._conjunctions: dict[str, Conjunction] = {}
         self._next = 0
         self._bits: dict[str, int] = {}  # by target, as the index knows them
-        self._masks = _native.Targets() if hasattr(_native, "Targets") else None  # by number; None: built before
+        self._masks: Any = _native.Targets() if hasattr(_native, "Targets") else None  # by number; None: built before
         self._names: dict[int, tuple[str, ...]] = {}  # of sets of bits that were found
         self._signatures: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -110,8 +114,11 @@ class RoutingTable:
         more, less = list(added), list(removed)
         before = self._targets.get(target, {})
         counts = _counted(before, more, less)
+        # PERF: bench.onyx_routing, tables: what a broker itself wants is known to be queries. A table without children
+        # routes nothing, and needs no index of them.
+        is_lazy = target == LOCAL and not self._has_routed
         try:
-            self._index_new([each for each, count in counts.items() if count])
+            self._index_new([each for each, count in counts.items() if count and not is_lazy])
         except QueryError as error:
             raise PeerError(
                 f"a routing query holds something that is not a query: {error.code}", code="TC404"
@@ -155,12 +162,17 @@ class RoutingTable:
         """What removals have left for later: see Summary."""
         return self._summary.refine() if self._summary is not None else Delta()
 
+    def learn(self, documents: Sequence[AnyDocument]) -> None:
+        """Take note of documents that are not routed here, to judge generalisations by."""
+        self.sample.learn(documents)
+
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         """For each document the targets that want it.
 
         `enough`: once all of these want it, or nothing, nothing more is looked for, and the others may want it as well.
         """
         self.sample.learn(documents)
+        self._index_own()
         everything = tuple(sorted(self._wanting.get(TRUE, ())))
         if len(everything) == len(self._targets):
             return [everything] * len(documents)
@@ -183,6 +195,7 @@ class RoutingTable:
         """
         if not self._has_bits():
             return None
+        self._index_own()
         self.sample.learn(_Forms(codec, bodies))
         everything = self._wanting.get(TRUE, {})
         everyone, known, stop, kept = self.targets, 0, 0, 0
@@ -221,13 +234,16 @@ class RoutingTable:
 
     def _set_bits(self, conjunctions: Iterable[Conjunction]) -> None:
         """Tell the index for whom these are. Beyond 63 targets bits are left alone: see `route`."""
-        for each in conjunctions if self._masks is not None else ():
+        masks = self._masks
+        if masks is None:
+            return
+        for each in conjunctions:
             number = self._numbers.get(each)
             if number is not None:
                 mask = 0
                 for target in self._wanting.get(each, ()):
                     mask |= self._bits[target]
-                self._masks.set(int(number), mask & _ALL_BITS)
+                masks.set(int(number), mask & _ALL_BITS)
 
     def _route_bits(self, documents: Sequence[AnyDocument], enough: Collection[str]) -> list[tuple[str, ...]]:
         known = stop = 0
@@ -299,8 +315,16 @@ class RoutingTable:
             self._numbers[conjunction] = row.id
             self._conjunctions[row.id] = conjunction
 
+    def _index_own(self) -> None:
+        """From the first document on, what the broker itself wants is in the index as well."""
+        if not self._has_routed:
+            self._has_routed = True
+            own = self._targets.get(LOCAL, {})
+            self._index_new(own)
+            self._set_bits(own)
+
     def _index_drop(self, conjunctions: Iterable[Conjunction]) -> None:
-        numbers = [self._numbers.pop(each) for each in conjunctions if each != TRUE]
+        numbers = [self._numbers.pop(each) for each in conjunctions if each in self._numbers]
         self._index.remove_many(numbers)
         for number in numbers:
             del self._conjunctions[number]

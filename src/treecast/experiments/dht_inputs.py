@@ -1,0 +1,84 @@
+"""Queries, documents and machines of DHT-NFA, Table 1: NITF and the aggregated workload, random and distinct sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from treecast.document import Document, read_many
+from treecast.engines.path_nfa import PathMachine
+from treecast.errors import QueryLimitError
+from treecast.experiments.experiment import Row
+from treecast.experiments.inputs import draw_documents, namespaces_of, news_schema, ten_schemas
+from treecast.experiments.rules import pick
+from treecast.experiments.session import Session
+from treecast.workload import QuerySettings, Schema, generate_queries
+
+WORKLOADS = {"NITF": 36_500, "aggregated": 4_800}
+"""The average size of a document, by the paper's text."""
+SETS = ("random", "distinct")
+LEVELS = 12
+QUERIES_MIN = 500_000
+"""For a verdict: half of what the paper has."""
+
+
+def main_set(rows: Sequence[Row], **at: object) -> str:
+    """The set that a verdict looks at: the paper says distinct. A run without it looks at the random one."""
+    return "distinct" if pick(rows, set="distinct", **at) else "random"
+
+
+def schemas_of(session: Session, workload: str) -> list[Schema]:
+    """One DTD, or all ten."""
+    if workload == "NITF":
+        return [news_schema(session)]
+    schemas = ten_schemas(session)
+    named = [schema for schema in schemas if schema.name == workload]
+    return named or schemas
+
+
+def queries_of(session: Session, workload: str, kind: str, count: int) -> list[str]:
+    """A smaller set is a prefix of a larger one. A DTD may have fewer distinct queries than are asked for."""
+
+    def draw() -> list[str]:
+        session.say(f"{kind} queries of {workload}")
+        settings = QuerySettings(distinct=kind == "distinct")
+        schemas = schemas_of(session, workload)
+        most = max(session.sizes.queries)
+        drawn: list[str] = []
+        queries: Iterator[str] = generate_queries(schemas, most, settings, seed=session.seed, note=session.note)
+        try:
+            drawn.extend(queries)
+        except QueryLimitError:
+            session.note(f"{workload} has {len(drawn):,} distinct queries that the generator finds")
+        return drawn
+
+    kept: dict[tuple[str, str], list[str]] = session.once("queries", dict)
+    if (workload, kind) not in kept:
+        kept.clear()  # a million texts are large, and points come in their order
+        kept[workload, kind] = draw()
+    return kept[workload, kind][:count]
+
+
+def machine_of(session: Session, workload: str, kind: str, count: int) -> tuple[PathMachine, int]:
+    """The machine of so many queries, made of the one with fewer, and how many of them are distinct."""
+    kept: dict[tuple[str, str], tuple[PathMachine, int]] = session.once("machines", dict)
+    if kept.get((workload, kind), (None, count + 1))[1] > count:
+        kept.clear()
+        kept[workload, kind] = (PathMachine(), 0)
+    machine, before = kept[workload, kind]
+    queries = queries_of(session, workload, kind, count)
+    machine.add(queries[before:], namespaces_of(schemas_of(session, workload)))
+    kept[workload, kind] = (machine, len(queries))
+    return machine, len(set(queries))
+
+
+def documents_of(session: Session, workload: str) -> list[Document]:
+    def draw() -> list[Document]:
+        session.say(f"documents of {workload}")
+        schemas = schemas_of(session, workload)
+        texts = draw_documents(schemas, session.sizes.documents, WORKLOADS[workload], LEVELS, session.seed)
+        size = sum(map(len, texts)) / len(texts)
+        session.note(f"{workload}: {len(texts):,} documents of {size / 1000:.1f} KB on average")
+        found = read_many(texts)
+        return [document for document in found if isinstance(document, Document)]
+
+    return session.once(f"documents of {workload}", draw)
