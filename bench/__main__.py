@@ -50,6 +50,8 @@ NAMES = (
     "onyx_routing",
     "selective",
     "network",
+    "network_cpu",
+    "network_kill",
 )
 
 

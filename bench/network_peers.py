@@ -129,7 +129,7 @@ class Network:
                     await asyncio.sleep(0.1)
 
 
-def main() -> None:
+def run_peer() -> None:
     options = msgspec.json.decode(sys.argv[1], type=NetworkOptions)
     Path(options.directory).mkdir(parents=True, exist_ok=True)
     log = make_log(level="error")
@@ -146,4 +146,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_peer()

@@ -151,3 +151,20 @@ def test_a_broker_that_lives_again_waits_for_its_children_before_it_tells_its_pa
         (message,) = place.take(Announce)
         assert message.base == 0 and (ROUTING.decode(message.changes[0][0]) == X) == children_answer
         place.take(Resync)
+
+
+def test_large_announcements_wait_for_a_tick_and_questions_do_not() -> None:
+    settings = NetworkSettings(announce_bytes_at_once=0, announces_waiting_max=2)
+    broker = NetworkBroker("r", SimulatedStorage(), Random(1), network=settings)
+    view = View(1, {name: BrokerInfo() for name in "rcd"}, {"r": {"c": "r", "d": "r"}})
+    broker.receive("registry", NewView(view), 0)
+    for child in "cd":
+        assert not sent(broker.receive(child, announce(1, 0, (X, NOTHING)), 1), Covered)
+    assert sent(broker.receive("c", CatchUp("r", 1, 1, 0), 1), History)
+    assert not sent(broker.receive("c", announce(2, 1, (Y, NOTHING)), 2), Resync), "it is behind the first one"
+    assert {message.to for message in sent(broker.tick(3), Covered)} == {"c"}
+    assert {message.to for message in sent(broker.tick(4), Covered)} == {"d"}
+    assert broker.trees["r"].children["c"].version == 2
+    for version in (5, 6, 7):
+        broker.receive("c", announce(version, version - 1, (X, NOTHING)), 5)
+    assert not sent(broker.tick(6), Covered), "there were too many"

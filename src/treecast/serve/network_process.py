@@ -81,6 +81,7 @@ class NetworkPeer:
             gc.disable()
             self._peer = self._make(store)
             self._tell_address()
+            gc.freeze()  # nor is it to be looked at whenever garbage is collected
             return self._peer, store
         except BaseException:
             store.close()

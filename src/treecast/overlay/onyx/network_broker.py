@@ -140,6 +140,7 @@ class NetworkBroker:
         self.wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
         self.migration = self.migration_class(self, network)
         self._early = EarlyIndexes(self._subscription_rows, broker.index.limits)
+        self._announces: dict[tuple[str, str], list[Announce]] = {}  # by root and child: those that wait for a tick
         self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
         self._positions_ms = 0
         self.gone = 0
@@ -196,6 +197,7 @@ class NetworkBroker:
         self.membership.tick(turn)
         self.wants.expired(turn)
         self.wants.refuse_late(turn)
+        self._take_waiting()
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -353,7 +355,7 @@ class NetworkBroker:
             case Taken():
                 tree.take_taken(sender, message.upto)
             case Announce():
-                tree.take_announce(sender, message)
+                self._take_announce(tree, sender, message)
             case Covered():
                 if self._is_of_root(tree.root, message.store) and tree.take_covered(sender, message):
                     self._begin_position(tree, message.store, tree.since)
@@ -375,6 +377,28 @@ class NetworkBroker:
                     self._begin_position(tree, message.store, message.number)
                     position = self.positions.number(message.root)
                     self._hear_of(tree, message.number, position)
+
+    def _take_announce(self, tree: Tree, sender: str, message: Announce) -> None:
+        """At once if it is small, and behind those that wait already."""
+        key = (tree.root, sender)
+        waiting = self._announces.get(key)
+        size = sum(len(added) + len(removed) for added, removed in message.changes)
+        if waiting is None and size <= self._settings.announce_bytes_at_once:
+            tree.take_announce(sender, message)
+            return
+        if waiting is None or message.base == 0:  # all that was announced before is void
+            waiting = self._announces[key] = []
+        waiting.append(message)
+        if len(waiting) > self._settings.announces_waiting_max:
+            del self._announces[key]
+
+    def _take_waiting(self) -> None:
+        """What one child has announced, in its order."""
+        if self._announces:
+            root, sender = key = next(iter(self._announces))
+            for message in self._announces.pop(key):
+                if (tree := self.trees.get(root)) is not None:
+                    tree.take_announce(sender, message)
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""

@@ -70,6 +70,11 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     announce_ms: int = 500
     """What is not covered after so long is asked for again, then after twice as long, and so on."""
     announce_ms_max: int = 10_000
+    announce_bytes_at_once: int = 16 << 10
+    """A larger announcement waits for a tick, which takes one of them: tables of thousands of queries take long to
+    change, and after a restart all children announce everything. Meanwhile questions are answered."""
+    announces_waiting_max: int = 1_000
+    """Of one child in one tree. If there are more, it has to announce everything again."""
     cover_ms_max: int = 20_000
     """A subscription that is not covered within this time is refused."""
     plan_bytes_max: int = 4_096

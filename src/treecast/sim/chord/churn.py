@@ -86,7 +86,6 @@ class _Churn:
         """From a peer that is a member, then again after a while."""
         self.world.after(1_000_000 // LOOKUPS_PER_SECOND, self.look_up)
         peers = [name for name in self.names if (peer := self._peer(name)) is not None and peer.is_member]
-        self.outcome.lookups += 1
         place = self._random.randrange(RING)
         self._ask(self._random.choice(peers), place, self._owner(place), 1)
 
@@ -97,12 +96,14 @@ class _Churn:
         def end(step: Step | None, hops: int) -> None:
             if step is None and attempt < ATTEMPTS_MAX:
                 self.world.after(200_000, self._ask, name, place, owner, attempt + 1)
-            elif step is not None and step.members[0] in (owner, self._owner(place)):
+                return
+            # Every lookup comes to an end, unless who asked crashes: then nobody waits, and it counts for nothing.
+            self.outcome.lookups += 1
+            self.outcome.hops += hops
+            if step is not None and step.members[0] in (owner, self._owner(place)):
                 self.outcome.right += 1
-                self.outcome.hops += hops
 
-        if not self.world.hosts[name].call(lambda peer, now_ms: peer.find(place, end, now_ms)):
-            self.outcome.lookups -= 1  # who asked has crashed, and nobody waits
+        self.world.hosts[name].call(lambda peer, now_ms: peer.find(place, end, now_ms))
 
 
 def run_churn(seed: int, peers: int, seconds: int, session_s: float) -> ChurnOutcome:

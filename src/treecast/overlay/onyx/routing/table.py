@@ -76,7 +76,7 @@ class RoutingTable:
         self._conjunctions: dict[str, Conjunction] = {}
         self._next = 0
         self._bits: dict[str, int] = {}  # by target, as the index knows them
-        self._masks: Any = _native.Targets() if hasattr(_native, "Targets") else None  # by number; None: built before
+        self._masks = _native.Targets()  # by number of the index
         self._names: dict[int, tuple[str, ...]] = {}  # of sets of bits that were found
         self._signatures: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -220,7 +220,7 @@ class RoutingTable:
 
     def _has_bits(self) -> bool:
         """Few enough targets. One that had a bit beyond keeps it."""
-        return self._masks is not None and all(bit <= _ALL_BITS for bit in self._bits.values())
+        return all(bit <= _ALL_BITS for bit in self._bits.values())
 
     def _bit_of(self, target: str) -> int:
         """A bit for a target, which it keeps as long as it is one."""
@@ -234,16 +234,13 @@ class RoutingTable:
 
     def _set_bits(self, conjunctions: Iterable[Conjunction]) -> None:
         """Tell the index for whom these are. Beyond 63 targets bits are left alone: see `route`."""
-        masks = self._masks
-        if masks is None:
-            return
         for each in conjunctions:
             number = self._numbers.get(each)
             if number is not None:
                 mask = 0
                 for target in self._wanting.get(each, ()):
                     mask |= self._bits[target]
-                masks.set(int(number), mask & _ALL_BITS)
+                self._masks.set(int(number), mask & _ALL_BITS)
 
     def _route_bits(self, documents: Sequence[AnyDocument], enough: Collection[str]) -> list[tuple[str, ...]]:
         known = stop = 0
