@@ -24,7 +24,9 @@ build() {
     local python=$PWD/.venv/bin/python
     export PATH=$PWD/.venv/bin:$PATH CXX=$compiler
     cmake -S . -B "$home/cmake" -G Ninja -DCMAKE_BUILD_TYPE= -DTREECAST_SANITIZE=ON "-DPython_EXECUTABLE=$python"
-    cmake --build "$home/cmake" || return 1    # set -e does not hold in a function that "if" calls
+    # No more compilers than cores: each takes much memory, and tests run beside them. (set -e does not hold in a function
+    # that "if" calls.)
+    cmake --build "$home/cmake" --parallel "$(nproc)" || return 1
     rm -rf "$home/site"
     mkdir -p "$home/site"
     cp -R src/treecast "$home/site/treecast"

@@ -21,6 +21,8 @@ struct EntityTexts {
     std::shared_ptr<const Entities> texts;
 };
 
+inline std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
+
 // The Python exception object for a Failure. `query` is the text that it is about, if any.
 nb::object to_python(const Failure& failure, std::string_view query = {});
 // Sets that exception and throws nb::python_error, so a binding may simply `raise(failure, text)`.

@@ -15,7 +15,6 @@ namespace treecast {
 
 namespace {
 
-std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
 nb::str text(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
 
 // A column as a memoryview, without a copy. It keeps `self` alive.

@@ -18,8 +18,6 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
-
 // The query, or the matching part of a transformation, which is also stored in `matching` if wanted.
 Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, Matching* matching = nullptr) {
     Query query;

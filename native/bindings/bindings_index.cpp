@@ -252,7 +252,7 @@ auto ask_store(F&& f) {
 }
 
 // Sorted, so that equal namespaces in different order are equal settings.
-Bindings to_bindings(nb::dict namespaces) {
+Bindings bindings_of(nb::dict namespaces) {
     Bindings bindings;
     for (auto [prefix, uri] : namespaces)
         bindings.emplace_back(utf8(prefix, "a prefix"), utf8(uri, "a namespace"));
@@ -322,7 +322,7 @@ void bind_index(nb::module_& m, nb::module_& testing) {
 
     nb::class_<Settings>(m, "Settings")
         .def("__init__", [](Settings* self, nb::dict namespaces, bool ordered, bool elements) {
-            new (self) Settings{to_bindings(namespaces), ordered, static_cast<uint8_t>(elements)};
+            new (self) Settings{bindings_of(namespaces), ordered, static_cast<uint8_t>(elements)};
         }, nb::arg("namespaces"), nb::arg("ordered"), nb::arg("elements"));
 
     nb::class_<Index>(m, "Index")

@@ -20,8 +20,6 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
-
 nb::bytes copy_one(const nb::bytes& data, int64_t element, const Pairs& in_force, const EntityTexts* entities) {
     Reader reader({}, entities ? entities->texts : nullptr);
     const Document& document = reader.read(view(data));

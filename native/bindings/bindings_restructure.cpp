@@ -21,8 +21,6 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
-
 Transformation read_list(std::string_view text, const Pairs& namespaces) {
     Transformation list;
     try {

@@ -17,8 +17,6 @@ namespace {
 
 using Kept = std::unique_ptr<KeptDocument>;
 
-std::string_view view(const nb::bytes& data) { return {data.c_str(), data.size()}; }
-
 // Makes a document of each item without the GIL. A Document, or the error that refuses it.
 template <class Make>
 nb::list make_each(size_t count, const Limits& limits, const EntityTexts* entities, Make make,

@@ -69,11 +69,11 @@ nb::list states_of(const XTrie& engine) {
     return out;
 }
 
-using Texts = std::vector<nb::bytes>;
+using QueryTexts = std::vector<nb::bytes>;
 using Prefixes = std::vector<std::pair<nb::bytes, nb::bytes>>;
 
 // Fills an engine with the queries, each under its number.
-void fill(XTrie& engine, const Texts& texts, const Prefixes& namespaces, bool ordered) {
+void fill(XTrie& engine, const QueryTexts& texts, const Prefixes& namespaces, bool ordered) {
     Bindings bindings;
     for (const auto& [prefix, uri] : namespaces)
         bindings.emplace_back(std::string(prefix.c_str(), prefix.size()), std::string(uri.c_str(), uri.size()));
@@ -93,7 +93,7 @@ void fill(XTrie& engine, const Texts& texts, const Prefixes& namespaces, bool or
 
 XTrie::Variant variant(bool single_path) { return single_path ? XTrie::Variant::single_path : XTrie::Variant::tree; }
 
-nb::tuple tables(const Texts& texts, const Prefixes& namespaces, bool ordered, bool single_path,
+nb::tuple xtrie_tables(const QueryTexts& texts, const Prefixes& namespaces, bool ordered, bool single_path,
                  const std::vector<uint32_t>& removed) {
     XTrie engine(variant(single_path));
     fill(engine, texts, namespaces, ordered);
@@ -104,7 +104,7 @@ nb::tuple tables(const Texts& texts, const Prefixes& namespaces, bool ordered, b
     return nb::make_tuple(rows_of(engine), states_of(engine));
 }
 
-nb::tuple work(const Texts& texts, const nb::bytes& document, const Prefixes& namespaces, bool ordered,
+nb::tuple xtrie_work(const QueryTexts& texts, const nb::bytes& document, const Prefixes& namespaces, bool ordered,
                bool single_path) {
     XTrie engine(variant(single_path));
     fill(engine, texts, namespaces, ordered);
@@ -119,11 +119,11 @@ nb::tuple work(const Texts& texts, const nb::bytes& document, const Prefixes& na
 }  // namespace
 
 void bind_xtrie(nb::module_& m) {
-    m.def("xtrie_tables", &tables, nb::arg("texts"), nb::arg("namespaces"), nb::arg("ordered"), nb::arg("single_path"),
+    m.def("xtrie_tables", &xtrie_tables, nb::arg("texts"), nb::arg("namespaces"), nb::arg("ordered"), nb::arg("single_path"),
           nb::arg("removed"),
           "The rows (query, substring, parent row, distance, open, rank, children, order, tests) and the states "
           "(string, max-suffix) of an XTrie after these queries were added and some of them, by number, removed.");
-    m.def("xtrie_work", &work, nb::arg("texts"), nb::arg("document"), nb::arg("namespaces"), nb::arg("ordered"),
+    m.def("xtrie_work", &xtrie_work, nb::arg("texts"), nb::arg("document"), nb::arg("namespaces"), nb::arg("ordered"),
           nb::arg("single_path"),
           "The queries that a document matches, by number, and what that takes: occurrences of substrings that are "
           "remembered, and rows found matched with all that hangs on them.");

@@ -35,6 +35,8 @@ from treecast.sim.world import World
 HEALING_MS_MAX = 60_000
 """Time after the last fault within which all must be well."""
 STEP_MS = 250
+LATE_MS = 5_000
+"""Time after that within which frames and syncs of before may still make a lookup wrong."""
 KEYS = 16
 MakePeer = Callable[..., ChordPeer]
 """With the arguments of a `ChordPeer`."""
@@ -138,6 +140,7 @@ class ChordRun:
         self.checks = RingChecks(StableBase(plan.settings), self.world.fail)
         self._make_peer = make_peer
         self._random = self.world.random_of("applications")
+        self._late_until_us = 0
         self.acknowledged: dict[tuple[str, str], Entry] = {}
         self.written: dict[tuple[str, str], Entry] = {}
         self._history: set[Entry] = set()
@@ -299,6 +302,7 @@ class ChordRun:
         """Every member looks for places, and all answers are right."""
         answers: list[bool] = []
         expected = 0
+        self._late_until_us = self.world.now_us + LATE_MS * 1000
         for host in sorted(self._wanted()):
             for _ in range(3):
                 expected += 1
@@ -309,10 +313,12 @@ class ChordRun:
 
     def _expect_owner(self, host: str, place: int, answers: list[bool]) -> None:
         def end(step: Step | None, hops: int) -> None:
-            if step is None:
-                # What was sent before the last fault ended may still be on its way, and others wait behind it.
+            is_right = step is not None and step.members[0] == owner_among(self._rings(), place)
+            if step is None or (not is_right and self.world.now_us < self._late_until_us):
+                # What was sent before the last fault ended may still be on its way: others wait behind it, and a peer
+                # whose disk has to catch up may be taken for dead once more.
                 self.world.after(STEP_MS * 1000, self._expect_owner, host, place, answers)
             else:
-                answers.append(step.members[0] == owner_among(self._rings(), place))
+                answers.append(is_right)
 
         self.world.hosts[host].call(lambda peer, now_ms: peer.find(place, end, now_ms))
