@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -136,8 +136,8 @@ def test_predicates_are_removed_with_those_inside() -> None:
 
 def test_a_table_that_loses_a_link_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(RoutingTable):
-        def route(self, documents: Sequence[Any]) -> list[tuple[str, ...]]:
-            return [links[1:] for links in super().route(documents)]
+        def route(self, documents: Sequence[Any], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
+            return [links[1:] for links in super().route(documents, enough)]
 
     monkeypatch.setattr(operator_inputs, "RoutingTable", Forgetful)
     outcome = experiments.perform(experiments.find("onyx-sharing"), Sizes((5,), 3, values=(0.5,), passes=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -242,10 +243,14 @@ def test_a_publisher_learns_what_could_not_be_reached() -> None:
     assert not published.is_complete and published.unreachable[0] in ("", "/{}a")
 
 
+def publish_small(id: str, peer: Any, now_ms: int) -> Any:
+    return peer.publish(b"<a/>", id=id, now_ms=now_ms)
+
+
 def test_a_publisher_with_too_many_documents_says_so() -> None:
     net = network(documents_max=1)
     for id in ("d1", "d2"):
-        net.call("p0", lambda peer, now_ms, id=id: peer.publish(b"<a/>", id=id, now_ms=now_ms))
+        net.call("p0", partial(publish_small, id))
     net.wait("both", lambda: len(net.published) == 2)
     assert net.published["d1"].is_complete and net.published["d2"].unreachable == ("p0",)
 

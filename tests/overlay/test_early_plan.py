@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from generators.link_sets import NOTHING, Drawing, outcome, same
@@ -244,7 +245,7 @@ PART, OTHER = "/news/item[@area='1']", "/news/item[@area='2']"
 class Network:
     """A chain of brokers, b1 the root of the only source, with a client at each; documents travel as text."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.network = PeerNetwork()
         self.names = ["b1", "b2", "b3"]
         self.requests = dict.fromkeys(self.names, 0)

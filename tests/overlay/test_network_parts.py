@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from support.lone_tree import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
 
 from treecast.document import read
-from treecast.model import Subscription
 from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Hello, Request, Subscribe, Welcome
@@ -27,22 +27,16 @@ from treecast.overlay.onyx.network_messages import (
     Parcel,
     Resync,
 )
-from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.routing import Delta
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Deliver, Effect, Send, Store
 from treecast.overlay.storage import Put
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
-
-ROUTING = PathRouting(seed=1)
-X, Y = ROUTING.map(Subscription("", "/x")), ROUTING.map(Subscription("", "/y"))
-NOTHING = ROUTING.empty()
 
 
 def parcel(number: int, body: bytes = b"<x/>") -> Parcel:
@@ -175,43 +169,6 @@ def test_positions_only_advance() -> None:
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------
-
-
-class Place:
-    """A broker that keeps what its tree sends."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.epoch = 1
-        self.life = 10
-        self.now_ms = 0
-        self.sent: list[tuple[str, Any]] = []
-        self.last = 0
-
-    def send(self, to: str, message: Any) -> None:
-        self.sent.append((to, message))
-
-    def take(self, kind: type) -> list[Any]:
-        """What of this kind was sent since the last time."""
-        found = [message for _, message in self.sent if isinstance(message, kind)]
-        self.sent = [item for item in self.sent if not isinstance(item[1], kind)]
-        return found
-
-
-def tree(place: Place, root: str, parent: str | None, *children: str) -> Tree:
-    made = Tree(root, place, ROUTING, NetworkSettings(), Random(1), lambda: place.last)
-    made.store = "store" if made.is_root else ""
-    made.place_in(parent, children)
-    made.flush()
-    return made
-
-
-def announce(version: int, base: int, *changes: Any, life: int = 5) -> Announce:
-    return Announce("r", 1, life, version, base, [(added.encode(), removed.encode()) for added, removed in changes])
-
-
-def covered(version: int, since: int, life: int = 7) -> Covered:
-    return Covered("r", "store", 1, life, 10, version, since)
 
 
 def forward(after: int, upto: int, *parcels: Parcel, version: int = 1, life: int = 7) -> Forward:

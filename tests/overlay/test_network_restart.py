@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from overlay.test_network_parts import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
+from support.lone_tree import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
 
 from treecast.model import Subscription
 from treecast.overlay.onyx.control_messages import NewView

@@ -72,7 +72,8 @@ class HostNetwork(PeerNetwork):
 
     def publish(self, broker: str, number: int) -> None:
         (welcome,) = [m for m in self.say(broker, Hello(f"c{number}", nonce=number)) if isinstance(m, Welcome)]
-        for place, command in enumerate([RegisterSource("s"), Publish("s", [Document(b"<a/>")])], 1):
+        commands: list[Any] = [RegisterSource("s"), Publish("s", [Document(b"<a/>")])]
+        for place, command in enumerate(commands, 1):
             self.say(broker, Request(place, command, welcome.lease), f"c{number}")
 
     def say(self, broker: str, message: Any, client: str = "") -> list[Any]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from serve.test_network_service import Network, running, wait_for
+from support.service_network import Network, running, wait_for
 
 pytestmark = pytest.mark.house
 

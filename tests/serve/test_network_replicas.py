@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from serve.test_network_service import WAIT_SECONDS, Network, wait_for
 from support.quick_process import PIPE, QuickProcess
+from support.service_network import WAIT_SECONDS, Network, wait_for
 
 from treecast.cli.entry import main
 

@@ -36,3 +36,14 @@ def link_rows(message: Inspect, broker: NetworkBroker) -> list[dict[str, str | i
                 }
             )
     return [row for row in rows if str(row["key"]) > message.after][: min(message.count_max, ROWS_MAX)]
+
+
+def link_stats(broker: NetworkBroker) -> dict[str, int]:
+    """All links together."""
+    children = [child for tree in broker.trees.values() for child in tree.children.values()]
+    return {
+        "links": len(children),
+        "link_bytes": sum(child.link.buffered_bytes() for child in children),
+        "link_cuts": sum(child.link.cuts for child in children),
+        "link_bytes_saved": sum(child.bytes_saved for child in children),
+    }

@@ -34,12 +34,13 @@ from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Attach, Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
+from treecast.overlay.onyx.announces import Announces
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
-from treecast.overlay.onyx.link_rows import link_rows
+from treecast.overlay.onyx.link_rows import link_rows, link_stats
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, MovesAsked, ViewAdopted
 from treecast.overlay.onyx.migration import Migration
 from treecast.overlay.onyx.move_messages import MoveMessage
@@ -140,7 +141,7 @@ class NetworkBroker:
         self.wants.load(decode(data, SubscriptionRow) for _, data in broker.shadow.rows(SUBSCRIPTIONS, ""))
         self.migration = self.migration_class(self, network)
         self._early = EarlyIndexes(self._subscription_rows, broker.index.limits)
-        self._announces: dict[tuple[str, str], list[Announce]] = {}  # by root and child: those that wait for a tick
+        self._announces = Announces(network, self.trees)
         self._taken: dict[str, tuple[int, int]] = {}  # by root: the last number that came, and bytes since
         self._positions_ms = 0
         self.gone = 0
@@ -197,7 +198,7 @@ class NetworkBroker:
         self.membership.tick(turn)
         self.wants.expired(turn)
         self.wants.refuse_late(turn)
-        self._take_waiting()
+        self._announces.take_waiting()
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
@@ -355,7 +356,7 @@ class NetworkBroker:
             case Taken():
                 tree.take_taken(sender, message.upto)
             case Announce():
-                self._take_announce(tree, sender, message)
+                self._announces.take(tree, sender, message)
             case Covered():
                 if self._is_of_root(tree.root, message.store) and tree.take_covered(sender, message):
                     self._begin_position(tree, message.store, tree.since)
@@ -377,28 +378,6 @@ class NetworkBroker:
                     self._begin_position(tree, message.store, message.number)
                     position = self.positions.number(message.root)
                     self._hear_of(tree, message.number, position)
-
-    def _take_announce(self, tree: Tree, sender: str, message: Announce) -> None:
-        """At once if it is small, and behind those that wait already."""
-        key = (tree.root, sender)
-        waiting = self._announces.get(key)
-        size = sum(len(added) + len(removed) for added, removed in message.changes)
-        if waiting is None and size <= self._settings.announce_bytes_at_once:
-            tree.take_announce(sender, message)
-            return
-        if waiting is None or message.base == 0:  # all that was announced before is void
-            waiting = self._announces[key] = []
-        waiting.append(message)
-        if len(waiting) > self._settings.announces_waiting_max:
-            del self._announces[key]
-
-    def _take_waiting(self) -> None:
-        """What one child has announced, in its order."""
-        if self._announces:
-            root, sender = key = next(iter(self._announces))
-            for message in self._announces.pop(key):
-                if (tree := self.trees.get(root)) is not None:
-                    tree.take_announce(sender, message)
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""
@@ -592,19 +571,13 @@ class NetworkBroker:
         return self.broker.index_version
 
     def stats(self) -> dict[str, int]:
-        links = [child.link for tree in self.trees.values() for child in tree.children.values()]
         return {
             **self.broker.stats(),
             "epoch": self.epoch,
             "trees": len(self.trees),
             "covered": sum(tree.is_covered(tree.version) for tree in self.trees.values()),
             "held": len(self.wants),
-            "links": len(links),
-            "link_bytes": sum(link.buffered_bytes() for link in links),
-            "link_cuts": sum(link.cuts for link in links),
-            "link_bytes_saved": sum(
-                child.bytes_saved for tree in self.trees.values() for child in tree.children.values()
-            ),
+            **link_stats(self),
             "early_bytes": sum(repair.early_bytes for repair in self._repairs.values()),
             "questions": sum(repair.questions for repair in self._repairs.values()),
             "forwarded": self.forwarded,

@@ -41,6 +41,13 @@ function decoded(text) {
   }
 }
 
+// On a phone the sections are one row, wider than the screen. Not by scrollIntoView: where that scrolls to, newer browsers go
+// on with the next Tab, and the link that skips to the content is never reached.
+function showInMiddle(link) {
+  const row = link.closest("nav");
+  row.scrollLeft = link.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
+}
+
 async function go(isFirst = false) {
   const [, wanted = "", argument = ""] = location.hash.match(/^#\/([a-z]+)(?:\/(.*))?$/) ?? [];
   if (location.hash === "#main") return;
@@ -56,7 +63,7 @@ async function go(isFirst = false) {
     const isCurrent = link.getAttribute("href") === `#/${chosen}`;
     if (isCurrent) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    if (isCurrent) link.scrollIntoView({ block: "nearest", inline: "center" });
+    if (isCurrent) showInMiddle(link);
   }
   if (hasChanged && !isFirst) {
     scrollTo(0, 0);
