@@ -23,12 +23,13 @@ import msgspec
 
 from treecast.overlay.broker.moving import REASON
 from treecast.overlay.broker.refused import RequestError
-from treecast.overlay.broker.rows import Row, SubscriptionRow, decode, encode
+from treecast.overlay.broker.rows import META, Row, SubscriptionRow, decode, encode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.control_messages import Moved
 from treecast.overlay.onyx.move_messages import Accept, Cancel, Close, Hand, Handed, HandItem, MoveMessage, Offer
 from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.storage import Put
 
 if TYPE_CHECKING:
     from treecast.overlay.onyx.network_broker import NetworkBroker
@@ -37,6 +38,9 @@ __all__ = ["ARRIVALS", "MOVED", "MOVES", "REASON", "Left", "Migration"]
 
 MOVES, MOVED, ARRIVALS = "moves", "moved", "arrivals"
 """`moves[id]` at the old host, and `moved[id]` when it has gone; `arrivals[id]` at the new host."""
+
+MOVE = "move"
+"""`meta["move"]`: the highest number that a move from here has had."""
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -86,6 +90,7 @@ class Migration:
         self._shadow = shadow
         self.moves = {id: decode(data, MoveRow) for id, data in shadow.rows(MOVES, "")}
         self.arrivals = {id: decode(data, ArrivalRow) for id, data in shadow.rows(ARRIVALS, "")}
+        self._last_move = int.from_bytes(shadow.get(META, MOVE) or b"", "big")
         self._moved_count = shadow.stored_count(MOVED)
         self._offers: dict[str, tuple[str, Offer]] = {}  # that wait for coverage here
         self._accepted: dict[str, Accept] = {}
@@ -104,12 +109,19 @@ class Migration:
             elif row is None or to == self._owner.name or membership.broker(to) is None:
                 continue
             elif id not in self.moves and len(self.moves) < self._settings.moves_max and self._is_settled(id):
-                move = MoveRow(to, max(turn.now_ms, 1), row.change, turn.now_ms)
+                move = MoveRow(to, self._next_move(turn), row.change, turn.now_ms)
                 self.moves[id] = move
                 turn.put(MOVES, id, move)
                 self._tell(id, turn)
         if done:
             membership.migrated(done, turn)
+
+    def _next_move(self, turn: Turn) -> int:
+        """A number that no move from here has had. A clock alone will not do, since clocks are set back: a subscription
+        that comes back and goes again would be taken for one that the new host has had, and be lost."""
+        self._last_move = max(self._last_move + 1, self._owner.life, turn.now_ms)
+        turn.changes.append(Put(META, MOVE, self._last_move.to_bytes(8, "big")))
+        return self._last_move
 
     def _is_settled(self, id: str) -> bool:
         arrival = self.arrivals.get(id)
