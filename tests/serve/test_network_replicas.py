@@ -7,34 +7,14 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.quick_process import PIPE, QuickProcess
-from support.service_network import WAIT_SECONDS, Network, wait_for
+from support.service_network import WAIT_SECONDS, Network, running, wait_for
 
 from treecast.cli.entry import main
 
 pytestmark = pytest.mark.house
-
-
-@contextmanager
-def running(directory: Path) -> Iterator[Network]:
-    log = directory / "log"
-    with log.open("w") as errors:
-        place = ("--data", str(directory / "data"), "--listen", "127.0.0.1:0")
-        arguments = ["-m", "treecast", "up", *place, "--brokers", "3", "--replicas", "2"]
-        process = QuickProcess(arguments, stdout=PIPE, stderr=errors)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("listening on "), log.read_text()
-        yield Network(process, int(line.rpartition(":")[2]), log)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(20)
 
 
 def backed_up(network: Network) -> dict[str, dict[str, str]]:
@@ -44,7 +24,7 @@ def backed_up(network: Network) -> dict[str, dict[str, str]]:
 
 
 def test_a_broker_that_is_killed_without_its_disk_loses_nothing(tmp_path: Path) -> None:
-    with running(tmp_path) as network:
+    with running(tmp_path, 3, "--replicas", "2") as network:
         queries = {f"q{n}": f"/load/item[@n > {n}]" for n in range(6)}
         for id, query in queries.items():
             assert network.ask("PUT", f"/v1/subscriptions/{id}", json.dumps({"query": query}))[0] == 201

@@ -77,11 +77,11 @@ def wait_for(condition: Any) -> None:
 
 
 @contextmanager
-def running(directory: Path, brokers: int) -> Iterator[Network]:
+def running(directory: Path, brokers: int, *options: str) -> Iterator[Network]:
     log = directory / "log"
     with log.open("w") as errors:
         arguments = ("--data", str(directory / "data"), "--listen", "127.0.0.1:0", "--brokers", str(brokers))
-        process = QuickProcess(["-m", "treecast", "up", *arguments], stdout=PIPE, stderr=errors)
+        process = QuickProcess(["-m", "treecast", "up", *arguments, *options], stdout=PIPE, stderr=errors)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
