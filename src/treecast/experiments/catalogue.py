@@ -32,6 +32,7 @@ NAMES = (
     "dht-traffic",
     "dht-load",
     "dht-variations",
+    "selective-trees",
     "selective-levels",
     "selective-merging",
 )
