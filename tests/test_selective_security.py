@@ -322,6 +322,16 @@ def test_a_group_that_loses_a_right_loses_the_elements(trial: Trial) -> None:
     assert not any(b"staff" in held.record for held in member._held.values())
 
 
+def test_a_policy_that_cannot_be_evaluated_changes_nothing(trial: Trial) -> None:
+    """One group's mistake must not swallow what others are to get."""
+    trial.grant("wrong", ["//name/text()"], [])
+    with pytest.raises(QueryError, match="TC163"):
+        trial.publisher.publish(SECOND)
+    assert trial.publisher.version("desk") == 1
+    trial.policies.remove("wrong")
+    assert trial.publisher.publish(SECOND) == ["desk", "wrong"]
+
+
 def test_sizes_of_seals_tell_little() -> None:
     key = bytes(32)
     assert len({len(seal(key, b"x" * size, b"")) for size in range(31)}) == 1
