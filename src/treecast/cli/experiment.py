@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Runs experiments of the papers: prints a table and a verdict (what the paper
-found, what we see, agree or not, and why) and writes NAME.csv, NAME.png and
-NAME.md; of several runs NAME-runs.csv too. 'all' runs every one. A run that was
-cut off goes on where it stopped; NAME.partial holds what it has measured."""
+found, what we see, agree or not, and why), writes NAME.csv, .png and .md (and
+NAME-runs.csv). 'all' runs every one. A run that was cut off goes on."""
 EPILOG = """\
 example:
   treecast experiment --list
