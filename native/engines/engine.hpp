@@ -47,7 +47,7 @@ struct Undecided {
 class ValueTargets {
 public:
     static constexpr uint64_t marker = 1ull << 63;      // of such slots, beside the targets that may be theirs
-    virtual uint64_t targets_of(uint32_t slot, const Document& document) = 0;
+    virtual uint64_t targets_of(uint32_t slot, const Document& document, uint64_t found) = 0;
 
 protected:
     ~ValueTargets() = default;
@@ -59,9 +59,10 @@ struct RouteQuestion {
     const std::vector<uint64_t>& of_slot;
     ValueTargets& values;
     uint64_t enough = 0;
-    uint64_t targets_of(uint32_t slot, const Document& document) const {    // of a slot that was matched
+    // Of a slot that was matched; as far as they are not found yet.
+    uint64_t targets_of(uint32_t slot, const Document& document, uint64_t found) const {
         uint64_t targets = of_slot[slot];
-        return targets & ValueTargets::marker ? values.targets_of(slot, document) : targets;
+        return targets & ValueTargets::marker ? values.targets_of(slot, document, found) : targets;
     }
     bool is_answered(uint64_t found) const { return enough && (found & enough) == enough; }
 };

@@ -160,7 +160,7 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
                 uint64_t dirty = mask & place->dirty_in(word);
                 const uint32_t* slots = slot_of + size_t(word) * 64;
                 for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1)
-                    found |= question.targets_of(slots[std::countr_zero(rest)], document);
+                    found |= question.targets_of(slots[std::countr_zero(rest)], document, found);
                 for (; dirty && !question.is_answered(found); dirty &= dirty - 1)
                     route_path(view, document, place->path_of[size_t(word) * 64 + std::countr_zero(dirty)], question, found);
             });
@@ -183,7 +183,7 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
             seen_slots_.push_back(slot);
             if (!is_transformation(view.text(slot)) && !recheck(view, document, slot)) return;
         }
-        found |= question.targets_of(slot, document);
+        found |= question.targets_of(slot, document, found);
     });
 }
 

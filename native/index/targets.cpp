@@ -50,9 +50,10 @@ const std::vector<uint64_t>& Targets::of(const View& view) {
     return of_slot_;
 }
 
-uint64_t Targets::targets_of(uint32_t slot, const Document& document) {
+uint64_t Targets::targets_of(uint32_t slot, const Document& document, uint64_t found) {
+    uint64_t targets = of_slot_[slot] & ~marker & ~found;
+    if (!targets) return 0;
     const Entry& entry = *with_sets_.at(slot);
-    uint64_t targets = entry.targets;
     std::lock_guard lock(ValueSet::mutex());
     for (const auto& [place, set] : entry.sets) {
         const Values& values = values_at(*place, document);

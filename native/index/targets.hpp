@@ -40,7 +40,7 @@ public:
     LastingMutex& mutex() { return mutex_; }
 
     void begin_document() { ++document_; }                  // values that were looked up do not hold any more
-    uint64_t targets_of(uint32_t slot, const Document& document) override;
+    uint64_t targets_of(uint32_t slot, const Document& document, uint64_t found) override;
 
 private:
     static constexpr uint32_t unseen = ~0u;

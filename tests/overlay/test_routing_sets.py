@@ -11,6 +11,8 @@ from treecast import Index, Subscription, _native
 from treecast.errors import PeerError
 from treecast.overlay.onyx.routing import LOCAL, Delta, RoutingQuery, RoutingSettings, RoutingTable, Summary
 from treecast.overlay.onyx.routing import map_subscription as map_one
+from treecast.overlay.onyx.routing import summary as summary_module
+from treecast.overlay.onyx.routing import value_sets
 from treecast.overlay.onyx.routing.routing_query import Conjunction, has_hole, holes_of
 from treecast.overlay.onyx.routing.value_sets import value_hashes
 
@@ -185,6 +187,28 @@ def test_beyond_the_budget_of_values_the_largest_set_lets_any_value_through() ->
     assert summary.values == 120
     summary.update(conjunctions(['/news/item[@code="new"]']))
     assert str(summary.query()) == "/news/head[#@area] or /news/item" and summary.query() == summary.rebuilt()
+
+
+def test_tests_that_stay_are_dropped_when_they_become_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Languages stay beside the codes as long as there are few; so far more of them do not use up the budget."""
+    monkeypatch.setattr(value_sets, "FORMS_EACH", 4)
+    monkeypatch.setattr(summary_module, "FORMS_EACH", 4)
+    summary = Summary(RoutingSettings(entries_max=20, set_values_min=3))
+    for languages in (2, 30):
+        rows = [f'/news/item[@code="x{n}"][@lang="{languages}-{n % languages}"]' for n in range(150)]
+        summary.update(conjunctions(rows))
+        assert summary.query() == summary.rebuilt()
+        assert (len(summary), summary.values) == ((2, 150) if languages == 2 else (1, 150 + 32))
+
+
+def test_what_comes_at_once_joins_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary_module, "_ROUND", 10)
+    monkeypatch.setattr(summary_module, "_GROUP_MIN", 4)
+    summary = Summary(SMALL)
+    for first in (0, 15):
+        summary.update(conjunctions(f'/news/item[@code="x{n}"]' for n in range(first, first + 15)))
+        assert summary.query() == summary.rebuilt()
+    assert (len(summary), summary.values) == (1, 30)
 
 
 def test_without_a_budget_of_values_there_are_no_sets() -> None:

@@ -22,7 +22,7 @@ class RoutingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Values that the sets of one routing query to a parent may hold, 5 bytes each on a link: beyond it, the largest
     sets let any value through. 0: no sets are made."""
     set_values_min: int = 64
-    """Conjunctions that differ in a value, from which a set is made of them, where there are too many conjunctions."""
+    """Different values of conjunctions of one form, from which a set is made of them where there are too many."""
     revived_max: int = 20_000
     """Conjunctions that one removal may bring back at once; where there are more, `refine` does it later."""
     sample_max: int = 256

@@ -47,7 +47,7 @@ from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary_sets import SummarySets
 from treecast.overlay.onyx.routing.value_groups import FormKey, Part, groups_of, read_form
-from treecast.overlay.onyx.routing.value_sets import Values, best_form
+from treecast.overlay.onyx.routing.value_sets import FORMS_EACH, Values, best_form
 from treecast.overlay.onyx.routing.visible import Visible
 
 _ROOM = 0.75  # of the budget, what generalisation leaves full
@@ -411,14 +411,15 @@ class Summary:
             self._sets.leave(*row)
 
     def _make_sets(self, groups: list[Part]) -> dict[Conjunction, None]:
-        """Make sets of the largest groups, until there is room; the conjunctions that are in none are returned."""
+        """Make sets of the largest groups, until there is room; of those that are not visible, the conjunctions that
+        are in none are returned."""
         rows = dict.fromkeys(each for group in groups for each in group.conjunctions if each not in self._visible)
         room, total = ceil(self.settings.entries_max * _ROOM), sum(map(len, groups))
         keys: set[FormKey] = set()
         for group in sorted(groups, key=len, reverse=True):
             if len(rows) + len(self._visible) <= room or len(group) < self.settings.set_values_min:
                 break
-            found = best_form(group, max(1, room * len(group) // total))
+            found = best_form(group, max(1, room * len(group) // total), self.settings.set_values_min)
             if found is None or 2 * found[1] > len(group) or self._sets.total + found[2] > self.settings.values_max:
                 continue
             self._sets.forms[group.key] = found[0]
@@ -429,39 +430,64 @@ class Summary:
                 rows.pop(each, None)
             rows |= dict.fromkeys(self._join_sets(members))
         if keys:
-            self._gather_hidden(keys)
+            self._gather(keys)
         return rows
 
-    def _gather_hidden(self, keys: set[FormKey]) -> None:
-        """What has become sets, is in them even where something else hides it: so sets do not depend on history."""
-        hidden = {
-            conjunction: witness
-            for conjunction, witness in self._witness.items()
-            if not has_hole(witness) and not has_hole(conjunction) and read_form(conjunction)[0] in keys
-        }
+    def _gather(self, keys: set[FormKey]) -> None:
+        """Of forms that have become sets, whatever is here is in them, visible or hidden: so sets do not depend on
+        history."""
+
+        def is_meant(conjunction: Conjunction) -> bool:
+            is_other = has_hole(conjunction) or conjunction in self._rules
+            return not is_other and read_form(conjunction)[0] in keys
+
+        shown = [each for each in self._visible if is_meant(each) and self._sets.form_of(each) is not None]
+        hidden = {each: above for each, above in self._witness.items() if not has_hole(above) and is_meant(each)}
         for conjunction, witness in hidden.items():
             del self._witness[conjunction], self._hides[witness][conjunction]
             if not self._hides[witness]:
                 del self._hides[witness]
-        for conjunction in self._join_sets(list(hidden)):
-            self._hide(conjunction, hidden[conjunction])
+        self._unshow(shown)
+        rest = self._join_sets([*shown, *hidden])
+        for conjunction in rest:
+            if conjunction in hidden:
+                self._hide(conjunction, hidden[conjunction])
+        self._enter_rounds([each for each in rest if each not in hidden])
         self._forget_idle(dict.fromkeys(hidden.values()))
 
     def _drop_sets(self) -> None:
         """Where most of the budget is free, and there are few conjunctions in sets, they come back."""
         few = min(self.settings.entries_max * _FEW, self.settings.revived_max)
-        if not self._set_rules or len(self._visible) + self._sets.members > few:
-            return
+        if self._set_rules and len(self._visible) + self._sets.members <= few:
+            revived = self._dissolve(list(self._set_rules))
+            self._sets.forms.clear()
+            self._enter(revived)
+
+    def _dissolve(self, forms: list[Conjunction]) -> list[Conjunction]:
+        """Take out set forms; the conjunctions that were in them are returned."""
         revived: list[Conjunction] = []
-        for form in self._set_rules:
+        for form in forms:
             for child in self._hides.pop(form, {}):
                 del self._witness[child]
                 self._leave_set(child, form)
                 revived.append(child)
-        self._unshow([form for form in self._set_rules if form not in self._counts and form in self._visible])
-        self._set_rules.clear()
-        self._sets.forms.clear()
-        self._enter(revived)
+            del self._set_rules[form]
+        self._unshow([form for form in forms if form not in self._counts and form in self._visible])
+        return revived
+
+    def _dissolve_forms(self) -> list[Part]:
+        """Take out the set forms of those forms that have far more of them by now than when they were made; fewer
+        tests stay when they are made anew."""
+        by_key: dict[FormKey, list[Conjunction]] = {}
+        for form in self._set_rules:
+            by_key.setdefault(read_form(next(iter(self._hides[form])))[0], []).append(form)
+        parts: list[Part] = []
+        for key, forms in by_key.items():
+            if len(forms) > 2 * FORMS_EACH:
+                members = self._dissolve(forms)
+                del self._sets.forms[key]
+                parts += groups_of(members)
+        return parts
 
     def _drop_holes(self) -> dict[Conjunction, list[Conjunction]]:
         """Rules in place of the largest sets, so that there is room for the others: any value will do."""
@@ -498,6 +524,7 @@ class Summary:
             if len(self._visible) > self.settings.entries_max:
                 groups = groups_of(each for each in self._visible if not has_hole(each))
                 self._enter_rounds(list(self._make_sets([group for group in groups if len(group) > 1])))
+                self._enter_rounds(list(self._make_sets(self._dissolve_forms())))
             chosen = self._choose() if len(self._visible) > self.settings.entries_max else self._drop_holes()
             for rule, members in chosen.items():
                 self._add_rule(rule, members)

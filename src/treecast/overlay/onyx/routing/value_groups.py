@@ -101,7 +101,10 @@ class Part:
 
     def apart(self) -> list[Part]:
         """Each conjunction by itself."""
-        return [Part(self.key, self.form, [each], [slots]) for each, slots in zip(self.conjunctions, self.slots, strict=True)]
+        return [
+            Part(self.key, self.form, [each], [slots])
+            for each, slots in zip(self.conjunctions, self.slots, strict=True)
+        ]
 
     def __len__(self) -> int:
         return len(self.conjunctions)

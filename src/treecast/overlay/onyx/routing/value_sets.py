@@ -30,6 +30,7 @@ __all__ = ["SetForm", "ValueCounts", "best_form", "describe", "hole", "places_of
 Values = tuple[tuple[str, ...], ...]
 """The values of a conjunction, for each of the holes of its form."""
 _VALUES_EACH = 8  # conjunctions that a set form stands for, on average, where other tests are kept
+FORMS_EACH = 64  # set forms that come of one form: a document that matches them all asks each for its values
 
 
 def _is_equality(test: str) -> bool:
@@ -115,9 +116,9 @@ def _is_element(name: str) -> bool:
     return name[:1] != "@" and name != "text()"
 
 
-def best_form(part: Part, forms_max: int) -> tuple[SetForm, int, int] | None:
+def best_form(part: Part, forms_max: int, values_min: int = 2) -> tuple[SetForm, int, int] | None:
     """How to make set forms of the conjunctions of a group, how many, and about how many values they have; None if
-    there is no value.
+    no test has as many values as `values_min`.
 
     The test with most values becomes a hole. Others stay as long as few set forms come of it; then they become holes
     as well, or are dropped where they are not about a value as a whole.
@@ -128,15 +129,18 @@ def best_form(part: Part, forms_max: int) -> tuple[SetForm, int, int] | None:
     open_to = [
         number
         for number, target in enumerate(part.form.targets)
-        if target and counts[number] > 1 and target != "text()" and _is_equality(columns[number][0][0])
+        if target
+        and counts[number] > 1
+        and target != "text()"
+        and _is_equality(columns[number][0][0])
         and _is_element(names[number])
     ]
-    if not open_to:
+    widest = max(open_to, key=lambda number: (counts[number], -number), default=None)
+    if widest is None or counts[widest] < values_min:
         return None
-    widest = max(open_to, key=lambda number: (counts[number], -number))
     holes, keep = {widest}, list[int]()
     size = 1
-    limit = max(1, min(forms_max, len(part) // _VALUES_EACH))
+    limit = max(1, min(forms_max, FORMS_EACH, len(part) // _VALUES_EACH))
     for number in sorted(range(len(columns)), key=lambda number: counts[number]):
         if number == widest:
             continue
