@@ -435,7 +435,7 @@ class _Forms(Sequence[AnyDocument]):
 
 
 def _counted(
-    before: dict[Conjunction, int], added: list[Conjunction], removed: list[Conjunction]
+    before: dict[Conjunction, int], added: Sequence[Conjunction], removed: Sequence[Conjunction]
 ) -> dict[Conjunction, int]:
     """The new counts of what changes."""
     counts: dict[Conjunction, int] = {}
