@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/fork.hpp"
+#include "base/seeded_hash.hpp"
 #include "engines/engine.hpp"
 #include "engines/subscriptions.hpp"
 #include "index/value_set.hpp"
@@ -17,7 +18,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace treecast {
@@ -61,7 +61,7 @@ private:
     LastingMutex mutex_;
     std::map<uint64_t, Entry> entries_;                     // by number
     std::vector<uint64_t> of_slot_;
-    std::unordered_map<uint32_t, Entry*, NumberHash> with_sets_;    // by slot
+    NumberMap<uint32_t, Entry*> with_sets_;                 // by slot
     Places places_;
     uint64_t serial_ = 0;                                   // of the body that the slots belong to
     uint64_t document_ = 0;
