@@ -13,8 +13,8 @@ all targets together, for the parent in the tree, and `update` answers with what
     /news/sport
     >>> table.route([b"<news><sport/></news>", b"<news/>"])
     [('broker5',), ()]
-    >>> table.update("broker6", sport)  # nothing new for the parent
-    Delta(added=RoutingQuery(conjunctions=()), removed=RoutingQuery(conjunctions=()))
+    >>> bool(table.update("broker6", sport))  # nothing new for the parent
+    False
 
 All conjunctions of all targets are one index, each once (`Collect` in the paper), which answers with targets in place
 of conjunctions, and stops looking once enough of them are found. A target that wants everything needs no matching. A
