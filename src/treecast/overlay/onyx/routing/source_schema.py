@@ -1,6 +1,6 @@
 """Routing queries and what a source can send (left for later by ONYX, section 4.2.1).
 
-`possible` leaves out the conjunctions that no document of a schema matches. `treecast lint --dtd` finds subscriptions
+`possible` leaves out the conjunctions that no document of a schema matches. `treecast check --dtd` finds subscriptions
 by it that can never get anything, and the experiment onyx-schema says what tables would gain.
 
     >>> from treecast.workload import Schema
