@@ -15,7 +15,7 @@ Source: Selective, section V-B.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import count
 
 from treecast.overlay.peer import Effect, Send
@@ -85,6 +85,8 @@ class Upward:
         self._choose = PROPAGATION_POLICIES[settings.propagation]
         self._rounds = count(1)
         self._asked: dict[str, Asked] = {}
+        self.edition = 0
+        """Of the outline."""
 
     # -- questions
 
@@ -124,6 +126,11 @@ class Upward:
         for root in self.forwarding.asked():
             if root not in self.links:
                 self.links[root] = Link(self.position(root) or 0)
+
+    def drop(self, gone: Collection[int]) -> None:
+        """These elements are about to be removed from the document, and nobody wants them."""
+        for root in [root for root in self.links if root in gone]:
+            del self.links[root]
 
     def _close_links(self) -> None:
         """Drop the links that are no longer asked for, once those that take their place have what they had."""
@@ -196,7 +203,7 @@ class Upward:
                 continue
             asked.said_ms = now_ms
             wants = [Want(root, [], self.links[root].position) for root in wanted]
-            effects.append(Send(name, Wants(self._neighbours.incarnation, asked.serial, wants)))
+            effects.append(Send(name, Wants(self._neighbours.incarnation, asked.serial, wants, self.edition)))
         return effects
 
     def ask_again(self, name: str) -> None:
