@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from treecast.cli.serving import add_subcommand
 
 if TYPE_CHECKING:
-    from treecast.cli.selective_home import PublisherHome
+    from treecast.serve.selective.homes import PublisherHome
 
 DESCRIPTION = """\
 Publishes a document of which each group may see other subtrees. Packages are
@@ -69,7 +69,7 @@ def _group(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace) -> int:
     try:
-        from treecast.cli.selective_home import MemberHome, PublisherHome
+        from treecast.serve.selective.homes import MemberHome, PublisherHome
     except ModuleNotFoundError as error:
         parser.error(f"{error.name} is not installed: pip install 'treecast[selective]'")
     if name == "receive":

@@ -16,13 +16,17 @@ The construction is known as key regression (Fu, Kamara, Kohno, 2006, their KR-S
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 
 from treecast.errors import AccessError
-from treecast.selective.keys import Keys, join
+from treecast.selective.keys import Keys
 
 EPOCHS_MAX = 4_096
 """How often members of one group can be revoked."""
+KEYS_MAX = 1_024
+"""Keys that are remembered: to walk along the chain takes a millisecond."""
+STEP = b"treecast chain 1"
 
 
 def chain_key(keys: Keys, document: str, group: str, epoch: int) -> bytes:
@@ -38,6 +42,11 @@ def chain_key(keys: Keys, document: str, group: str, epoch: int) -> bytes:
 def earlier_key(key: bytes, epoch: int, wanted: int) -> bytes:
     """The key of an earlier epoch, from that of an epoch."""
     assert wanted <= epoch, "a chain goes back only"
-    for _ in range(epoch - wanted):
-        key = sha256(join(("treecast chain 1", key))).digest()
+    return _walk(key, epoch - wanted)
+
+
+@lru_cache(maxsize=KEYS_MAX)
+def _walk(key: bytes, steps: int) -> bytes:
+    for _ in range(steps):
+        key = sha256(STEP + key).digest()
     return key

@@ -20,13 +20,13 @@ Ids count the elements of the view, as its versions count its changes: neither t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TypeVar
 
 import msgspec
 
-from treecast.errors import PeerError
+from treecast.errors import AccessError, PeerError
 from treecast.selective.group_view import TOP, GroupView
 from treecast.selective.key_chain import chain_key
 from treecast.selective.keys import join, refusal, seal
@@ -34,6 +34,7 @@ from treecast.selective.package import Entry, element_about
 from treecast.selective.publisher import Publisher
 
 VERSION_BYTES = 8
+VERSION_SHIFT = 16
 WATCHES_MAX = 10_000
 """Subtrees of one group's view that are sealed for themselves."""
 
@@ -113,14 +114,32 @@ def pass_digest(tree: str, member: str, epoch: int) -> bytes:
     return sha256(join(("treecast pass 1", tree, member, epoch))).digest()
 
 
-class Parcels:
-    """The view of one group as parcels."""
+def pass_of(publisher: Publisher, tree: str, member: str, epoch: int) -> bytes:
+    """A pass: the epoch, and a signature."""
+    return epoch.to_bytes(VERSION_BYTES, "big") + publisher.sign(pass_digest(tree, member, epoch))
 
-    def __init__(self, publisher: Publisher, group: str, watches: Iterable[int] = ()) -> None:
+
+def pass_epoch(proof: bytes) -> int:
+    """The epoch of a pass; 0 if it is none."""
+    return int.from_bytes(proof[:VERSION_BYTES], "big") if len(proof) > VERSION_BYTES else 0
+
+
+def pass_signature(proof: bytes) -> bytes:
+    return proof[VERSION_BYTES:]
+
+
+class Parcels:
+    """The view of one group as parcels.
+
+    Versions in a network leave room between those of the view: a seal may come between two of them, when somebody asks
+    for a subtree of its own, and the others in the group are not sent anything for that.
+    """
+
+    def __init__(self, publisher: Publisher, group: str, watches: Mapping[int, int] | None = None) -> None:
         self._publisher = publisher
         self._group = group
-        self.watches: set[int] = set(watches)
-        """Ids of elements of the view whose subtrees have seals of their own."""
+        self.watches: dict[int, int] = dict(watches or {})
+        """Elements of the view whose subtrees have seals of their own, and the versions since which they have."""
 
     @property
     def view(self) -> GroupView:
@@ -130,8 +149,27 @@ class Parcels:
     def tree(self) -> str:
         return tree_name(self._publisher.name, self._group)
 
+    @property
+    def version(self) -> int:
+        return max([self.view.version << VERSION_SHIFT, *self.watches.values()])
+
     def epoch(self) -> int:
         return self._publisher.policies.epoch(self._group)
+
+    def watch(self, id: int) -> bool:
+        """Give a subtree a seal of its own; says whether it is new. Raises AccessError (TC633)."""
+        if id in self.watches:
+            return False
+        if len(self.watches) >= WATCHES_MAX:
+            hint = "ask for larger subtrees, or for the whole view"
+            message = f"TC633 {WATCHES_MAX} subtrees of this view are asked for already\n  hint: {hint}"
+            raise AccessError(message, code="TC633", hint=hint)
+        self.watches[id] = self.version + 1
+        return True
+
+    def forget_removed(self) -> None:
+        """Watches of elements that are no longer there end."""
+        self.watches = {id: version for id, version in self.watches.items() if id in self.view.outline}
 
     def rows(self) -> list[tuple[int, int]]:
         """The tree that brokers see: (id, parent) in document order."""
@@ -147,30 +185,22 @@ class Parcels:
         return rows
 
     def changes(self, since: int) -> dict[int, tuple[int, bytes]]:
-        """Version and payload of the parcels that have changed after a version of the view."""
+        """Version and payload of the parcels that have changed after a version of these parcels."""
         view = self.view
-        self.watches.intersection_update(view.outline)
         group_key = chain_key(self._publisher.keys, self._publisher.name, self._group, self.epoch())
-        found = {body_id(one.id): (one.version, self._parcel(one.id, group_key)) for one in view.changes(since)}
-        if view.version > since:
+        found: dict[int, tuple[int, bytes]] = {}
+        for one in view.changes(since >> VERSION_SHIFT):
+            found[body_id(one.id)] = (one.version << VERSION_SHIFT, self._parcel(one.id, group_key))
+        if view.version << VERSION_SHIFT > since:
             tops = [one.token for one in view.fragments()]
-            signature = self._publisher.sign(view.digest())
-            found[seal_id(TOP)] = (view.version, self._seal(TOP, Signed(view.version, signature, tops), group_key))
-        for id, version in self._watch_versions():
+            signed = Signed(view.version, self._publisher.sign(view.digest()), tops)
+            found[seal_id(TOP)] = (view.version << VERSION_SHIFT, self._seal(TOP, signed, group_key))
+        for id, first in sorted(self.watches.items()):
+            changed_in = max(view.entry(one).version for one in view.outline.subtree(id))
+            version = max(changed_in << VERSION_SHIFT, first)
             if version > since:
-                found[seal_id(id)] = (version, self._seal(id, self._sign(id, version), group_key))
+                found[seal_id(id)] = (version, self._seal(id, self._sign(id, changed_in), group_key))
         return found
-
-    def _watch_versions(self) -> Iterator[tuple[int, int]]:
-        """The version in which the subtree of each watch last changed."""
-        for id in sorted(self.watches):
-            yield id, max(self.view.entry(one).version for one in self.view.outline.subtree(id))
-
-    def watch_seal(self, id: int) -> tuple[int, bytes]:
-        """Version and payload of the seal of one watch."""
-        version = max(self.view.entry(one).version for one in self.view.outline.subtree(id))
-        group_key = chain_key(self._publisher.keys, self._publisher.name, self._group, self.epoch())
-        return version, self._seal(id, self._sign(id, version), group_key)
 
     def _sign(self, id: int, version: int) -> Signed:
         publisher, token = self._publisher, self.view.entry(id).token
@@ -201,7 +231,7 @@ def mail_for(publisher: Publisher, member: str) -> bytes:
             version = publisher.version(group) if publisher.has_view(group) else 0
             key = chain_key(publisher.keys, publisher.name, group, epoch) + version.to_bytes(VERSION_BYTES, "big")
             about = letter_about(publisher.name, group, epoch, member)
-            proof = publisher.sign(pass_digest(tree_name(publisher.name, group), member, epoch))
+            proof = pass_of(publisher, tree_name(publisher.name, group), member, epoch)
             letters[group] = Letter(epoch, seal(publisher.keys.member(member), key, about), proof)
     return encode(Mail(letters))
 

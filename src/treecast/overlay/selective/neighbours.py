@@ -39,6 +39,7 @@ class Neighbours:
         self._settings = settings
         self._heard: dict[str, Neighbour] = {}
         self._said_ms: int | None = None
+        self._asks = False
         self.address = ""
         """Where others reach this peer, if it is known."""
 
@@ -83,7 +84,8 @@ class Neighbours:
         """Say that this peer is there, if it is time."""
         if self._said_ms is not None and 0 <= now_ms - self._said_ms < self._settings.presence_ms:
             return []
-        asks = self._said_ms is None
+        asks = self._said_ms is None or self._asks
+        self._asks = False
         self._said_ms = now_ms
         names = list(dict.fromkeys([*self._known, *self._heard]))
         return [Send(name, Presence(self.rank, self.incarnation, asks, needs_outline, self.address)) for name in names]
@@ -97,6 +99,17 @@ class Neighbours:
         """Where a neighbour says that it can be reached; empty if it has not said so."""
         one = self._heard.get(name)
         return one.address if one is not None else ""
+
+    def rank_of(self, name: str) -> int:
+        return self._heard[name].rank
+
+    def say_soon(self) -> None:
+        """Say with the next tick that this peer is there, and ask the others to say so."""
+        self._said_ms = None
+
+    def ask_again(self) -> None:
+        """Whoever has not answered yet is asked with the next presence."""
+        self._asks = True
 
     def names(self) -> list[str]:
         """All that have been heard."""

@@ -150,9 +150,7 @@ class OutlineChanges(_Message, frozen=True, tag="sel-outline-changes"):
     changes: Annotated[list[OutlineChange], _MANY]
 
 
-TreeMessage = (
-    Inquiry | Offer | Wants | Grant | Update | Receipt | OutlineAsk | OutlineRows | OutlineChanges
-)
+TreeMessage = Inquiry | Offer | Wants | Grant | Update | Receipt | OutlineAsk | OutlineRows | OutlineChanges
 
 
 class OfTree(_Message, frozen=True, tag="sel-tree"):

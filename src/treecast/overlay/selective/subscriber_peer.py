@@ -6,7 +6,7 @@ may see. What arrives is handed to the application (`Deliver`), each state of an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from random import Random
 from typing import Any
 
@@ -129,6 +129,24 @@ class SubscriberPeer:
     def hear_anew(self, sender: str, now_ms: int) -> list[Effect]:
         """The broker has been restarted: it must be told again."""
         return self._say_wants(now_ms, is_new=True) if sender == self.broker else []
+
+    def parts(self) -> list[Subtree]:
+        """What is wanted."""
+        return list(self._positions)
+
+    def save(self) -> tuple[list[Want], list[ElementState]]:
+        """What has arrived, and how much of it: for a subscriber that goes away and comes back."""
+        wants = [Want(part.root, list(part.without), position) for part, position in self._positions.items()]
+        return wants, list(self.elements.values())
+
+    def restore(self, wants: Iterable[Want], elements: Iterable[ElementState]) -> None:
+        """Go on from what was saved, before `want`."""
+        self._positions = {Subtree(want.root, tuple(want.without)): want.position for want in wants}
+        self.elements = {one.id: one for one in elements}
+
+    def keep_only(self, ids: Container[int]) -> None:
+        """Forget elements that have been removed from the document."""
+        self.elements = {id: one for id, one in self.elements.items() if id in ids}
 
     def start_over(self, now_ms: int) -> list[Effect]:
         """Fetch everything again, from another broker if there is one: what came from this one was not right."""
