@@ -46,6 +46,7 @@ ROOMS: dict[str, set[str]] = {
     | {"index", "catalog", "links", "selective", "placement", "names", "rejections", "wire", "workload"},
     "sim": CORE | {"index", "overlay", "selective", "wire"},
     "serve": {
+        "document",
         "errors",
         "query",
         "index",

@@ -168,6 +168,7 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         directory=value["data"],
         listen=value["listen"],
         peer_listen=value["peer_listen"],
+        selective_listen=value["selective_listen"],
         name=value["name"],
         version=__version__,
         tls=tls,

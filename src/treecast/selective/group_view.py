@@ -127,14 +127,17 @@ class GroupView:
 
     def select(self, path: str, namespaces: Mapping[str, str] | None = None) -> list[int]:
         """The ids of the elements of the view that a path selects: each fragment is a document of its own."""
-        assert self._tree is not None
         found: list[int] = []
         bindings = sorted((namespaces or {}).items())
-        for top in self.fragments():
+        for top, data in zip(self.fragments(), self.texts(), strict=True):
             ids = list(self.outline.subtree(top.id))
-            data = self._tree.fragment(Subtree(top.id))
             found += [ids[number] for kind, number in _native.select(data, path.encode(), bindings) if kind == 0]
         return found
+
+    def texts(self) -> list[bytes]:
+        """What the group sees, one document for each fragment."""
+        assert self._tree is not None
+        return [self._tree.fragment(Subtree(top.id)) for top in self.fragments()]
 
     def fragments(self) -> list[ViewEntry]:
         """The roots of the fragments, in document order."""

@@ -27,11 +27,12 @@ from typing import TypeVar
 import msgspec
 
 from treecast.errors import AccessError, PeerError
-from treecast.selective.group_view import TOP, GroupView
+from treecast.selective.group_view import GroupView
 from treecast.selective.key_chain import chain_key
 from treecast.selective.keys import join, refusal, seal
 from treecast.selective.package import Entry, element_about
 from treecast.selective.publisher import Publisher
+from treecast.selective.view import TOP
 
 VERSION_BYTES = 8
 VERSION_SHIFT = 16

@@ -13,7 +13,7 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.broker import BrokerSettings
-from treecast.serve.access.exposure import check_exposure, is_local
+from treecast.serve.access.exposure import check_exposure, check_peer_exposure, is_local
 from treecast.serve.access.gate import Gate
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.broker_process import BrokerOptions, open_broker, warm_up
@@ -26,6 +26,9 @@ from treecast.serve.firewall.firewall import Firewall
 from treecast.serve.firewall.settings import FirewallSettings
 from treecast.serve.notify import notify
 from treecast.serve.runtime import Runtime
+from treecast.serve.selective.pages import SelectivePages
+from treecast.serve.selective.publishers import Publishers
+from treecast.serve.selective.source_process import SourceNetwork
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles
 
@@ -38,6 +41,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """For HTTP."""
     peer_listen: tuple[str, int] | None = None
     """For clients that speak the broker's own protocol."""
+    selective_listen: tuple[str, int] | None = None
+    """For brokers of selective publishing."""
     name: str = "broker"
     version: str = ""
     broker: BrokerSettings = BrokerSettings()
@@ -74,6 +79,9 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
             has_tokens=not gate.is_open,
             has_peer_certificates=options.tls is not None and bool(options.tls.ca),
         )
+        if options.selective_listen is not None and not (options.tls and options.tls.ca):
+            # Whoever connects gets boxes only; tokens of the service are no matter.
+            check_peer_exposure(options.selective_listen, has_tokens=False, advice="give certificate and peer_ca")
     certificate = Certificate(options.tls, log) if options.tls is not None else None
     if certificate is None and not gate.is_open and not is_local(options.listen[0]):
         log.warning("tokens travel without encryption", hint="give a certificate, or put a proxy with one in front")
@@ -81,8 +89,13 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     peers = certificate.peers if certificate is not None else None
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
     firewall = Firewall(options.firewall, log, options.dispatch) if options.firewall else None
+    publishers = Publishers(Path(options.directory) / "selective", has_network=options.selective_listen is not None)
+    network = None
+    if options.selective_listen is not None:
+        network = SourceNetwork(publishers, log, options.runtime, options.tls)
     door = HttpDoor(
-        *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall)
+        *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall),
+        selective=SelectivePages(publishers, options.door, network),
     )
     server = HttpServer(door, options.door, log, door, certificate)
     demo = Demo(runtime, Random(unused_name()), log, options.door.answer_ms) if options.demo else None
@@ -93,6 +106,8 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     else:
         await runtime.open()
     running = asyncio.create_task(runtime.run())
+    if network is not None and options.selective_listen is not None:
+        await network.start(*options.selective_listen)
     stopped = handle_signals(gate, certificate, firewall)
     warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
     await asyncio.sleep(0)
@@ -118,6 +133,8 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     await serving
     if firewall is not None:
         await firewall.close()
+    if network is not None:
+        await network.close()
     runtime.stop()
     await running
     await warming

@@ -22,7 +22,7 @@ from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.outgoing import Outgoing
 from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.reading import ReadingPages
-from treecast.serve.doors.routes import Route
+from treecast.serve.doors.routes import ROUTES, Route
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.status import StatusPages
@@ -33,6 +33,7 @@ from treecast.serve.doors.web_socket import Opening
 from treecast.serve.firewall.firewall import Firewall
 from treecast.serve.firewall.pages import FirewallPages
 from treecast.serve.local_peers import LocalRuntime
+from treecast.serve.selective.pages import SelectivePages
 
 
 class HttpDoor(Door):
@@ -50,6 +51,7 @@ class HttpDoor(Door):
         firewall: Firewall | None = None,
         *,
         has_default_source: bool = True,
+        selective: SelectivePages | None = None,
     ) -> None:
         """`directory` is where the data are: its sizes are part of the status."""
         settings = settings or DoorSettings()
@@ -84,10 +86,12 @@ class HttpDoor(Door):
             ConsolePages(),
             self._firewall,
             *self._outgoing.pages,
+            *([selective] if selective is not None else []),
         )
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
-        self._description = msgspec.json.encode(describe(version))
+        offered = tuple(route for route in ROUTES if self._page(route) is not None)
+        self._description = msgspec.json.encode(describe(version, offered))
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""
