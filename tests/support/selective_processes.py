@@ -16,6 +16,7 @@ from treecast.serve.http_client import HttpClient
 DEADLINE_S = 120.0
 """For what happens within a second or so, unless the machine is busy."""
 FIRM = "firm"
+QUIET = ("--log-level", "warning")
 
 
 class Line:
@@ -55,15 +56,7 @@ class SelectiveProcesses:
         self.service = Line(
             directory,
             "service",
-            [
-                "up",
-                "--data",
-                str(directory / "data"),
-                "--selective-listen",
-                self.source_address,
-                "--log-level",
-                "warning",
-            ],
+            ["up", "--data", str(directory / "data"), "--selective-listen", self.source_address, *QUIET],
         )
         self._counts = levels
         self.levels: list[list[Line]] = []

@@ -72,16 +72,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     """Serve until SIGTERM or SIGINT; `announce` gets the addresses when clients may come. Raises TreecastError."""
     gate = Gate(Path(options.directory), log, options.access, is_public=options.open)
     gate.load()
-    if not options.open:
-        check_exposure(
-            options.listen,
-            options.peer_listen,
-            has_tokens=not gate.is_open,
-            has_peer_certificates=options.tls is not None and bool(options.tls.ca),
-        )
-        if options.selective_listen is not None and not (options.tls and options.tls.ca):
-            # Whoever connects gets boxes only; tokens of the service are no matter.
-            check_peer_exposure(options.selective_listen, has_tokens=False, advice="give certificate and peer_ca")
+    _check_exposure(options, gate)
     certificate = Certificate(options.tls, log) if options.tls is not None else None
     if certificate is None and not gate.is_open and not is_local(options.listen[0]):
         log.warning("tokens travel without encryption", hint="give a certificate, or put a proxy with one in front")
@@ -89,13 +80,10 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     peers = certificate.peers if certificate is not None else None
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
     firewall = Firewall(options.firewall, log, options.dispatch) if options.firewall else None
-    publishers = Publishers(Path(options.directory) / "selective", has_network=options.selective_listen is not None)
-    network = None
-    if options.selective_listen is not None:
-        network = SourceNetwork(publishers, log, options.runtime, options.tls)
+    selective, network = _selective(options, log)
     door = HttpDoor(
         *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall),
-        selective=SelectivePages(publishers, options.door, network),
+        selective=selective,
     )
     server = HttpServer(door, options.door, log, door, certificate)
     demo = Demo(runtime, Random(unused_name()), log, options.door.answer_ms) if options.demo else None
@@ -106,8 +94,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     else:
         await runtime.open()
     running = asyncio.create_task(runtime.run())
-    if network is not None and options.selective_listen is not None:
-        await network.start(*options.selective_listen)
+    await network.start(options.selective_listen)
     stopped = handle_signals(gate, certificate, firewall)
     warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
     await asyncio.sleep(0)
@@ -133,12 +120,33 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     await serving
     if firewall is not None:
         await firewall.close()
-    if network is not None:
-        await network.close()
+    await network.close()
     runtime.stop()
     await running
     await warming
     log.info("stopped")
+
+
+def _check_exposure(options: ServiceOptions, gate: Gate) -> None:
+    """Raises AccessRefusedError TC608."""
+    if options.open:
+        return
+    is_certified = options.tls is not None and bool(options.tls.ca)
+    has_tokens = not gate.is_open
+    check_exposure(options.listen, options.peer_listen, has_tokens=has_tokens, has_peer_certificates=is_certified)
+    if options.selective_listen is not None and not is_certified:
+        # Whoever connects gets sealed boxes only, so the tokens of the service are no matter.
+        check_peer_exposure(options.selective_listen, has_tokens=False, advice="give certificate and peer_ca")
+
+
+def _selective(
+    options: ServiceOptions, log: structlog.typing.FilteringBoundLogger
+) -> tuple[SelectivePages, SourceNetwork]:
+    """The pages of selective publishing, and the source of its network."""
+    has_network = options.selective_listen is not None
+    publishers = Publishers(Path(options.directory) / "selective", has_network=has_network)
+    network = SourceNetwork(publishers, log, options.runtime, options.tls if has_network else None)
+    return SelectivePages(publishers, options.door, network), network
 
 
 def _broker_options(options: ServiceOptions) -> BrokerOptions:

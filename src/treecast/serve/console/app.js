@@ -12,11 +12,12 @@ import { find, line, number, toast } from "./page.js";
 import * as refusals from "./refusals.js";
 import * as sources from "./sources.js";
 import * as subscriptions from "./subscriptions.js";
+import * as subtrees from "./subtrees.js";
 
 const POLL_MS = 1000;
 const POLL_MS_MAX = 15000; // after failures
 const isNetwork = document.body.dataset.door === "network";
-const ofBroker = { overview, documents, subscriptions, letters, refusals, sources };
+const ofBroker = { overview, documents, subscriptions, letters, refusals, sources, subtrees };
 const sections = isNetwork ? { network, subscriptions, sources } : ofBroker;
 const titles = {
   overview: "Overview",
@@ -26,6 +27,7 @@ const titles = {
   letters: "Dead letters",
   refusals: "Refused documents",
   sources: "Sources",
+  subtrees: "Subtrees",
 };
 let current = "";
 let visits = 0;

@@ -47,7 +47,7 @@ NO_STORE = (("cache-control", "no-store"),)
 class SelectivePages:
     """Documents of which each group may see other subtrees."""
 
-    def __init__(self, publishers: Publishers, settings: DoorSettings, network: SourceNetwork | None = None) -> None:
+    def __init__(self, publishers: Publishers, settings: DoorSettings, network: SourceNetwork) -> None:
         self._publishers = publishers
         self._settings = settings
         self._network = network
@@ -57,17 +57,16 @@ class SelectivePages:
         try:
             return await asyncio.to_thread(work)
         finally:
-            if self._network is not None:
-                self._network.send()
+            self._network.send()
 
     # -- publishers
 
     async def list_selective(self, call: Call) -> Reply:
         names = [name for name in self._publishers.names() if call.access.sees_source(name)]
-        status = self._network.status() if self._network is not None else {}
+        status = self._network.status()
         neighbours = sorted(status.get("neighbours", {}))
-        address = self._network.address if self._network is not None else ""
-        return json_reply(200, SelectiveListAnswer(names, address, neighbours, status.get("elements_sent", 0)))
+        sent = status.get("elements_sent", 0)
+        return json_reply(200, SelectiveListAnswer(names, self._network.address, neighbours, sent))
 
     async def put_selective(self, call: Call) -> Reply:
         name = call.parameter
@@ -124,7 +123,7 @@ class SelectivePages:
         self._check_member(call, form.group, form.member)
         work = (name, form.group, form.member, form.paths, form.namespaces)
         fields = await self._do(lambda: self._publishers.subscribe(*work))
-        edition = self._network.edition(tree_name(name, form.group)) if self._network is not None else 0
+        edition = self._network.edition(tree_name(name, form.group))
         answer = msgspec.convert(msgspec.structs.replace(fields, edition=edition), MemberAnswer, from_attributes=True)
         return json_reply(200, answer, NO_STORE)
 

@@ -60,19 +60,19 @@ class SourceNetwork:
     def _resolve(self, name: str) -> str | None:
         return (self._source.neighbours.address_of(name) if self._source is not None else "") or None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address. Raises TreecastError."""
-        address = await self.runtime.start(host, port)
-        self.address = format_address(*address)
-        self._running = asyncio.create_task(self.runtime.run())
-        return address
+    async def start(self, listen: tuple[str, int] | None) -> None:
+        """Listen; without an address there is no network, and nothing happens. Raises TreecastError."""
+        if listen is not None:
+            self.address = format_address(*await self.runtime.start(*listen))
+            self._running = asyncio.create_task(self.runtime.run())
 
     async def close(self) -> None:
+        if self._running is None:
+            return
         self.runtime.stop()
         if self._collecting is not None:
             await asyncio.wait([self._collecting])
-        if self._running is not None:
-            await self._running
+        await self._running
 
     def send(self) -> None:
         """Let the source have what publishers have made."""
