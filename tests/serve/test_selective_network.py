@@ -32,7 +32,7 @@ def play(directory: Path, levels: list[int]) -> None:
         wait_for_view(eve, ["<news><item>one</item></news>"])
 
         # A broker of each level dies, and another one joins. Then two at once that are not adjacent.
-        victims = [(rank,) for rank in range(1, len(levels) + 1)]
+        victims: list[tuple[int, ...]] = [(rank,) for rank in range(1, len(levels) + 1)]
         if len(levels) > 2:
             victims.append((1, 3))
         for turn, ranks in enumerate(victims):
