@@ -56,7 +56,7 @@ class SelectiveProcesses:
         self.service = Line(
             directory,
             "service",
-            ["up", "--data", str(directory / "data"), "--selective-listen", self.source_address, *QUIET],
+            ["up", "--data", str(directory / "data"), "--selective", self.source_address, *QUIET],
         )
         self._counts = levels
         self.levels: list[list[Line]] = []

@@ -11,7 +11,7 @@ from treecast.cli.serving import add_log_options, add_subcommand, read_addresses
 
 BROKER = """\
 Runs a broker of a network that carries sealed documents. Rank 1 is next to
-the source (treecast up --selective-listen); members connect to the brokers
+the source (treecast up --selective); members connect to the brokers
 of the last rank (--last). A broker needs the addresses of some neighbours,
 of the ranks above and below; it finds the others. It keeps nothing on disk."""
 

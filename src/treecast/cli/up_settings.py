@@ -69,9 +69,7 @@ TOP = (
         "", "peer_listen", "address", "", "address for the Python client; else none", "HOST:PORT", is_optional=True
     ),
     Setting(
-        *("", "selective_listen", "address", "", "address for brokers of selective publishing; else none"),
-        "HOST:PORT",
-        is_optional=True,
+        "", "selective", "address", "", "for brokers of selective publishing; else none", "HOST:PORT", is_optional=True
     ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
     Setting("", "brokers", "count", 1, "be a network of so many, in processes; else 1", "N"),

@@ -1,4 +1,4 @@
-"""The source of a network of selective publishing, beside the doors of a service: `treecast up --selective-listen`."""
+"""The source of a network of selective publishing, beside the doors of a service: `treecast up --selective`."""
 
 from __future__ import annotations
 
