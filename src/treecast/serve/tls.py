@@ -73,10 +73,10 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def certificate_names(certificate: dict[str, Any] | None) -> list[str]:
-    """The names that a certificate is for: common names, and DNS names."""
+    """The names that a certificate is for: common names, DNS names and IP addresses."""
     if not certificate:
         return []
     subject: Iterable[Any] = certificate.get("subject", ())
     common = [value for part in subject for field, value in part if field == "commonName"]
-    other = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    other = [value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
     return list(dict.fromkeys([*common, *other]))

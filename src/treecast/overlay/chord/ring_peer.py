@@ -253,8 +253,7 @@ class RingPeer:
     def _look_at(self, message: LookAt, turn: Turn) -> None:
         for peer in message.peers:
             if peer == self.name:
-                rows = [*ring_rows(self), *state_rows(self)]
-                turn.events.append(Seen(message.question, peer, rows))
+                turn.events += [Seen(message.question, peer, rows) for rows in (ring_rows(self), state_rows(self))]
             elif self.admission.is_peer(peer):
                 for kind in _LOOKED_AT:
                     turn.send_at_once(peer, Inspect(message.question, kind))
@@ -313,8 +312,8 @@ class RingPeer:
     # --- looking at it -----------------------------------------------------------------------------------------------
 
     def certificates_of(self, name: str) -> tuple[str, ...]:
-        """A peer shows the certificate of its host."""
-        host = host_of(name)
+        """A peer shows the certificate of its host; so does one that is about to join, and says so before its name."""
+        host = host_of(name.rpartition(" ")[2])
         return (host,) if host else ()
 
     @property
