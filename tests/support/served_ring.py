@@ -129,7 +129,7 @@ class Ring:
         (address,) = free_addresses(1, Random(), [peer.address for peer in self.peers])
         peer = PeerProcess(self._directory, address, self._joined)
         self.peers.append(peer)
-        peer.start("--join", self.base[1].address, *more)
+        peer.start("--join", *(base.address for base in self.base), *more)
         peer.wait()
         return peer
 

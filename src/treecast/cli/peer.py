@@ -21,18 +21,16 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Runs a peer of a ring: no broker and no coordinator, every peer is like the
-others and holds a part of the machine that filters documents. Publish and
-subscribe at any of them. A ring is founded by the peers that --base names,
-which stay for ever; others --join it, and may --leave. What is acknowledged is
-on disk, here and at other peers; a peer with data in DIR needs neither option."""
+others and holds a part of the machine that filters documents. A ring is
+founded by the peers that --base names, which stay for ever; others --join it,
+and may --leave. A peer with data in DIR needs neither option."""
 
 EPILOG = """\
 example:
   treecast peer up 5 --data ring-data --http 127.0.0.1:8080
   treecast peer status --url http://127.0.0.1:8080
-  treecast peer --data p1 --listen 10.0.0.1:7501 --http 127.0.0.1:8081 \\
-      --base 10.0.0.1:7501 10.0.0.2:7501 10.0.0.3:7501 10.0.0.4:7501 \\
-      --tls-cert p1.pem --tls-ca ring.pem
+  treecast peer --data p1 --listen 127.0.0.1:7501 --http 127.0.0.1:8081 \\
+      --base 127.0.0.1:7501 127.0.0.1:7502 127.0.0.1:7503 127.0.0.1:7504
   treecast peer --data p5 --listen 127.0.0.1:7505 --join 127.0.0.1:7501"""
 
 UP_DESCRIPTION = """\
@@ -65,22 +63,22 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         help="run a peer of a ring, or a whole ring",
         description=DESCRIPTION,
         epilog=EPILOG,
-        usage="treecast peer --data DIR [options] | treecast peer up N | treecast peer status",
+        usage="treecast peer (--data DIR | up N | status) [options]",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=27),
     )
     option = parser.add_argument
-    actions = parser.add_subparsers(title="or", metavar="COMMAND", required=False)
+    actions = parser.add_subparsers(prog="treecast peer", metavar="COMMAND", required=False, help=argparse.SUPPRESS)
     option("--data", metavar="DIR", help="where everything is kept")
     option("--listen", metavar="HOST:PORT", default=LISTEN, help="for peers and clients; else %(default)s")
     option("--address", metavar="HOST:PORT", help="where others reach it: its name; else --listen")
-    option("--base", metavar="HOST:PORT", nargs="+", default=[], help="peers that found the ring, and stay")
-    option("--join", metavar="HOST:PORT", nargs="+", default=[], help="peers of the ring to join")
+    option("--base", metavar="PEER", nargs="+", default=[], help="peers that found the ring, and stay")
+    option("--join", metavar="PEER", nargs="+", default=[], help="peers of the ring to join")
     _add_ring_options(parser)
     option("--http", metavar="HOST:PORT", help="an HTTP door, with the console")
     option("--status", metavar="HOST:PORT", help="address for /metrics, /healthz and /readyz")
     option("--allow", metavar="HOST", action="append", default=[], help="hosts of peers: 10.0.0.*; else all")
     option("--leave", action="store_true", help="leave the ring at the end; else it is expected back")
-    add_tls_options(parser, "of this host", "CA of all hosts: peers and clients then need certificates")
+    add_tls_options(parser, "of this host", "CA of all hosts, which then need certificates")
     option("--open", action="store_true", help="allow strangers from other machines")
     add_log_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
@@ -93,7 +91,7 @@ def _add_ring_options(parser: argparse.ArgumentParser) -> None:
     option("--replicas", metavar="N", type=int, default=REPLICAS, help="disks that have each entry; else 3")
     option("--places", metavar="N", type=int, default=PLACES, help="of each peer on the ring; else 1")
     option("--fragment-length", metavar="L", type=int, default=0, help="steps of copies beside a state; else 0")
-    option("--method", choices=METHODS, default="recursive", help="how documents are filtered; else recursive")
+    option("--method", metavar="HOW", choices=METHODS, default="recursive", help="recursive, or iterative")
     option("--shed-rate", metavar="X", type=float, default=0.1, help="copies for states with this share; 1: none")
 
 

@@ -87,10 +87,14 @@ async def ask(contacts: tuple[str, ...], name: str, tls: TlsFiles | None, wait_m
             except (TreecastError, OSError, TimeoutError, KeyError, StopIteration) as error:
                 reasons[contact] = str(error).partition("\n")[0] or type(error).__name__
         if loop.time() >= end:
-            text = "; ".join(f"{contact}: {reason}" for contact, reason in reasons.items())
-            hint = "name peers of the ring with --join, and start them first"
-            raise TransportError(f"no peer of a ring answers ({text})", code="TC475", hint=hint)
+            raise no_answer(reasons)
         await asyncio.sleep(0.2)
+
+
+def no_answer(reasons: dict[str, str]) -> TransportError:
+    text = "; ".join(f"{contact}: {reason}" for contact, reason in reasons.items())
+    hint = "name peers of the ring with --join, and start them first"
+    return TransportError(f"no peer of a ring answers ({text})", code="TC475", hint=hint)
 
 
 async def _ask_one(contact: str, name: str, tls: TlsFiles | None) -> RingFile:
