@@ -7,9 +7,9 @@ from html import escape
 
 from treecast.serve.ring.picture import PeerPicture, RingPicture
 
-SIZE, MIDDLE, RADIUS = 640, 320, 210
-LABELS_MAX = 40
-"""With more places only a legend has names."""
+SIZE, MIDDLE, RADIUS = 640, 320, 170
+LABEL_GAP = 0.02
+"""Of a turn: names that are nearer would cover each other."""
 DOT_MIN, DOT_MAX = 5.0, 18.0
 LEVELS = ("#dbe9f6", "#a5cbe6", "#5ba3d0", "#2171b5", "#08396b")
 """From no load to twice the fair share and more."""
@@ -34,18 +34,22 @@ def draw(picture: RingPicture) -> str:
     >>> text.count("<circle"), "7 of 7 keys" in text, 'aria-label="A ring of 1 peer"' in text
     (2, True, True)
     """
-    places = sorted((place.turn, place.owned, peer) for peer in picture.peers for place in peer.places)
+    places = [(place.turn, place.owned, peer) for peer in picture.peers for place in peer.places]
+    places.sort(key=lambda place: place[0])
     owned = sum(count for _, count, _ in places)
     up = sum(peer.is_up for peer in picture.peers)
     most = max((count for _, count, _ in places), default=0)
     parts = [f'<circle cx="{MIDDLE}" cy="{MIDDLE}" r="{RADIUS}" fill="none" stroke="#c8d0d8" stroke-width="2"/>']
-    for number, (turn, count, peer) in enumerate(places):
-        colour = LEVELS[level_of(peer.load, up)] if peer.is_up else DOWN
-        if len(places) > 1:
-            parts.append(_arc(places[number - 1][0], turn, colour))
+    colours = {peer.name: LEVELS[level_of(peer.load, up)] if peer.is_up else DOWN for peer in picture.peers}
+    if len(places) > 1:
+        parts += [_arc(places[at - 1][0], turn, colours[peer.name]) for at, (turn, _, peer) in enumerate(places)]
+    last = -1.0
+    for turn, count, peer in places:
         radius = DOT_MIN + (DOT_MAX - DOT_MIN) * math.sqrt(count / most) if most else DOT_MIN
-        parts.append(_dot(turn, radius, colour, f"{peer.name}: {count} of {owned} keys, {peer.load:.1%} of the load"))
-        if len(places) <= LABELS_MAX:
+        title = f"{peer.name}: {count} of {owned} keys, {peer.load:.1%} of the load"
+        parts.append(_dot(turn, radius, colours[peer.name], title))
+        if turn - last >= LABEL_GAP:
+            last = turn
             parts.append(_label(turn, peer))
     count_text = f"{len(picture.peers)} peer{'s' if len(picture.peers) != 1 else ''}"
     parts += _centre(picture, up, owned)
