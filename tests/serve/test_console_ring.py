@@ -152,7 +152,7 @@ def check_restart(service: RingService) -> None:
 
 def _all_settled(service: RingService) -> bool:
     picture = service.ask("GET", "v1/ring")
-    return sum(peer["is_settled"] for peer in picture["peers"]) == PEERS
+    return bool(sum(peer["is_settled"] for peer in picture["peers"]) == PEERS)
 
 
 # --- in a browser ----------------------------------------------------------------------------------------------------

@@ -143,7 +143,8 @@ class Ring:
             names = {peer["name"] for peer in picture["peers"] if peer["is_settled"]}
             return picture if names == wanted else None
 
-        return wait_for(settled)
+        picture: dict[str, Any] = wait_for(settled)
+        return picture
 
     def end(self, number: int = signal.SIGTERM) -> list[int]:
         for peer in self.peers:

@@ -77,7 +77,7 @@ function circle(picture, level, states) {
     .sort((one, other) => one.turn - other.turn);
   const most = Math.max(1, ...places.map((place) => place.owned));
   const label = `A ring of ${plural(picture.peers.length, "peer", "peers")}; the list of peers has the same in words.`;
-  const svg = shape("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": label, class: "ring" });
+  const svg = shape("svg", { viewBox: `0 30 ${SIZE} ${SIZE - 60}`, role: "img", "aria-label": label, class: "ring" });
   svg.append(shape("circle", { cx: MIDDLE, cy: MIDDLE, r: RADIUS, class: "track" }));
   const hosts = new Set(picture.peers.map((peer) => peer.name.replace(/:\d+$/, "")));
   if (places.length > 1) {
