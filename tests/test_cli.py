@@ -47,6 +47,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "broker",
             "registry",
             "source",
+            "peer",
             "up",
             "publish",
             "subscribe",
@@ -59,6 +60,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     + [["generate", what, "--help"] for what in ("documents", "queries")]
     + [["token", what, "--help"] for what in ("create", "list", "revoke")]
     + [["source", what, "--help"] for what in ("add", "list", "remove")]
+    + [["peer", what, "--help"] for what in ("up", "status")]
     + [["selective", what, "--help"] for what in SELECTIVE],
     ids=" ".join,
 )

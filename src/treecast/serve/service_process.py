@@ -83,7 +83,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     selective, network = _selective(options, log)
     door = HttpDoor(
         *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall),
-        selective=selective,
+        pages=[selective],
     )
     server = HttpServer(door, options.door, log, door, certificate)
     demo = Demo(runtime, Random(unused_name()), log, options.door.answer_ms) if options.demo else None
