@@ -215,6 +215,7 @@ NATIVE_ROOMS = [
     "engines",
     "render",
     "index",
+    "lanes",
     "bindings",
 ]
 

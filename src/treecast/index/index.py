@@ -463,6 +463,14 @@ class Index:
             self._native, documents, report=report, bytes_max=bytes_max, share=share, limits=self._render_limits()
         )
 
+    def render_columns(
+        self, documents: Sequence[AnyDocument], *, report: bool, bytes_max: int = BATCH_PAYLOAD_BYTES_MAX
+    ) -> _native.DeliveryBatch:
+        """The same as native columns, for callers that hand them to native code again."""
+        return rendering.render_columns(
+            self._native, documents, report=report, bytes_max=bytes_max, share=True, limits=self._render_limits()
+        )
+
     def _render_limits(self) -> _native.RenderLimits:
         limits = self._delivery_limits
         return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)

@@ -87,12 +87,25 @@ def render_part(
     """See `Index.render_part`."""
     import pyarrow as pa
 
-    batch = _native.render_part(index, natives(documents), report, bytes_max, limits, share)
+    batch = render_columns(index, documents, report=report, bytes_max=bytes_max, share=share, limits=limits)
     ids = _column(batch, pa.string(), batch.deliveries, batch.id_ends, batch.ids)
     rows = pa.StructArray.from_arrays([ids, *_payload_columns(batch)], ["subscription", "payload", "code", "message"])
     ends = _column(batch, pa.int32(), batch.documents + 1, batch.ends)
     nanoseconds = _column(batch, pa.int64(), batch.documents, batch.nanoseconds)
     return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected, nanoseconds)
+
+
+def render_columns(
+    index: _native.Index,
+    documents: Sequence[AnyDocument],
+    *,
+    report: bool,
+    bytes_max: int,
+    share: bool,
+    limits: _native.RenderLimits,
+) -> _native.DeliveryBatch:
+    """See `Index.render_columns`."""
+    return _native.render_part(index, natives(documents), report, bytes_max, limits, share)
 
 
 def delivery_schema() -> pa.Schema:

@@ -16,9 +16,11 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import count
 from random import Random
 
 from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.lanes import Lanes
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import (
     CURSORS,
@@ -36,6 +38,7 @@ from treecast.overlay.broker.rows import (
     decode_many,
     letter_key,
 )
+from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.shadow import Shadow
@@ -55,6 +58,9 @@ class Backlog:
         self._settings = settings
         self._random = random
         self.queues: dict[str, Queue] = {}
+        self._serials = count(1)
+        self.lanes = Lanes(settings, self._leave_lane)
+        """What most deliveries are on: then their queues are empty."""
         self._idle: dict[str, array[int]] = {}
         self._idle_numbers = 0
         self._parked: dict[str, int] = {}
@@ -64,7 +70,9 @@ class Backlog:
         self._unfinished_order: list[int] = []
         self.retrying: dict[str, Queue] = {}
         self.touched: dict[str, Queue] = {}
-        """Queues that were given something to send in this turn."""
+        """Queues that were given something to send in this turn,"""
+        self.on_lanes: dict[str, Session] = {}
+        """and sessions that were, on their lanes."""
         self._refilling: dict[str, Queue] = {}
         self.wants_more = False
         """More is to be read from disk than one turn should do: see `refill`."""
@@ -156,6 +164,7 @@ class Backlog:
             self._count_unfinished(number, count)
 
     def _enqueue(self, queue: Queue, number: int, turn: Turn) -> None:
+        self.lanes.leave(queue)
         if queue.behind:
             return
         if len(queue.outstanding) < self._settings.queue_memory_max:
@@ -199,12 +208,36 @@ class Backlog:
         else:
             del self._unfinished[number]
 
+    def join_lane(self, queue: Queue) -> None:
+        """If all is well with a subscription, its deliveries take the fast way from now on."""
+        if queue.slot < 0 and self.queues.get(queue.id) is queue:  # else its subscription was removed
+            self.lanes.join(queue)
+
+    def _leave_lane(self, queue: Queue, numbers: list[int]) -> None:
+        """What was on a lane is in its queue again."""
+        for number in numbers:
+            self._count_unfinished(number)
+        if queue.ready:
+            self.touched[queue.id] = queue
+
     def floor(self) -> int:
         """Every delivery up to this document is done, except those of parked subscriptions."""
         order = self._unfinished_order
         while order and order[0] not in self._unfinished:
             heapq.heappop(order)
-        return order[0] - 1 if order else self.last_document
+        firsts = [*order[:1], *filter(None, [self.lanes.first_unfinished()])]
+        return min(firsts) - 1 if firsts else self.last_document
+
+    def _floor_of(self, queue: Queue) -> int:
+        """All deliveries of one subscription up to this document are done."""
+        return self.lanes.floor_of(queue) if queue.slot >= 0 else queue.floor()
+
+    def _counts_of(self, queue: Queue) -> tuple[int, int]:
+        """How many deliveries wait in memory, and how many of these were sent."""
+        if queue.slot < 0:
+            return len(queue.outstanding), len(queue.sent)
+        waiting, ready = self.lanes.depth(queue)
+        return waiting, waiting - ready
 
     def needed_from(self) -> int:
         """The first document that somebody still waits for."""
@@ -273,14 +306,16 @@ class Backlog:
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def queue_of(self, id: str, row: SubscriptionRow) -> Queue:
-        """The queue of a subscription, made of its bare numbers if need be."""
+        """The queue of a subscription, made of its bare numbers if need be. It leaves its lane, if it is on one."""
         queue = self.queues.get(id)
         if queue is not None:
+            self.lanes.leave(queue)
             return queue
         numbers = self._idle.pop(id, ())
         self._idle_numbers -= len(numbers)
         cursor = self._cursor(id)
-        queue = self.queues[id] = Queue(id, row, max(cursor.floor, numbers[-1] if numbers else 0), cursor.done)
+        newest = max(cursor.floor, numbers[-1] if numbers else 0)
+        queue = self.queues[id] = Queue(id, row, newest, cursor.done, serial=next(self._serials))
         for number in numbers:
             if number > cursor.floor:
                 queue.add(number)
@@ -297,15 +332,18 @@ class Backlog:
         """The subscription has other settings now. What it matched before stays to be delivered."""
         if id in self.queues:
             queue = self.queues[id]
+            self.lanes.leave(queue)
             queue.row = row
             queue.matcher = None
             self.touched[id] = queue
+            self.join_lane(queue)
 
     def remove(self, id: str, turn: Turn) -> None:
         """The subscription is gone, and with it what it waits for."""
         self._forget_numbers(id)
         queue = self.queues.pop(id, None)
         if queue:
+            self.lanes.forget(queue)
             for key in queue.outstanding:
                 if key < 0:
                     turn.delete(REDELIVERIES, -key)
@@ -314,6 +352,7 @@ class Backlog:
             queue.outstanding.clear()
             for session in queue.sessions:
                 session.remove(queue)
+            queue.sessions.clear()
             for waiting in (self.retrying, self.touched, self._refilling):
                 waiting.pop(id, None)
         self._parked.pop(id, None)
@@ -345,6 +384,9 @@ class Backlog:
     def position(self, id: str) -> tuple[int, frozenset[int]]:
         """The document up to which all deliveries of a subscription are done, and those after it that are."""
         if (queue := self.queues.get(id)) is not None:
+            if queue.slot >= 0:
+                is_done = not self.lanes.depth(queue)[0]
+                return self.last_document if is_done else self.lanes.floor_of(queue), frozenset(self.lanes.done_of(queue))
             is_done = not queue.outstanding and not queue.behind
             return self.last_document if is_done else queue.floor(), frozenset(queue.done)
         if (numbers := self._idle.get(id)) is not None:
@@ -426,6 +468,7 @@ class Backlog:
 
     def give_up(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
         """Make a dead letter of a delivery."""
+        self.lanes.leave(queue)
         attempts = queue.outstanding.get(key, 0)
         if key < 0:  # it stays the letter that it was
             queue.settle(key)
@@ -469,6 +512,9 @@ class Backlog:
             if data is not None:
                 self.queue_of(id, decode(data, SubscriptionRow))
         for queue in list(self.queues.values()):
+            if self._floor_of(queue) >= number - 1 and not queue.behind:
+                continue
+            self.lanes.leave(queue)
             for key in [key for key in queue.outstanding if 0 < key < number]:
                 self.give_up(queue, key, "expired", turn)
             if queue.behind and queue.newest < number - 1:
@@ -508,6 +554,7 @@ class Backlog:
         if not queue.is_idle():
             return
         del self.queues[queue.id]
+        self.lanes.forget(queue)
         for waiting in (self.retrying, self.touched, self._refilling):
             waiting.pop(queue.id, None)
         if not queue.parked and self._idle_numbers + len(queue.outstanding) > self._settings.waiting_memory_max:
@@ -523,9 +570,9 @@ class Backlog:
         for id, numbers in self._idle.items():
             yield id, {"waiting": len(numbers), "sent": 0, "receivers": 0, "parked": 0}
         for id, queue in self.queues.items():
-            if queue.outstanding or queue.behind:
-                waiting = len(queue.outstanding) - len(queue.sent)
-                counts = {"waiting": waiting, "sent": len(queue.sent), "receivers": len(queue.sessions)}
+            waiting, sent = self._counts_of(queue)
+            if waiting or queue.behind:
+                counts = {"waiting": waiting - sent, "sent": sent, "receivers": len(queue.sessions)}
                 yield id, {**counts, "parked": int(queue.behind)}
         for id in self._parked:
             if id not in self.queues:
@@ -537,10 +584,11 @@ class Backlog:
         rows = []
         for id, numbers in heapq.nlargest(count, self._idle.items(), key=lambda item: len(item[1])):
             rows.append((id, len(numbers), 0, 0, False, numbers[0]))
-        for queue in heapq.nlargest(count, self.queues.values(), key=lambda queue: len(queue.outstanding)):
-            if queue.outstanding or queue.behind:
-                waiting, sent = len(queue.outstanding) - len(queue.sent), len(queue.sent)
-                rows.append((queue.id, waiting, sent, len(queue.sessions), queue.behind, queue.floor() + 1))
+        for queue in heapq.nlargest(count, self.queues.values(), key=lambda queue: self._counts_of(queue)[0]):
+            waiting, sent = self._counts_of(queue)
+            if waiting or queue.behind:
+                floor = self._floor_of(queue)
+                rows.append((queue.id, waiting - sent, sent, len(queue.sessions), queue.behind, floor + 1))
         away = ((id, floor) for id, floor in self._parked.items() if id not in self.queues)
         for id, floor in heapq.nsmallest(count, away, key=lambda item: item[1]):
             rows.append((id, 0, 0, 0, True, floor + 1))
@@ -549,9 +597,9 @@ class Backlog:
     def received_from(self) -> int:
         """The first document that somebody who receives at present has not dealt with yet."""
         floors = (
-            queue.floor()
+            self._floor_of(queue)
             for queue in self.queues.values()
-            if queue.sessions and not queue.row.paused and (queue.outstanding or queue.behind)
+            if queue.sessions and not queue.row.paused and (self._counts_of(queue)[0] or queue.behind)
         )
         return min(floors, default=self.last_document) + 1
 
@@ -559,9 +607,9 @@ class Backlog:
         queued = [len(queue.outstanding) for queue in self.queues.values()]
         return {
             "queues": len(self.queues),
-            "queued": sum(queued),
-            "queued_most": max(queued, default=0),
+            "queued": sum(queued) + self.lanes.total,
+            "queued_most": max(self.lanes.longest(), *queued, 0),
             "waiting": self._idle_numbers,
             "parked": len(self._parked),
-            "unfinished_documents": len(self._unfinished),
+            "unfinished_documents": len(self._unfinished) + self.lanes.unfinished,
         }
