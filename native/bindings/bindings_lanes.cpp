@@ -87,10 +87,13 @@ nb::tuple enqueue(Lanes& lanes, const DeliveryBatch& batch, const std::vector<in
     return nb::make_tuple(rows, others, made.lanes);
 }
 
-nb::object take(Lanes& lanes, uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max) {
-    Lanes::Message message = lanes.take(lane, number, items_max, bytes_max);
+nb::object object_of(const Lanes::Message& message) {
     if (!message.count) return nb::none();
     return nb::make_tuple(bytes_of(message.items), message.bodies, message.count, message.acknowledge_ms);
+}
+
+nb::object take(Lanes& lanes, uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max) {
+    return object_of(lanes.take(lane, number, items_max, bytes_max));
 }
 
 nb::tuple acknowledge(Lanes& lanes, uint32_t lane, const std::vector<uint64_t>& numbers) {
@@ -134,6 +137,10 @@ void bind_lanes(nb::module_& m) {
         .def("take", &take, nb::arg("lane"), nb::arg("number"), nb::arg("items_max"), nb::arg("bytes_max"),
              nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> tuple[bytes, list[int], int, int] | None"),
              "The next message: its items, the bodies of its payloads, how many items, and the least time to acknowledge.")
+        .def("take_again", [](const Lanes& self, uint32_t lane, uint64_t number) { return object_of(self.take_again(lane, number)); },
+             nb::arg("lane"), nb::arg("number"),
+             nb::sig("def take_again(self, lane: int, number: int) -> tuple[bytes, list[int], int, int] | None"),
+             "The same message once more; None if one of its deliveries is done, or its subscription has left.")
         .def("acknowledge", &acknowledge, nb::arg("lane"), nb::arg("numbers"),
              nb::sig("def acknowledge(self, lane: int, numbers: Sequence[int]) -> "
                      "tuple[int, list[str], list[bytes], list[tuple[int, int]]]"),

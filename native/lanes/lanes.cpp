@@ -142,14 +142,17 @@ bool Lanes::is_next(const Entry& entry) const {
            subscriber.waiting[subscriber.waiting.size() - subscriber.ready] == entry.document;
 }
 
+bool Lanes::is_sent(const Entry& entry) const {
+    const Subscriber& subscriber = slots_[entry.slot];
+    return subscriber.serial == entry.serial &&
+           std::binary_search(subscriber.waiting.begin(), subscriber.waiting.end() - static_cast<std::ptrdiff_t>(subscriber.ready), entry.document);
+}
+
 Lanes::Message Lanes::take(uint32_t number_of_lane, uint64_t number, size_t items_max, size_t bytes_max) {
     Lane& lane = lanes_[number_of_lane];
-    Message message;
     std::vector<Entry> entries;
-    std::string items;
-    NumberMap<int64_t, size_t> places;
     size_t bytes = 0;
-    message.acknowledge_ms = std::numeric_limits<int64_t>::max();
+    int64_t body = -1;                          // of the last delivery: those of a document come one after the other
     while (!lane.line.empty() && entries.size() < items_max && bytes < bytes_max) {
         Entry entry = lane.line.front();
         lane.line.pop_front();
@@ -157,22 +160,37 @@ Lanes::Message Lanes::take(uint32_t number_of_lane, uint64_t number, size_t item
             --lane.stale;
             continue;
         }
-        Subscriber& subscriber = slots_[entry.slot];
-        --subscriber.ready;
-        message.acknowledge_ms = std::min(message.acknowledge_ms, subscriber.acknowledge_ms);
-        auto [place, is_first] = places.emplace(entry.body, message.bodies.size());
-        if (is_first) {
-            message.bodies.push_back(entry.body);
-            bytes += entry.bytes;
-        }
-        write_item(entry, place->second, items);
+        --slots_[entry.slot].ready;
+        if (entry.body != body) bytes += entry.bytes;
+        body = entry.body;
         entries.push_back(entry);
     }
-    message.count = entries.size();
-    if (entries.empty()) return message;
-    message_pack::append_array(entries.size(), message.items);
-    message.items += items;
+    if (entries.empty()) return {};
+    Message message = write_message(entries);
     lane.messages.emplace(number, std::move(entries));
+    return message;
+}
+
+Lanes::Message Lanes::take_again(uint32_t lane, uint64_t number) const {
+    auto known = lanes_[lane].messages.find(number);
+    if (known == lanes_[lane].messages.end()) return {};
+    const std::vector<Entry>& entries = known->second;
+    bool is_as_it_was = std::all_of(entries.begin(), entries.end(), [this](const Entry& entry) { return is_sent(entry); });
+    return is_as_it_was ? write_message(entries) : Message();
+}
+
+Lanes::Message Lanes::write_message(std::span<const Entry> entries) const {
+    Message message;
+    NumberMap<int64_t, size_t> places;
+    message.count = entries.size();
+    message.acknowledge_ms = std::numeric_limits<int64_t>::max();
+    message_pack::append_array(entries.size(), message.items);
+    for (const Entry& entry : entries) {
+        message.acknowledge_ms = std::min(message.acknowledge_ms, slots_[entry.slot].acknowledge_ms);
+        auto [place, is_first] = places.emplace(entry.body, message.bodies.size());
+        if (is_first) message.bodies.push_back(entry.body);
+        write_item(entry, place->second, message.items);
+    }
     return message;
 }
 

@@ -99,6 +99,8 @@ public:
     };
     // The next message of a lane, which gets this number.
     Message take(uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max);
+    // The same message once more; without deliveries if one of them is done, or its subscription has left: then open it.
+    Message take_again(uint32_t lane, uint64_t number) const;
     size_t on_lane(uint32_t lane) const { return lanes_[lane].line.size() - lanes_[lane].stale; }
 
     using Stray = std::pair<uint64_t, int64_t>;     // the serial of a subscription, and a document
@@ -148,6 +150,8 @@ private:
     };
 
     bool is_next(const Entry& entry) const;
+    bool is_sent(const Entry& entry) const;
+    Message write_message(std::span<const Entry> entries) const;
     bool settle(Subscriber& subscriber, int64_t document);
     void finish(int64_t document);
     uint32_t origin_of(std::string_view origin);

@@ -11,7 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, Key, Put, PutMany, Storage
+from treecast.overlay.storage import (
+    Append,
+    BodyGoneError,
+    Change,
+    Delete,
+    DeleteBefore,
+    DropBefore,
+    Key,
+    Put,
+    PutMany,
+    Storage,
+)
 
 SCANNED_AT_ONCE = 1_000
 
@@ -34,26 +45,25 @@ class Shadow:
         keys: list[tuple[str, Sequence[int | str]]] = []
         bodies: list[int] = []
         for change in changes:
-            # PERF: bench/network_cpu.py; types are compared, which is faster than `match`.
-            kind = type(change)
-            if kind is Append:
-                self._bodies[change.number] = change.body  # type: ignore[union-attr]
-                bodies.append(change.number)  # type: ignore[union-attr]
-            elif kind is Put:
-                self._rows.setdefault(change.table, {})[change.key] = (self._group, change.value)  # type: ignore[union-attr]
-                keys.append((change.table, [change.key]))  # type: ignore[union-attr]
-            elif kind is PutMany:
-                values = zip(repeat(self._group), change.values)  # type: ignore[union-attr]
-                self._rows.setdefault(change.table, {}).update(zip(change.keys, values))  # type: ignore[union-attr]
-                keys.append((change.table, change.keys))  # type: ignore[union-attr]
-            elif kind is Delete:
-                self._rows.setdefault(change.table, {})[change.key] = (self._group, None)  # type: ignore[union-attr]
-                keys.append((change.table, [change.key]))  # type: ignore[union-attr]
-            elif kind is DeleteBefore:
-                table, before = change.table, change.key  # type: ignore[union-attr]
-                self._deleted_before[table] = max(before, self._deleted_before.get(table, 0))
+            # PERF: bench/network_cpu.py; types are compared, which is faster than patterns.
+            if type(change) is Append:
+                self._bodies[change.number] = change.body
+                bodies.append(change.number)
+            elif type(change) is Put:
+                self._rows.setdefault(change.table, {})[change.key] = (self._group, change.value)
+                keys.append((change.table, (change.key,)))
+            elif type(change) is PutMany:
+                values = zip(repeat(self._group), change.values, strict=False)
+                self._rows.setdefault(change.table, {}).update(zip(change.keys, values, strict=True))
+                keys.append((change.table, change.keys))
+            elif type(change) is Delete:
+                self._rows.setdefault(change.table, {})[change.key] = (self._group, None)
+                keys.append((change.table, (change.key,)))
+            elif type(change) is DeleteBefore:
+                self._deleted_before[change.table] = max(change.key, self._deleted_before.get(change.table, 0))
             else:
-                self._dropped_before = max(change.number, self._dropped_before)  # type: ignore[union-attr]
+                assert isinstance(change, DropBefore)
+                self._dropped_before = max(change.number, self._dropped_before)
         self._groups.append((self._group, keys, bodies))
         return self._group
 

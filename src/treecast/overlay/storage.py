@@ -35,7 +35,7 @@ class PutMany(msgspec.Struct, frozen=True):
     """
 
     table: str
-    keys: Sequence[int] | Sequence[str]
+    keys: Sequence[int | str]
     values: Sequence[bytes]
 
 

@@ -61,9 +61,9 @@ class Backlog:
         self._serials = count(1)
         self.lanes = Lanes(settings, self._leave_lane)
         """What most deliveries are on: then their queues are empty."""
-        self._idle: dict[str, array[int]] = {}
+        self.idle: dict[str, array[int]] = {}
         self._idle_numbers = 0
-        self._parked: dict[str, int] = {}
+        self.parked: dict[str, int] = {}
         """By subscription: a document up to which all its deliveries are done."""
         self._unfinished: dict[int, int] = {}
         """By document: deliveries that are not done, except those of parked subscriptions."""
@@ -93,8 +93,8 @@ class Backlog:
         if self.letters != self._shadow.stored_count(LETTER_KEYS):
             self._index_letters(turn)
         for id, _ in self._shadow.rows(PARKED, ""):
-            self._parked[id] = self._cursor(id).floor
-        floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
+            self.parked[id] = self._cursor(id).floor
+        floors: dict[str, int] = dict.fromkeys(self.parked, _FOREVER)  # what is parked is found later
         done: dict[str, frozenset[int]] = {}
         # PERF: bench/broker_restart.py. Rows are read many at a time.
         while rows:
@@ -139,7 +139,7 @@ class Backlog:
     def enqueue(self, number: int, ids: Iterable[str], turn: Turn) -> None:
         """A document was published that these subscriptions match."""
         # PERF: bench/broker.py. This loop runs for every match: nobody receives from most subscriptions at any moment.
-        idle, queues, parked = self._idle, self.queues, self._parked
+        idle, queues, parked = self.idle, self.queues, self.parked
         room = self._settings.waiting_memory_max - self._idle_numbers
         count = 0
         for id in ids:
@@ -176,12 +176,12 @@ class Backlog:
     def _park_numbers(self, id: str, number: int, turn: Turn) -> None:
         """There is no room for one more bare number of a subscription: all of its numbers are forgotten."""
         first = self._forget_numbers(id) or number
-        self._parked[id] = first - 1
+        self.parked[id] = first - 1
         turn.put(PARKED, id, ParkedRow())
 
     def _forget_numbers(self, id: str) -> int:
         """Drop the bare numbers of a subscription; returns the first of them, or 0."""
-        numbers = self._idle.pop(id, None)
+        numbers = self.idle.pop(id, None)
         if numbers is None:
             return 0
         self._idle_numbers -= len(numbers)
@@ -228,11 +228,11 @@ class Backlog:
         firsts = [*order[:1], *filter(None, [self.lanes.first_unfinished()])]
         return min(firsts) - 1 if firsts else self.last_document
 
-    def _floor_of(self, queue: Queue) -> int:
+    def floor_of(self, queue: Queue) -> int:
         """All deliveries of one subscription up to this document are done."""
         return self.lanes.floor_of(queue) if queue.slot >= 0 else queue.floor()
 
-    def _counts_of(self, queue: Queue) -> tuple[int, int]:
+    def counts_of(self, queue: Queue) -> tuple[int, int]:
         """How many deliveries wait in memory, and how many of these were sent."""
         if queue.slot < 0:
             return len(queue.outstanding), len(queue.sent)
@@ -241,7 +241,7 @@ class Backlog:
 
     def needed_from(self) -> int:
         """The first document that somebody still waits for."""
-        floors = (self.queues[id].floor() if id in self.queues else floor for id, floor in self._parked.items())
+        floors = (self.queues[id].floor() if id in self.queues else floor for id, floor in self.parked.items())
         return min([self.floor(), *floors]) + 1
 
     # --- parking -----------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Backlog:
             for key in queue.outstanding:
                 if key > 0:
                     self._finish_document(key)
-        self._parked[queue.id] = queue.floor()
+        self.parked[queue.id] = queue.floor()
         turn.put(PARKED, queue.id, ParkedRow(queue.rematch_until))
 
     def _unpark(self, queue: Queue, turn: Turn) -> None:
@@ -263,7 +263,7 @@ class Backlog:
         for key in queue.outstanding:
             if key > 0:
                 self._count_unfinished(key)
-        del self._parked[queue.id]
+        del self.parked[queue.id]
         turn.delete(PARKED, queue.id)
 
     def refill(self, turn: Turn) -> None:
@@ -311,7 +311,7 @@ class Backlog:
         if queue is not None:
             self.lanes.leave(queue)
             return queue
-        numbers = self._idle.pop(id, ())
+        numbers = self.idle.pop(id, ())
         self._idle_numbers -= len(numbers)
         cursor = self._cursor(id)
         newest = max(cursor.floor, numbers[-1] if numbers else 0)
@@ -321,10 +321,10 @@ class Backlog:
                 queue.add(number)
             else:  # it was for another subscription with this id: see `_load_cursors`
                 self._finish_document(number)
-        if id in self._parked:
+        if id in self.parked:
             data = self._shadow.get(PARKED, id)
             queue.behind = queue.parked = True
-            queue.newest = max(self._parked[id], cursor.floor)
+            queue.newest = max(self.parked[id], cursor.floor)
             queue.rematch_until = decode(data, ParkedRow).rematch_until if data else 0
         return queue
 
@@ -355,7 +355,7 @@ class Backlog:
             queue.sessions.clear()
             for waiting in (self.retrying, self.touched, self._refilling):
                 waiting.pop(id, None)
-        self._parked.pop(id, None)
+        self.parked.pop(id, None)
         turn.delete(CURSORS, id)
         turn.delete(PARKED, id)
 
@@ -364,7 +364,7 @@ class Backlog:
         queue = self.queue_of(id, row)
         self._park(queue, turn)
         queue.start_over(document, self.last_document)
-        self._parked[id] = document - 1
+        self.parked[id] = document - 1
         turn.put(PARKED, id, ParkedRow(queue.rematch_until))
         turn.put(CURSORS, id, CursorRow(document - 1))
         self.touched[id] = queue
@@ -386,20 +386,22 @@ class Backlog:
         if (queue := self.queues.get(id)) is not None:
             if queue.slot >= 0:
                 is_done = not self.lanes.depth(queue)[0]
-                return self.last_document if is_done else self.lanes.floor_of(queue), frozenset(self.lanes.done_of(queue))
+                return self.last_document if is_done else self.lanes.floor_of(queue), frozenset(
+                    self.lanes.done_of(queue)
+                )
             is_done = not queue.outstanding and not queue.behind
             return self.last_document if is_done else queue.floor(), frozenset(queue.done)
-        if (numbers := self._idle.get(id)) is not None:
+        if (numbers := self.idle.get(id)) is not None:
             return numbers[0] - 1, frozenset(self._cursor(id).done)
-        if id in self._parked:
-            return self._parked[id], frozenset(self._cursor(id).done)
+        if id in self.parked:
+            return self.parked[id], frozenset(self._cursor(id).done)
         return self.last_document, frozenset()
 
     def rematch_until(self, id: str) -> int:
         """Up to this document a subscription has to be matched again, because it replays; mostly 0."""
         if (queue := self.queues.get(id)) is not None:
             return queue.rematch_until
-        data = self._shadow.get(PARKED, id) if id in self._parked else None
+        data = self._shadow.get(PARKED, id) if id in self.parked else None
         return decode(data, ParkedRow).rematch_until if data else 0
 
     def redeliver(self, number: int, letter: LetterRow, row: SubscriptionRow) -> None:
@@ -506,13 +508,13 @@ class Backlog:
 
     def expire_before(self, number: int, turn: Turn) -> None:
         """Retention drops documents before this one: what is left of them becomes dead letters."""
-        late = [id for id, numbers in self._idle.items() if numbers[0] < number]
-        for id in [*late, *(id for id, floor in self._parked.items() if floor < number - 1)]:
+        late = [id for id, numbers in self.idle.items() if numbers[0] < number]
+        for id in [*late, *(id for id, floor in self.parked.items() if floor < number - 1)]:
             data = self._shadow.get(SUBSCRIPTIONS, id)
             if data is not None:
                 self.queue_of(id, decode(data, SubscriptionRow))
         for queue in list(self.queues.values()):
-            if self._floor_of(queue) >= number - 1 and not queue.behind:
+            if self.floor_of(queue) >= number - 1 and not queue.behind:
                 continue
             self.lanes.leave(queue)
             for key in [key for key in queue.outstanding if 0 < key < number]:
@@ -543,7 +545,7 @@ class Backlog:
         cursor = queue.cursor()
         turn.put(CURSORS, queue.id, cursor)
         if queue.parked:
-            self._parked[queue.id] = cursor.floor
+            self.parked[queue.id] = cursor.floor
             if queue.behind:
                 self.want_refill(queue)
             elif cursor.floor >= queue.rematch_until:
@@ -560,46 +562,17 @@ class Backlog:
         if not queue.parked and self._idle_numbers + len(queue.outstanding) > self._settings.waiting_memory_max:
             self._park(queue, turn)
         if queue.parked:
-            self._parked[queue.id] = queue.floor()
+            self.parked[queue.id] = queue.floor()
         elif queue.outstanding:
-            self._idle[queue.id] = array("q", sorted(queue.outstanding))
+            self.idle[queue.id] = array("q", sorted(queue.outstanding))
             self._idle_numbers += len(queue.outstanding)
-
-    def depths(self) -> Iterator[tuple[str, dict[str, int]]]:
-        """By subscription that waits for something: how much of it is in memory, and whether there is more on disk."""
-        for id, numbers in self._idle.items():
-            yield id, {"waiting": len(numbers), "sent": 0, "receivers": 0, "parked": 0}
-        for id, queue in self.queues.items():
-            waiting, sent = self._counts_of(queue)
-            if waiting or queue.behind:
-                counts = {"waiting": waiting - sent, "sent": sent, "receivers": len(queue.sessions)}
-                yield id, {**counts, "parked": int(queue.behind)}
-        for id in self._parked:
-            if id not in self.queues:
-                yield id, {"waiting": 0, "sent": 0, "receivers": 0, "parked": 1}
-
-    def longest(self, count: int) -> list[tuple[str, int, int, int, bool, int]]:
-        """Of the subscriptions that wait for most: id, waiting, sent, receivers, parked, first document."""
-        # PERF: there may be a million of them, so rows are made only of those that are returned.
-        rows = []
-        for id, numbers in heapq.nlargest(count, self._idle.items(), key=lambda item: len(item[1])):
-            rows.append((id, len(numbers), 0, 0, False, numbers[0]))
-        for queue in heapq.nlargest(count, self.queues.values(), key=lambda queue: self._counts_of(queue)[0]):
-            waiting, sent = self._counts_of(queue)
-            if waiting or queue.behind:
-                floor = self._floor_of(queue)
-                rows.append((queue.id, waiting - sent, sent, len(queue.sessions), queue.behind, floor + 1))
-        away = ((id, floor) for id, floor in self._parked.items() if id not in self.queues)
-        for id, floor in heapq.nsmallest(count, away, key=lambda item: item[1]):
-            rows.append((id, 0, 0, 0, True, floor + 1))
-        return sorted(rows, key=lambda row: (not row[4], -row[1] - row[2], row[5], row[0]))[:count]
 
     def received_from(self) -> int:
         """The first document that somebody who receives at present has not dealt with yet."""
         floors = (
-            self._floor_of(queue)
+            self.floor_of(queue)
             for queue in self.queues.values()
-            if queue.sessions and not queue.row.paused and (self._counts_of(queue)[0] or queue.behind)
+            if queue.sessions and not queue.row.paused and (self.counts_of(queue)[0] or queue.behind)
         )
         return min(floors, default=self.last_document) + 1
 
@@ -610,6 +583,6 @@ class Backlog:
             "queued": sum(queued) + self.lanes.total,
             "queued_most": max(self.lanes.longest(), *queued, 0),
             "waiting": self._idle_numbers,
-            "parked": len(self._parked),
+            "parked": len(self.parked),
             "unfinished_documents": len(self._unfinished) + self.lanes.unfinished,
         }

@@ -177,7 +177,11 @@ class Dispatch:
             if turn.now_ms - sent.sent_ms < self._settings.resend_ms:
                 break
             sent.sent_ms = turn.now_ms
-            self._send(session, number, sent, turn)
+            message = self._lanes.take_again(session, number) if sent.is_whole else None
+            if message is not None:
+                self._send_packed(session, number, sent, message, turn)
+            else:
+                self._send(session, number, sent, turn)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -211,11 +215,16 @@ class Dispatch:
         message = self._lanes.take(session, number)
         if message is None:
             return
-        items, bodies, count, acknowledge_ms = message
         session.number = number
-        session.held += count
-        sent = session.messages[number] = self._lanes.sent(session, number, acknowledge_ms, turn.now_ms)
+        session.held += message[2]
+        sent = session.messages[number] = self._lanes.sent(session, number, message[3], turn.now_ms)
         self._holding[session.name] = session
+        self._send_packed(session, number, sent, message, turn)
+
+    def _send_packed(
+        self, session: Session, number: int, sent: Sent, message: tuple[bytes, list[int], int, int], turn: Turn
+    ) -> None:
+        items, bodies, count, _ = message
         try:
             payloads = [self._archive.body(body) for body in bodies]
         except StorageError:

@@ -1,11 +1,11 @@
 """The fast way of a delivery: deliveries that go well never become Python objects.
 
-Theory of operation. Almost every delivery is matched, sent at once, and acknowledged with the whole message that it came
-in. For these, `native/lanes/lanes.hpp` has arrays: a *lane* for each session, on which deliveries wait in the order of
-their documents. A subscription is on the lane of its session while that is all there is to know of it: one session
-receives from it, nothing failed, nothing is read from disk. Then its `Queue` is empty. For everything else it *leaves*
-the lane, with all that it waits for, and its `Queue` has that, as if it had never been anywhere else. It comes back when
-it waits for nothing.
+Theory of operation. Almost every delivery is matched, sent at once, and acknowledged with the whole message that it
+came in. For these, `native/lanes/lanes.hpp` has arrays: a *lane* for each session, on which deliveries wait in the
+order of their documents. A subscription is on the lane of its session while that is all there is to know of it: one
+session receives from it, nothing failed, nothing is read from disk. Then its `Queue` is empty. For everything else it
+*leaves* the lane, with all that it waits for, and its `Queue` has that, as if it had never been anywhere else. It comes
+back when it waits for nothing.
 
 PERF: bench/network_cpu.py. A delivery costs about 14 µs as an entry of several dictionaries, and less than one here.
 """
@@ -102,6 +102,10 @@ class Lanes:
         time within which one has to be acknowledged."""
         count = min(session.room(), self._settings.items_per_message_max)
         return self._native.take(session.lane, number, count, self._settings.message_bytes_max)
+
+    def take_again(self, session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
+        """The same message once more; None if not all of it is on the lane, as it was."""
+        return self._native.take_again(session.lane, number)
 
     def has_ready(self, session: Session) -> bool:
         return session.lane >= 0 and self._native.on_lane(session.lane) > 0

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from treecast.overlay.broker.queue import Queue
 
-
 Items = list[tuple[Queue, int] | None]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from treecast.index import Index
     from treecast.overlay.broker.archive import Archive
     from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.depths import longest
     from treecast.overlay.broker.subscriptions import Subscriptions
     from treecast.overlay.shadow import Shadow
 
@@ -241,7 +242,7 @@ class Tail:
 
     def longest(self, count: int) -> list[Depth]:
         """The subscriptions that wait for most, parked ones first. It looks at everything that waits."""
-        return [Depth(*depth) for depth in self._backlog.longest(count)]
+        return [Depth(*depth) for depth in longest(self._backlog, count)]
 
     def waiting_from(self, *, received: bool = False) -> int:
         """The first document that somebody waits for; or, somebody who receives at present."""

@@ -30,7 +30,7 @@ class TableChanges:
         if self.key_type is int and (self._lowest is None or key < self._lowest):  # type: ignore[operator]
             self._lowest = key  # type: ignore[assignment]
 
-    def change_many(self, keys: Sequence[int] | Sequence[str], values: Sequence[bytes]) -> None:
+    def change_many(self, keys: Sequence[int | str], values: Sequence[bytes]) -> None:
         if self.key_type is not str or set(map(type, keys)) != {str}:
             for key, value in zip(keys, values, strict=True):
                 self.change(key, value)
