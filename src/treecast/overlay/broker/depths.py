@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from treecast.overlay.broker.backlog import Backlog
+if TYPE_CHECKING:
+    from treecast.overlay.broker.backlog import Backlog
 
 
 def depths(backlog: Backlog) -> Iterator[tuple[str, dict[str, int]]]:

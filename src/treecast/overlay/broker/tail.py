@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treecast.overlay.broker.depths import longest
 from treecast.overlay.broker.rows import (
     LETTER_KEYS,
     LETTERS,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from treecast.index import Index
     from treecast.overlay.broker.archive import Archive
     from treecast.overlay.broker.backlog import Backlog
-from treecast.overlay.broker.depths import longest
     from treecast.overlay.broker.subscriptions import Subscriptions
     from treecast.overlay.shadow import Shadow
 
