@@ -191,6 +191,7 @@ def keep_unnamed(broker: Broker) -> None:
 
 def advance_too_far(broker: Broker) -> None:
     """One document more than was said counts as delivered."""
+    one_by_one(broker)
     advance = broker._backlog.advance
 
     def further(id: str, row: SubscriptionRow, document: int, turn: Turn) -> None:

@@ -20,6 +20,7 @@ from treecast import _native
 from treecast.document import AnyDocument
 from treecast.errors import DocumentError
 from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, NativeDocument, as_sequence, natives, take
+from treecast.model import DeliveryLimits
 from treecast.rejections import error_table
 
 if TYPE_CHECKING:
@@ -100,12 +101,16 @@ def render_columns(
     documents: Sequence[AnyDocument],
     *,
     report: bool,
-    bytes_max: int,
-    share: bool,
     limits: _native.RenderLimits,
+    bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
+    share: bool = True,
 ) -> _native.DeliveryBatch:
-    """See `Index.render_columns`."""
+    """As `Index.render_part`, as native columns: for callers that hand them to native code again."""
     return _native.render_part(index, natives(documents), report, bytes_max, limits, share)
+
+
+def native_limits(limits: DeliveryLimits) -> _native.RenderLimits:
+    return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
 
 
 def delivery_schema() -> pa.Schema:

@@ -23,6 +23,8 @@ from treecast.overlay.messages import (
     Unsubscribe,
 )
 
+pytestmark = pytest.mark.house
+
 BODIES = (b"<a><b>1</b></a>", b"<a/>", b"<c/>")
 
 
