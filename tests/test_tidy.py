@@ -45,7 +45,20 @@ ROOMS: dict[str, set[str]] = {
     "overlay": CORE
     | {"index", "catalog", "links", "selective", "placement", "names", "rejections", "wire", "workload"},
     "sim": CORE | {"index", "overlay", "selective", "wire"},
-    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model", "workload"},
+    "serve": {
+        "document",
+        "errors",
+        "query",
+        "index",
+        "inputs",
+        "catalog",
+        "overlay",
+        "durable",
+        "names",
+        "model",
+        "workload",
+        "selective",
+    },
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
@@ -59,6 +72,7 @@ ROOMS: dict[str, set[str]] = {
         # a broker's routing table is measured beside the operators that the paper has instead
         *{"document", "model", "overlay", "selective", "wire"},
         "serve",  # clients of a network that is killed
+        "sim",  # peers of a ring, by the dozen in one process
     },
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},

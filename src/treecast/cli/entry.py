@@ -20,10 +20,13 @@ from treecast import __version__
 from treecast.cli import (
     bench,
     broker,
+    build,
+    check,
     experiment,
     explain,
     generate,
     match,
+    peer,
     publish,
     registry,
     run,
@@ -141,12 +144,15 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     match.add_to(verbs)
     explain.add_to(verbs)
+    check.add_to(verbs)
+    build.add_to(verbs)
     generate.add_to(verbs)
     bench.add_to(verbs)
     run.add_to(verbs)
     broker.add_to(verbs)
     registry.add_to(verbs)
     source.add_to(verbs)
+    peer.add_to(verbs)
     up.add_to(verbs)
     publish.add_to(verbs)
     subscribe.add_to(verbs)
