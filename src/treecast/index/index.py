@@ -484,6 +484,7 @@ class Index:
         )
 
     def render_columns(self, documents: Sequence[AnyDocument], *, report: bool) -> _native.DeliveryBatch:
+        """The same as native columns, for callers that hand them to native code again."""
         return rendering.render_columns(self._native, documents, report=report, limits=self._render_limits())
 
     def _render_limits(self) -> _native.RenderLimits:
