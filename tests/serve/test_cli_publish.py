@@ -137,7 +137,11 @@ class Unreliable:
                     return self.reply(503, b'{"code":"TC436","detail":"too much waits","hint":""}')
                 with HttpClient(f"http://127.0.0.1:{port}") as client:
                     answer = client.ask("POST", self.path, body, **{"Content-Type": self.headers["Content-Type"]})
-                if mood == "partly":  # some are stored, the last one is to come again
+                if mood == "unreached":  # as a ring says it
+                    content = answer.json
+                    content["documents"][0] |= {"filtering": "partial", "unreachable": ["/{}a", "10.0.0.1:7501"]}
+                    self.reply(200, json.dumps(content).encode())
+                elif mood == "partly":  # some are stored, the last one is to come again
                     content = answer.json
                     problem = {"code": "TC415", "detail": "the store is full", "hint": ""}
                     content["documents"][-1] = {"status": 507, "problem": problem}
@@ -311,3 +315,17 @@ def test_an_interrupt_says_what_was_done(
     assert lines[0].startswith("2 accepted, 0 copies, 0 refused in ")
     assert lines[1:] == ["treecast: interrupted"]
     assert process.returncode == 130
+
+
+def test_a_partial_document_is_named(
+    service: Service, source: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What a ring could not reach is said, and counted; it is no failure."""
+    document = tmp_path / "a.xml"
+    document.write_text(f"<a>{source}</a>")
+    with Unreliable(service.port, ["unreached"]) as between:
+        url = f"http://127.0.0.1:{between.port}"
+        assert main(["publish", str(document), "--url", url]) == 0
+    shown = capsys.readouterr().err
+    assert "a.xml: partial, the ring goes on trying to reach /{}a, 10.0.0.1:7501" in shown
+    assert "1 accepted, 0 copies, 0 refused, 1 partial" in shown
