@@ -63,14 +63,18 @@ class PeerProcess:
         self.http = line.split()[-1]
 
     def end(self, number: int = signal.SIGTERM) -> int:
+        self.signal(number)
         process, self._process = self._process, None
         if process is None:
             return 0
-        with suppress(ProcessLookupError):  # it has ended by itself
-            process.send_signal(number)
         if process.stdout is not None:
             process.stdout.close()
         return process.wait(WAIT_SECONDS)
+
+    def signal(self, number: int) -> None:
+        if self._process is not None and number:
+            with suppress(ProcessLookupError):  # it has ended by itself
+                self._process.send_signal(number)
 
     def kill(self) -> None:
         """End it without any warning."""
@@ -161,10 +165,8 @@ class Ring:
 
     def end(self, number: int = signal.SIGTERM) -> list[int]:
         for peer in self.peers:
-            if peer._process is not None:
-                with suppress(ProcessLookupError):
-                    peer._process.send_signal(number)
-        return [peer.end(number) for peer in self.peers]
+            peer.signal(number)
+        return [peer.end(0) for peer in self.peers]  # one signal each: a second one could meet it while it ends
 
 
 def wait_for(look: Callable[[], Any]) -> Any:
