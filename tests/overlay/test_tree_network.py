@@ -126,8 +126,9 @@ def test_without_a_pass_nothing_comes() -> None:
     assert network.peers["b2"].passes_refused + network.peers["b3"].passes_refused
 
 
-def test_an_update_of_one_element_is_small_and_hidden_ones_cost_nothing() -> None:
-    people = "".join(f"<person><name>{n:06} {'x' * 200}</name><pay>{n}</pay></person>" for n in range(1_000))
+@pytest.mark.parametrize("count", [1_000, pytest.param(42_000, marks=pytest.mark.long)], ids=["250KB", "10MB"])
+def test_an_update_of_one_element_is_small_and_hidden_ones_cost_nothing(count: int) -> None:
+    people = "".join(f"<person><name>{n:06} {'x' * 200}</name><pay>{n}</pay></person>" for n in range(count))
     text = f"<firm>{people}</firm>".encode()
     network = Network(text)
     member = network.add_member()
@@ -140,7 +141,7 @@ def test_an_update_of_one_element_is_small_and_hidden_ones_cost_nothing() -> Non
     network.publish(text.replace(b"000077 ", b"changed "))
     network.run(2_000)
     assert member.assembly.version == 2 and b"changed" in member.assembly.fragments()[0]
-    assert 0 < network.bytes < len(text) / 100
+    assert 0 < network.bytes < 2_000 < len(text) / 100, network.bytes
 
 
 def test_outlines_of_strangers() -> None:
