@@ -1,4 +1,4 @@
-"""Brokers of a network in the simulated world whose routing queries hold sets of values: a budget of one conjunction."""
+"""Brokers of a network in the simulated world whose routing queries hold sets of values: a budget of one entry."""
 
 from __future__ import annotations
 
