@@ -189,7 +189,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     {
         Interruptible released;
         try {
-            Batch batch = index.match_many(buffers.given(), {threads, report, matches_max ? matches_max : ~0ull, timed,
+            Batch batch = index.match_many(buffers.given(), {threads, report, matches_max ? matches_max : ~0ull, timed, first,
                                                                 id_bytes_max ? id_bytes_max : ~0ull});
             out->documents = batch.documents;
             out->matches = batch.matches();
@@ -200,7 +200,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
                 out->nanoseconds.insert(out->nanoseconds.end(), chunk.nanoseconds.begin(), chunk.nanoseconds.end());
             }
             if (!out->undecided.empty()) out->view = batch.view;
-            export_matches(std::move(batch), first, out->stream.get());
+            export_matches(batch, out->stream.get());
         } catch (const BatchFailure& failure) {
             failed = failure.rejected;
         }

@@ -4,6 +4,7 @@
 // are known.
 #include "engines/lazydfa_run.hpp"
 
+#include "base/expand.hpp"
 #include "query/transformation.hpp"
 
 #include <algorithm>
@@ -189,15 +190,19 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
 void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out) {
     const uint32_t* slot_of = place.slot_of.data();
-    bits.drain([&](uint32_t word, uint64_t mask) {
-        uint64_t dirty = mask & place.dirty_in(word);
-        const uint32_t* slots = slot_of + size_t(word) * 64;
-        int32_t* room = out.room(64);
-        int32_t* at = room;
-        for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) *at++ = static_cast<int32_t>(slots[std::countr_zero(rest)]);
-        out.added(at - room);
-        for (; dirty; dirty &= dirty - 1)
-            emit_path(view, document, place.path_of[size_t(word) * 64 + std::countr_zero(dirty)], out);
+    const ExpandBits expand = expand_bits();
+    bits.drain_groups([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
+        uint64_t dirty[64], any_dirty = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);
+            masks[i] ^= dirty[i];
+        }
+        int32_t* room = out.room(size_t(count) * 64);
+        out.added(static_cast<size_t>(expand(slot_of, words, masks, count, room) - room));
+        if (!any_dirty) return;
+        for (uint32_t i = 0; i < count; ++i)
+            for (uint64_t rest = dirty[i]; rest; rest &= rest - 1)
+                emit_path(view, document, place.path_of[size_t(words[i]) * 64 + std::countr_zero(rest)], out);
     });
 }
 

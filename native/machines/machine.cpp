@@ -60,7 +60,7 @@ void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint
 void Machine::step(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh,
                    Words& out_accept, Words& out_descend, std::vector<uint64_t>& scratch) const {
 #if TREECAST_X86
-    if (simd_level() == Simd::avx2)
+    if (simd_level() >= Simd::avx2)
         return step_with<HardBits>(descend, fresh, labels, out_fresh, out_accept, out_descend, scratch);
 #endif
     step_with<SoftBits>(descend, fresh, labels, out_fresh, out_accept, out_descend, scratch);

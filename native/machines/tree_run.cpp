@@ -572,7 +572,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
 
 void TreeRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
 #if TREECAST_X86
-    if (simd_level() == Simd::avx2) return run_with<HardBits>(document, names, out);
+    if (simd_level() >= Simd::avx2) return run_with<HardBits>(document, names, out);
 #endif
     run_with<SoftBits>(document, names, out);
 }
