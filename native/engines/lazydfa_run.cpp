@@ -14,6 +14,12 @@ namespace treecast {
 
 namespace {
 
+// Of what is run lazily: a machine of plain paths, or the paths that end in values.
+uint32_t path_states(const MachinePlace& place) {
+    if (place.machine) return place.machine->states();
+    return place.tree->value_paths().empty() ? 0 : place.tree->value_paths().machine()->states();
+}
+
 const LazyDfaState& state_of(const View& view) { return static_cast<const LazyDfaState&>(*view.engine_state); }
 
 }  // namespace
@@ -36,7 +42,7 @@ const NameLabels& LazyDfaRun::labels(uint32_t name) {
 uint64_t LazyDfaRun::cache_bytes() const {
     uint64_t total = 0;
     for (const PlaceRun& run : runs_)
-        if (run.lazy) total += run.lazy->bytes();
+        total += run.lazy ? run.lazy->bytes() : run.tree->cache_bytes();
     return total;
 }
 
@@ -60,16 +66,16 @@ void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
     for (const auto& place : state.places) {
         if (!place) continue;
         run_of(place).used = true;
-        if (!place->machine) continue;
-        states += place->states();
-        ++machines;
+        states += path_states(*place);
+        machines += path_states(*place) != 0;
     }
     std::erase_if(runs_, [](const PlaceRun& c) { return !c.used; });
     for (PlaceRun& c : runs_) {
-        if (!c.lazy) continue;
+        if (!c.path_states) continue;
         // Half by size and half equally: a small machine needs some room too, as most documents may pass through it.
-        double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
-        c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max * share));
+        double share = 0.5 * c.path_states / states + 0.5 / machines;
+        auto bytes_max = static_cast<uint64_t>(cache_bytes_max * share);
+        c.lazy ? c.lazy->set_bytes_max(bytes_max) : c.tree->set_cache_bytes_max(bytes_max);
     }
 }
 
@@ -83,6 +89,7 @@ LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<MachinePlace>& pl
         c.lazy = std::make_unique<Lazy>(place->machine);
     else
         c.tree = std::make_unique<TreeRun>(place->tree);
+    c.path_states = path_states(*place);
     c.bits.resize(place->accepts());
     return c;
 }

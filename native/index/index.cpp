@@ -5,6 +5,7 @@
 
 #include "base/interrupt.hpp"
 #include "index/index_lease.hpp"
+#include "index/match_lines.hpp"
 #include "index/workers.hpp"
 
 #include <algorithm>
@@ -126,19 +127,11 @@ void Index::drop_caches() {
     pool_.clear();
 }
 
-// Few slots are sorted directly. Many are put into a bit set, which yields them sorted in linear time.
 void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {
-    if (view.order) {
+    if (view.order)
         std::sort(slots, slots + count, [&](int32_t a, int32_t b) { return view.order_of(a) < view.order_of(b); });
-    } else if (count * 32 < view.slots) {
-        std::sort(slots, slots + count);
-    } else {
-        scratch.assign(view.slots / 64 + 1, 0);
-        for (size_t i = 0; i < count; ++i) scratch[slots[i] >> 6] |= 1ull << (slots[i] & 63);
-        for (size_t word = 0; word < scratch.size(); ++word)
-            for (uint64_t rest = scratch[word]; rest; rest &= rest - 1)
-                *slots++ = static_cast<int32_t>(word * 64 + std::countr_zero(rest));
-    }
+    else
+        sort_below({slots, count}, view.slots, scratch);
 }
 
 namespace {
@@ -240,8 +233,9 @@ Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOpt
     ChunkRanges ranges(chunks, stoppable ? 1 : threads);    // what may stop early has to be done in order
     std::atomic<size_t> failed{~size_t(0)};
     std::atomic<uint64_t> matches{0};
-    // A little more than expected, so that a block mostly is enough.
-    const size_t expected = documents.size() * matches_expected_.load(std::memory_order_relaxed) / 900 / threads;
+    // A little more than in the batch before, so that a block mostly is enough; some hundred a document where nothing is known.
+    const uint64_t by_thousand = matches_expected_.load(std::memory_order_relaxed);
+    const size_t expected = documents.size() * (by_thousand ? by_thousand : 250'000) / 900 / threads;
     auto fill = [&](size_t c, Matcher& matcher, MatchWriter& writer) {       // false: there was no more room
         Chunk& chunk = batch.chunks[c];
         chunk.first = c * per_chunk;

@@ -129,6 +129,7 @@ public:
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
     void drop_caches();
+    std::shared_ptr<void> companion;   // what whoever lends the index out keeps with it; null at first
 
 private:
     class Lease;
