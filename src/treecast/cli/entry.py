@@ -20,6 +20,8 @@ from treecast import __version__
 from treecast.cli import (
     bench,
     broker,
+    build,
+    check,
     experiment,
     explain,
     generate,
@@ -141,6 +143,8 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     match.add_to(verbs)
     explain.add_to(verbs)
+    check.add_to(verbs)
+    build.add_to(verbs)
     generate.add_to(verbs)
     bench.add_to(verbs)
     run.add_to(verbs)

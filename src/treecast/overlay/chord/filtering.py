@@ -313,6 +313,7 @@ class Filtering:
         items = [(key, target.element) for key, target in zip(keys, targets, strict=True)]
         chain = first.chain
         self._peer.counts["visits"] += len(items)
+        self._peer.counts["visit frames"] += 1
 
         def message_of(nonce: int) -> Visits:
             body = work.body if is_whole else b""
