@@ -76,3 +76,18 @@ def test_every_instruction_set_expands_alike(index: Index, documents: list[bytes
         finally:
             _native.testing.simd_force(-1)
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_strings_of_ids_are_made_once(index: Index, documents: list[bytes]) -> None:
+    """The same objects again, until caches are dropped or slots get other ids."""
+    first, again = index.match(documents[0]), index.match(documents[0])
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    index.drop_caches()
+    assert index.match(documents[0]) == first
+    small = Index()
+    small.add_many([("a", "/a"), ("b", "/a")])
+    assert small.match(b"<a/>") == ["a", "b"]
+    small.remove("a")
+    small.compact()
+    small.add("c", "/a")
+    assert small.match(b"<a/>") == ["b", "c"]

@@ -22,12 +22,12 @@ public:
     ~IdStrings() { clear(); }
 
     nb::list list(const View& view, const int32_t* slots, size_t count) {
+        PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));      // first: a collection of garbage may call anything
+        if (!list) throw nb::python_error();
+        nb::list out = nb::steal<nb::list>(list);
         if (serial_ != view.serial) clear();
         serial_ = view.serial;
         if (strings_.size() < view.slots) strings_.resize(view.slots, nullptr);
-        PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
-        if (!list) throw nb::python_error();
-        nb::list out = nb::steal<nb::list>(list);
         for (size_t i = 0; i < count; ++i) {
             constexpr size_t ahead = 16;
             if (i + ahead < count) __builtin_prefetch(strings_[static_cast<size_t>(slots[i + ahead])]);
