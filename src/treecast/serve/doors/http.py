@@ -93,7 +93,8 @@ class HttpDoor(Door):
         self._router = Router((*ROUTES, *routes))
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
-        self._description = msgspec.json.encode(describe(version, (*ROUTES, *routes)))
+        offered = tuple(route for route in (*ROUTES, *routes) if self._page(route) is not None)
+        self._description = msgspec.json.encode(describe(version, offered))
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""
