@@ -55,4 +55,5 @@ NB_MODULE(_native, m) {
     bind_transformation(m);
     bind_wire(m, testing);
     bind_routing(m);
+    bind_lanes(m);
 }
