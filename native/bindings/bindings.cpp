@@ -58,4 +58,5 @@ NB_MODULE(_native, m) {
     bind_wire(m, testing);
     bind_routing(m);
     bind_lines(m);
+    bind_lanes(m);
 }

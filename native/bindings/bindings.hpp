@@ -43,5 +43,6 @@ void bind_transformation(nb::module_& m);
 void bind_wire(nb::module_& m, nb::module_& testing);
 void bind_routing(nb::module_& m);
 void bind_lines(nb::module_& m);
+void bind_lanes(nb::module_& m);
 
 }  // namespace treecast
