@@ -18,6 +18,8 @@ from treecast.cli.console import progress_line
 
 pytestmark = pytest.mark.house
 
+SELECTIVE = ("grant", "revoke", "publish", "subscribe", "update", "status", "receive", "broker", "follow")
+
 COMMAND = [sys.executable, "-m", "treecast"]
 SCREEN_LINES, SCREEN_COLUMNS = 40, 80
 
@@ -45,6 +47,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "broker",
             "registry",
             "source",
+            "peer",
             "up",
             "publish",
             "subscribe",
@@ -57,7 +60,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     + [["generate", what, "--help"] for what in ("documents", "queries")]
     + [["token", what, "--help"] for what in ("create", "list", "revoke")]
     + [["source", what, "--help"] for what in ("add", "list", "remove")]
-    + [["selective", what, "--help"] for what in ("grant", "publish", "receive")],
+    + [["peer", what, "--help"] for what in ("up", "status")]
+    + [["selective", what, "--help"] for what in SELECTIVE],
     ids=" ".join,
 )
 def test_help_fits_a_screen_and_shows_an_example(

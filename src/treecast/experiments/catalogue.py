@@ -40,6 +40,7 @@ NAMES = (
     "dht-lookups",
     "dht-indexing",
     "dht-comparison",
+    "selective-trees",
     "selective-levels",
     "selective-merging",
 )

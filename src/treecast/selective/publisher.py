@@ -74,11 +74,13 @@ class Publisher:
     def refresh(self) -> list[str]:
         """Let changed policies take effect, without a new version of the document as well."""
         assert self.document is not None, "publish a document first"
+        # All at first: a policy that cannot be evaluated must not leave some views changed and others not.
+        wanted = {group: self.policies.subtrees(group, self.document) for group in self.policies.groups()}
         changed = []
-        for group in self.policies.groups():
+        for group, subtrees in wanted.items():
             if group not in self._views:
                 self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
-            if self._views[group].refresh(self.document, self.policies.subtrees(group, self.document)):
+            if self._views[group].refresh(self.document, subtrees):
                 changed.append(group)
         return changed
 
@@ -110,6 +112,13 @@ class Publisher:
     def has_view(self, group: str) -> bool:
         """Whether something has been published for the group."""
         return group in self._views
+
+    def view(self, group: str) -> GroupView:
+        """The view of a group, for those who send it in other forms (`treecast.selective.parcels`)."""
+        return self._views[group]
+
+    def sign(self, digest: bytes) -> bytes:
+        return self._signer.sign(digest)
 
     def version(self, group: str) -> int:
         """The version of a group's view: how often it has changed."""

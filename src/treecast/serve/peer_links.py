@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import structlog
 
@@ -31,6 +32,8 @@ LIVED_MS = 2_000
 
 Resolve = Callable[[str], str | None]
 """The address of a peer, by its name; None if it has none, or is no peer."""
+Hear = Callable[[str, Any], None]
+"""The name of a peer, and a message."""
 
 
 class PeerLinks:
@@ -44,7 +47,10 @@ class PeerLinks:
         log: structlog.typing.FilteringBoundLogger,
         settings: RuntimeSettings | None = None,
         tls: ssl.SSLContext | None = None,
+        hear: Hear | None = None,
     ) -> None:
+        """`hear` gets what others answer over these connections, for a peer that does not listen itself."""
+        self._hear = hear
         self.name = name
         self._resolve = resolve
         self._random = random
@@ -68,6 +74,7 @@ class PeerLinks:
             if len(self._links) >= self._settings.links_max:
                 self._drop_unknown()
             link = self._links[speaker, name] = _PeerLink(self, name, address, speaker or self.name)
+        link.used_ms = steady_ms()
         link.send(packets)
         return True
 
@@ -78,9 +85,12 @@ class PeerLinks:
                 link.hurry()
 
     def _drop_unknown(self) -> None:
-        """Forget peers that have left."""
+        """Forget peers that have left, and make room for one."""
         for key in [key for key in self._links if not self._resolve(key[1])]:
             self._links.pop(key).end()
+        # On a ring, a name is an address: nobody says who has left. Those that were not used for long make room.
+        while len(self._links) >= self._settings.links_max:
+            self._links.pop(min(self._links, key=lambda key: self._links[key].used_ms)).end()
 
     async def close(self) -> None:
         self._is_closed = True
@@ -100,6 +110,7 @@ class _PeerLink:
     def __init__(self, links: PeerLinks, name: str, address: str, speaker: str) -> None:
         self.address = address
         self._speaker = speaker
+        self.used_ms = steady_ms()
         self._links = links
         self._name = name
         settings = links._settings
@@ -171,6 +182,8 @@ class _PeerLink:
         for packet in packets:
             if isinstance(packet.message, Detach) and packet.message.reason:
                 self._links._log.warning("a peer refuses", name=self._name, reason=packet.message.reason)
+            elif self._links._hear is not None:
+                self._links._hear(self._name, packet.message)
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         if steady_ms() - connection.opened_ms > LIVED_MS:

@@ -55,9 +55,11 @@ class Shedding:
         """A document, the `serial`th of all, has come to this state for the first time."""
         settings = self._peer.nfa_settings
         self._serial = max(self._serial, serial)
-        if settings.shed_rate >= 1 or state_of(stored_key) != stored_key:
+        if state_of(stored_key) != stored_key:
             return
         self._visits[stored_key] += 1
+        if settings.shed_rate >= 1:
+            return
         total = self._serial - self._first_serial.setdefault(stored_key, self._serial) + 1
         if total < settings.shed_documents_min or stored_key in self._underway:
             return
