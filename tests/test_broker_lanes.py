@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from test_broker import World, items, prepare
 
-from treecast import _native
-from treecast.index import Index
 from treecast.overlay.broker.rows import CURSORS, DOCUMENTS, CursorRow, DocumentRow, decode
 from treecast.overlay.messages import (
     Acknowledge,
@@ -225,24 +223,3 @@ def test_both_ways_give_the_same(seed: int) -> None:
         return {id: sorted(numbers) for id, numbers in got.items()}
 
     assert run(is_fast=True) == run(is_fast=False)
-
-
-def test_native_columns_are_checked() -> None:
-    index = Index()
-    index.add("q", "/a")
-    batch = index.render_columns([b"<a/>"], report=True)
-    lanes = _native.Lanes(10)
-    lane = lanes.open_lane()
-    slot = lanes.join("q", lane, 1, 0, 5)
-    wrong: Any
-    for wrong in (([], [0], "", [0], [1]), ([1], [0], "", [0], [])):
-        with pytest.raises(ValueError, match="columns"):
-            lanes.enqueue(batch, *wrong)
-    rows, others, touched = lanes.enqueue(batch, [7], [3], "", [0], [9])
-    assert (rows, others, touched) == ([(b"\x91\xa1q", b"\x91\x09")], [], [lane])
-    assert lanes.take(lane, 1, 10, 100) == (b"\x91\x97\xa1q\x07\x03\x01\x00\xa0\x00", [9], 1, 5)
-    assert lanes.depth(slot) == (1, 0) and lanes.first_unfinished() == 7
-    with pytest.raises(RuntimeError, match="twice"):
-        lanes.join("q", lane, 2, 0, 5)
-    with pytest.raises(RuntimeError, match="closed"):
-        lanes.close_lane(lane)
