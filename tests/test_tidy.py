@@ -229,6 +229,7 @@ NATIVE_ROOMS = [
     "engines",
     "render",
     "index",
+    "lanes",
     "bindings",
 ]
 

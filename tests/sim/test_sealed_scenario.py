@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import combinations
 
 import pytest
 from support.planted_sealed_bugs import BUGS, plant
@@ -29,7 +28,7 @@ def test_fresh_seeds() -> None:
     means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}
     # A scenario in which nothing happens finds nothing.
     assert means["views"] > 4 and means["structure"] > 1.5 and means["partial"] > 0.4 and means["revocations"] > 0.3
-    assert means["dead"] > 0.4 and means["joins"] > 0.7 and means["caught up"] > 0.05, means
+    assert means["dead"] > 0.4 and means["joins"] > 0.7 and means["caught up"] > 0.2, means
 
 
 @pytest.mark.long
@@ -50,7 +49,7 @@ def test_planted_bugs_are_found(name: str) -> None:
 def test_brokers_die_at_each_level_and_at_two() -> None:
     seed = next(seed for seed in range(100) if len(draw_sealed(seed).levels) == 4 and not draw_sealed(seed).joins)
     levels = draw_sealed(seed).levels
-    victims = [(rank,) for rank in range(4)] + list(combinations(range(4), 2))  # adjacent ones, too
+    victims = [(0,), (1,), (2,), (3,), (0, 2), (0, 3), (1, 3), (1, 2)]  # adjacent ones, too
     for ranks in victims:
         faults = [Crash(levels[rank][0], 1_500 + 300 * rank, FOR_EVER_MS) for rank in ranks]
         outcome = SealedScenario().run(seed, faults)

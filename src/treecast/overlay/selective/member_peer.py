@@ -20,7 +20,7 @@ from treecast.overlay.selective.selective_messages import ElementState, OfTree, 
 from treecast.overlay.selective.settings import SelectiveSettings
 from treecast.overlay.selective.subscriber_peer import Arrival, SubscriberPeer
 from treecast.overlay.selective.tree_broker import of_tree
-from treecast.selective.assembly import WHOLE, Assembly
+from treecast.selective.assembly import Assembly
 from treecast.selective.parcels import body_id, seal_id, tree_name
 from treecast.selective.subtrees import Subtree
 
@@ -70,6 +70,8 @@ class MemberPeer:
         self.refused = 0
         """Parcels that could not be opened, and times that everything was fetched again."""
         self._waiting_ms: int | None = None
+        self._is_damaged = False
+        """Something that cannot be opened has arrived: what it was meant to be is missing."""
         if state is not None:
             self._restore(state)
         self.mail.want([Subtree(mailbox)], 0)
@@ -151,10 +153,11 @@ class MemberPeer:
                 self.assembly.take(one.id, one.payload)
             except PeerError:
                 self.refused += 1
+                self._is_damaged = True
 
     def _settle(self, now_ms: int) -> list[Effect]:
         is_new = self.assembly.settle()
-        if self.assembly.is_waiting:
+        if self.assembly.is_waiting or self._is_damaged:
             if self._waiting_ms is None:
                 self._waiting_ms = now_ms
         else:
@@ -171,6 +174,7 @@ class MemberPeer:
         effects += of_tree(self.mail_tree, self.mail.tick(now_ms))
         if self._waiting_ms is not None and not 0 <= now_ms - self._waiting_ms < self._settings.verify_ms:
             self._waiting_ms = None
+            self._is_damaged = False
             self.refused += 1
             self.assembly.start_over()
             effects += of_tree(self.view_tree, self.view.start_over(now_ms))
@@ -179,6 +183,3 @@ class MemberPeer:
     def is_whole(self) -> bool:
         """Whether all that is wanted is there, as far as this peer knows."""
         return not self.assembly.is_waiting
-
-    def wants_whole(self) -> bool:
-        return self.assembly.roots == (WHOLE,)

@@ -58,6 +58,9 @@ class SealedScenario:
         faults = draw_faults(
             random, [SOURCE, *brokers, *members], plan.duration_ms, FaultRates(crashing=(*brokers, *members))
         )
+        for name in members:  # it goes away, and comes back
+            if random.random() < 0.3:
+                faults.append(Crash(name, random.randrange(plan.duration_ms), random.choice([500, 3_000])))
         if random.random() < 0.6:
             for level in plan.levels:
                 alive = [name for name in level if name in brokers]
@@ -98,6 +101,7 @@ class SealedRun:
         self._latest: dict[str, int] = {}  # the version that each member has shown
         self._limits: dict[str, int] = {}  # the last version for those who have been revoked
         self._saved: dict[str, MemberState] = {}
+        self._saving = self.world.random_of("saving")
         self.world.add_host(SOURCE, lambda storage, random: self.source)
         self._publish(is_first=True)
         for name in plan.brokers():
@@ -228,7 +232,7 @@ class SealedRun:
         if name in self._limits and version > self._limits[name]:
             self.world.fail(f"{name} sees version {version} after it was revoked in {self._limits[name]}")
         self._latest[name] = version
-        if self.world.chance(f"{name} saves"):
+        if self._saving.random() < 0.5:
             self._saved[name] = peer.save()
 
     def _missing(self) -> list[str]:
