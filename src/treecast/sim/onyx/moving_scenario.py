@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from treecast.overlay.broker.rows import SUBSCRIPTIONS
+from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.control_messages import Migrate
 from treecast.overlay.onyx.migration import REASON
 from treecast.overlay.onyx.network_broker import NetworkBroker
@@ -96,6 +97,15 @@ class MovingRegistry(ScriptedRegistry):
             self._world.hosts[name].call(receive)
 
 
+class _Receiver(Application):
+    """Looks for a subscription at a broker to which it may move at any time."""
+
+    def _exists(self, id: str) -> bool:
+        """It may have been made although nobody was told so, and may come here later."""
+        commands = (operation.command for operation in self._history.operations)
+        return any(isinstance(command, Subscribe) and command.id == id for command in commands)
+
+
 class MovingRun(NetworkRun):
     """A run in which somebody receives at every broker."""
 
@@ -121,7 +131,7 @@ class MovingRun(NetworkRun):
             client, name=name, owned=[], received=[id], sources=[], action_ms=NEVER_MS, fail_rate=0.0, forget_rate=0.0
         )
         self.network.homes[name] = broker
-        application = Application(
+        application = _Receiver(
             *(self.world, plan, self.network.clients, self.history, self._client_settings, list, count(1).__next__),
             broker=broker,
             identify=self._identifier(broker),
