@@ -26,7 +26,7 @@ from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
-from treecast.sim.onyx.moving_scenario import MovingNetworkScenario
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, MovingReplicatedScenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
@@ -39,7 +39,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
         *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
-        *(ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario),
+        *(MovingReplicatedScenario, ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario),
     )
 }
 PROGRESS_SECONDS = 5.0
