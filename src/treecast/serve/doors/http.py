@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-import msgspec
 import structlog
 
 from treecast.errors import TreecastError
@@ -18,7 +17,7 @@ from treecast.serve.doors.document_pages import DocumentPages
 from treecast.serve.doors.door import Door
 from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
-from treecast.serve.doors.openapi import describe
+from treecast.serve.doors.openapi import description
 from treecast.serve.doors.outgoing import Outgoing
 from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.reading import ReadingPages
@@ -87,7 +86,7 @@ class HttpDoor(Door):
         )
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
-        self._description = msgspec.json.encode(describe(version))
+        self._description = description(version)
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +22,12 @@ from treecast.serve.doors.routes import ID, PARAMETERS, PUBLIC, ROUTES, Route
 SOCKET = (SocketMessage, SocketOpened, SocketUnknown, SocketInterrupted, SocketPublished)
 """What is said on a WebSocket: OpenAPI has no place for it but the list of schemas."""
 REFERENCE = "#/components/schemas/{name}"
+
+
+@cache
+def description(version: str) -> bytes:
+    """Of a broker's door, in JSON. Made once: a broker that is started again takes it from whom it was forked."""
+    return msgspec.json.encode(describe(version))
 
 
 def describe(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:

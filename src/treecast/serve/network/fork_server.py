@@ -34,6 +34,7 @@ from typing import BinaryIO
 import msgspec
 
 from treecast.serve.broker_process import warm_up
+from treecast.serve.doors.openapi import description
 from treecast.serve.network.member import MemberOptions, run_member
 
 REQUEST_BYTES_MAX = 1 << 20
@@ -188,6 +189,8 @@ def serve_requests(requests: socket.socket) -> MemberOptions | None:
             return None
         request = _DECODER.decode(data)
         if isinstance(request, Start):
+            if request.options.has_door:
+                description(request.options.version)  # the first time: for all that are forked from now on
             pid = os.fork()
             if pid == 0:
                 requests.close()
