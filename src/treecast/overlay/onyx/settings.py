@@ -85,6 +85,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     plan_steps_max: int = 64
     """Queries that are looked at for the plan in one turn. The rest waits for the next tick, and documents come whole
     until then."""
+    load_rows_max: int = 2_000
+    """Of a broker's own subscriptions, that are put into its routing table in one turn after a restart."""
     held_requests_max: int = 10_000
     """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""
 
