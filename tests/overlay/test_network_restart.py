@@ -119,7 +119,8 @@ def test_a_broker_that_lives_again_asks_whom_it_needs_at_once() -> None:
 
 def test_a_broker_with_many_subscriptions_serves_before_it_has_put_them_together() -> None:
     """Until then its parent is told nothing, and roots are asked for everything: half of it would lose documents."""
-    storage, settings = SimulatedStorage(), NetworkSettings(load_rows_max=2, history_few_max=0)
+    storage = SimulatedStorage()
+    settings = NetworkSettings(load_rows_max=2, history_few_max=0, history_queries_per_document=100)
     before = NetworkBroker("b", storage, Random(1), network=settings)
     turn = Turn(1)
     for number in range(5):
@@ -127,16 +128,31 @@ def test_a_broker_with_many_subscriptions_serves_before_it_has_put_them_together
     write(storage, before.broker.finish(turn))
     view = View(1, {name: BrokerInfo() for name in "rb"}, {"r": {"b": "r"}})
     write(storage, before.receive("registry", NewView(view), 2))
-    again = NetworkBroker("b", storage, Random(3), network=settings)  # two of five are in the table
+    again = NetworkBroker("b", storage, Random(3), network=settings)
     begun = again.receive("r", Latest("r", "store", 1, 5, 9), 2_000)
     assert not sent(begun, Announce)
     (question,) = sent(begun, CatchUp)
     assert question.message.query == b""
-    assert not sent(again.tick(2_001), Announce)
+    assert not sent([*again.tick(2_001), *again.tick(2_001)], Announce), "four of five are in the table"
     (told,) = sent(again.tick(2_002), Announce)
     assert told.message.base == 0 and len(ROUTING.decode(told.message.changes[0][0]).conjunctions) == 5
     (question,) = sent(again.tick(2_002 + settings.repair_ms), CatchUp)
     assert len(ROUTING.decode(question.message.query).conjunctions) == 5
+
+
+def test_roots_are_not_sent_a_query_that_is_larger_than_what_is_missing() -> None:
+    storage, settings = SimulatedStorage(), NetworkSettings(history_few_max=0, history_queries_per_document=2)
+    broker = NetworkBroker("b", storage, Random(1), network=settings)
+    turn = Turn(1)
+    for number in range(5):
+        broker.broker.add(Subscribe(f"q{number}", f"/a[@k = '{number}']"), turn)
+    write(storage, broker.broker.finish(turn))
+    write(storage, broker.receive("registry", NewView(View(1, {n: BrokerInfo() for n in "rb"}, {"r": {"b": "r"}})), 2))
+    (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 2), 3), CatchUp)
+    assert question.message.query == b""
+    broker = NetworkBroker("b", storage, Random(1), network=settings)
+    (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 3), 2_000), CatchUp)
+    assert question.message.query != b""
 
 
 def test_one_that_changes_meanwhile_is_put_together_at_once() -> None:

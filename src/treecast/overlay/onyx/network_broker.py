@@ -251,10 +251,12 @@ class NetworkBroker:
 
     def _query(self, repair: Repair, position: int) -> bytes:
         """What a root is asked for; empty: all of it."""
-        if repair.is_small(position, self._settings.history_few_max) or not self.wants.is_loaded:
+        settings = self._settings
+        few = max(settings.history_few_max, len(self.broker.index) // settings.history_queries_per_document)
+        if repair.is_small(position, few) or not self.wants.is_loaded:
             return b""
         query = self.wants.encoded()
-        return b"" if len(query) > self._settings.history_query_bytes_max else query
+        return b"" if len(query) > settings.history_query_bytes_max else query
 
     # --- the view ----------------------------------------------------------------------------------------------------
 

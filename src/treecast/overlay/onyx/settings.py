@@ -54,6 +54,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """and bytes in it, unless the first document is larger."""
     history_few_max: int = 64
     """If at most so many are missing, all of them are sent: that costs less than to send and to compile a query."""
+    history_queries_per_document: int = 10
+    """The same if the asker has so many subscriptions for each that is missing: its query is the larger."""
     history_query_bytes_max: int = 1 << 20
     """A longer routing query is not sent along: then everything comes."""
     history_filters_max: int = 16
