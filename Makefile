@@ -19,7 +19,7 @@ demo:  ## match the embedded sample and write to results/
 	@bash tools/demo.sh
 
 test:  ## run the tests, and the native ones again under the sanitizers
-	@bash tools/setup.sh maybe-java maybe-nats maybe-chromium maybe-npm
+	@bash tools/setup.sh maybe-java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm
 	@bash tools/test.sh $(PYTEST_ARGS)
 
 check: setup  ## run the linters and the type checker
@@ -28,7 +28,7 @@ check: setup  ## run the linters and the type checker
 	@$(PYTHON) -m mypy
 
 long:  ## run the full-size checks: hours of CPU time
-	@bash tools/setup.sh java maybe-nats maybe-chromium maybe-npm
+	@bash tools/setup.sh java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
 	@$(PYTHON) tools/mutants.py
 	@$(PYTHON) tools/mutants_python.py

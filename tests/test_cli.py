@@ -37,6 +37,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         for verb in (
             "match",
             "explain",
+            "check",
+            "build",
             "generate",
             "bench",
             "run",

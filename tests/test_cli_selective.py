@@ -65,6 +65,27 @@ def test_revocation(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "TC630" in capsys.readouterr().err
 
 
+def test_newcomers_after_a_revocation(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing has changed but who is a member: there is a package that a new member can open."""
+    run("revoke firm desk ann")
+    run("grant firm desk --member cy")
+    run("publish firm")
+    run("subscribe firm desk cy cy-home")
+    capsys.readouterr()
+    run("receive cy-home firm/out/desk/all.package")
+    assert capsys.readouterr() == ("<staff><name>Ida</name></staff>\n", "")
+
+
+def test_an_old_view_is_called_so(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("firm.xml").write_bytes(FIRST.replace(b"Ida", b"Eva"))
+    run("publish firm firm.xml")
+    run("subscribe firm desk ann ann-home")
+    run("receive ann-home firm/out/desk/1.package")
+    assert "a newer one has been published" in capsys.readouterr().err
+    run("receive ann-home firm/out/desk/2.package")
+    assert capsys.readouterr() == ("<staff><name>Eva</name></staff>\n", "")
+
+
 def test_altered_packages_are_not_kept(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("subscribe firm desk ann ann-home")
     package = firm / "out" / "desk" / "1.package"

@@ -284,6 +284,13 @@ def test_chromium_is_wanted_and_not_needed(machine: Machine) -> None:
     assert machine.setup("chromium", TREECAST_PYTHON="python3").returncode == 0
 
 
+def test_xmlsec1_is_wanted_and_not_needed(machine: Machine) -> None:
+    fake_python_that_makes_venvs(machine)
+    assert "xmlsec1" in refusal(machine, "xmlsec1", TREECAST_PYTHON="absent")
+    done = machine.setup("maybe-xmlsec1", TREECAST_PYTHON="python3")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_npm_packages_are_fetched_where_npm_is(machine: Machine, works: bool) -> None:
     """As the lock has them, once; where that fails, it is said, and everything else goes on."""

@@ -6,6 +6,7 @@
 #   tools/setup.sh maybe-java  the same, but if Java is missing and cannot be installed, the venv is made anyway
 #   tools/setup.sh maybe-nats  the venv, and nats-server if it can be installed; tests that need it report if it is missing
 #   tools/setup.sh maybe-chromium  the same for Chromium, in which tests look at the console
+#   tools/setup.sh maybe-xmlsec1   the same for xmlsec1, which verifies signatures in tests
 #   tools/setup.sh maybe-npm   the venv, and tests/npm in build/npm where npm is installed; tests that need it report if not
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
 #   tools/setup.sh debootstrap the venv, and debootstrap for a minimal Debian
@@ -177,6 +178,10 @@ check_nats() {
 
 check_chromium() {
     command -v chromium >/dev/null || lack "chromium" chromium
+}
+
+check_xmlsec1() {
+    command -v xmlsec1 >/dev/null || lack "xmlsec1" xmlsec1
 }
 
 check_npm() { :; }    # nothing is installed for it, see npm_packages

@@ -14,7 +14,7 @@ from treecast.errors import (
     UndecidedWarning,
 )
 from treecast.index import Index
-from treecast.model import Delivery, Subscription
+from treecast.model import Delivery, DeliveryLimits, Subscription
 from treecast.query import Query, parse
 from treecast.version import VERSION
 
@@ -23,6 +23,7 @@ __version__ = VERSION
 __all__ = [
     "AccessError",
     "Delivery",
+    "DeliveryLimits",
     "Document",
     "DocumentError",
     "Index",

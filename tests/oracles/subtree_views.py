@@ -62,15 +62,17 @@ def _prune(original: Any, twin: Any, shown: Collection[int], places: dict[Any, i
 
 
 def _write(parent: Any, anchor: Any, gaps: list[list[Any]]) -> None:
-    """Of gaps of white space alone, one after the other, the last that is not empty is left."""
-    left: list[list[Any]] = []
+    """Of white space on both sides of what is taken out, that behind it is left. In an empty parent there is none."""
+    left: list[Any] = []
     for gap in gaps:
-        if left and _is_space(gap) and _is_space(left[-1]):
-            left[-1] = gap if gap[0] else left[-1]
-        else:
-            left.append(gap)
+        if left and gap[0][:1] and gap[0][:1] in SPACE:
+            left[-1] = left[-1].rstrip(SPACE)
+        left = [*left[:-1], left[-1] + gap[0], *gap[1:]] if left else gap
+    is_empty = not any(isinstance(child.tag, str) for child in parent)
+    if len(gaps) > 1 and is_empty and len(left) == 1 and not left[0].strip(SPACE):
+        left = [""]
     text = ""
-    for piece in [*(piece for gap in left for piece in gap), None]:
+    for piece in [*left, None]:
         if isinstance(piece, str):
             text += piece
             continue
@@ -79,7 +81,3 @@ def _write(parent: Any, anchor: Any, gaps: list[list[Any]]) -> None:
         else:
             anchor.tail = text
         anchor, text = piece, ""
-
-
-def _is_space(gap: list[Any]) -> bool:
-    return len(gap) == 1 and not gap[0].strip(SPACE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest.mock import patch
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 from support.selective_trial import Trial
@@ -53,11 +54,11 @@ def _package(data: bytes) -> None:
         member.receive(old)
     trial.publisher.publish(first)
     trial.publisher.publish(first.replace(b"1", b"2"))
+    if what == "unsigned":
+        trial.publisher._signer = Ed25519PrivateKey.from_private_bytes(bytes(32))
     package = decode_package(trial.publisher.package("desk", since=1 if what == "gap" else 0))
     if what == "altered":
         package = replace(package, manifest=package.manifest[::-1])
-    elif what == "unsigned":
-        package = replace(package, signature=bytes(64))
     elif what == "epoch":
         package = replace(package, epoch=2)
     elif what == "astray":

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from lxml import etree
 from oracles import subtree_views
+from oracles.view_verifier import RefusalError, View
 
+from treecast.errors import PeerError
 from treecast.selective.policies import Policies
 from treecast.selective.publisher import Publisher
 from treecast.selective.subscriber import Subscriber
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 NAMES = ("a", "b", "c", "n:d", "e")
-SPACES = ("", "", "\n  ", " text ", "<!--note-->")
+SPACES = ("", "", "\n  ", " text ", "<!--note-->", "<?note it?>")
+
+
+class JudgedSubscriber(Subscriber):
+    """A subscriber beside the verifier that was written from the guide: they accept, refuse and see the same."""
+
+    def __init__(self, member: str, key: bytes, document: str, group: str, public_key: bytes) -> None:
+        super().__init__(member, key, document, group, public_key)
+        self.verifier = View(member, key, document, group, public_key)
+
+    def admit(self, epoch: int, envelope: bytes) -> None:
+        super().admit(epoch, envelope)
+        self.verifier.take_envelope(epoch, envelope)
+
+    def receive(self, data: bytes) -> bool:
+        try:
+            is_new: bool | str = self.verifier.take_package(data)
+        except RefusalError as error:
+            is_new = str(error)
+        try:
+            assert super().receive(data) == is_new
+        except PeerError as error:
+            assert error.code == is_new
+            raise
+        assert self.version == self.verifier.version
+        assert self.is_behind == (self.verifier.version < self.verifier.newest)
+        assert self.fragments() == self.verifier.fragments()
+        return is_new is True
 
 
 class Trial:
@@ -26,15 +56,14 @@ class Trial:
             self.grant(group, include, exclude)
         self.publisher = Publisher("doc", self.policies, secret=b"s" * 32, signer=SIGNER)
         self.members = {group: self.member(group) for group in policies}
-        self.bytes_sent = dict.fromkeys(policies, 0)
 
     def grant(self, group: str, include: list[str], exclude: list[str]) -> None:
         self.policies.grant(group, include=include, exclude=exclude, namespaces={"n": "urn:n"})
         self.policies.join(group, f"m-{group}")
 
-    def member(self, group: str) -> Subscriber:
+    def member(self, group: str) -> JudgedSubscriber:
         key = self.publisher.keys.member(f"m-{group}")
-        found = Subscriber(f"m-{group}", key, "doc", group, self.publisher.public_key)
+        found = JudgedSubscriber(f"m-{group}", key, "doc", group, self.publisher.public_key)
         found.admit(*self.publisher.envelope(group, f"m-{group}"))
         return found
 
@@ -43,7 +72,6 @@ class Trial:
         sent = {}
         for group in self.publisher.publish(data):
             sent[group] = self.publisher.package(group, since=self.members[group].version)
-            self.bytes_sent[group] += len(sent[group])
             assert self.members[group].receive(sent[group])
         return sent
 
@@ -72,14 +100,18 @@ def canonical(fragment: bytes) -> bytes:
 
 def extract(data: bytes, include: list[str], exclude: list[str]) -> list[bytes]:
     """What a group may see: by XPath of libxml2 and the oracle of views."""
-    root = subtree_views.read(data)
+    return subtree_views.view(data, visible_places(subtree_views.read(data), include, exclude))
+
+
+def visible_places(root: Any, include: list[str], exclude: list[str]) -> set[int]:
+    """The positions in document order of the elements that a group may see."""
     places = {one: place for place, one in enumerate(subtree_views.elements(root))}
 
     def inside(paths: list[str]) -> set[int]:
         tops = [one for path in paths for one in root.xpath(path, namespaces={"n": "urn:n"})]
         return {places[one] for top in tops for one in subtree_views.elements(top)}
 
-    return subtree_views.view(data, inside(include) - inside(exclude))
+    return inside(include) - inside(exclude)
 
 
 def draw_document(random: Random, mark: str) -> str:
@@ -87,7 +119,7 @@ def draw_document(random: Random, mark: str) -> str:
 
     def element(depth: int) -> str:
         if random.random() < 0.2:
-            return f"<s x='{mark}'><s-{mark}/>{mark}<!--{mark}--></s>"
+            return f"<s x='{mark}'><s-{mark}/>{mark}<!--{mark}--><?p {mark}?></s>"
         name = random.choice(NAMES)
         spaces = " xmlns:n='urn:n'" if random.random() < 0.1 else ""
         attribute = f" k='{random.randrange(3)}'" if random.random() < 0.3 else ""
@@ -96,7 +128,8 @@ def draw_document(random: Random, mark: str) -> str:
         return f"<{name}{spaces}{attribute}>{inner}</{name}>"
 
     inner = "".join(element(0) for _ in range(4))
-    return f"<top secret='{mark}' xmlns:n='urn:n' xmlns:hidden='urn:{mark}'>{inner}</top>"
+    top = f"<top secret='{mark}' xmlns:n='urn:n' xmlns:hidden='urn:{mark}'>{inner}</top>"
+    return f"<!--{mark}--><?p {mark}?>{top}<!--{mark}-->"
 
 
 PATHS = ("//a", "//b", "//c", "/top/e", "/top/a", "//n:d", "//e/a", "/top/b//c")

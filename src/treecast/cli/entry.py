@@ -14,12 +14,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from treecast import __version__
 from treecast.cli import (
     bench,
     broker,
+    build,
+    check,
     experiment,
     explain,
     generate,
@@ -34,6 +36,7 @@ from treecast.cli import (
     token,
     up,
 )
+from treecast.cli.wording import choice_message, in_flags, option_message
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -55,10 +58,22 @@ class Parser(argparse.ArgumentParser):
         options, unknown = super().parse_known_args(args, namespace)
         if unknown and hasattr(options, "unknown_options"):
             options.unknown_options, unknown = unknown, []
+        if unknown and not self._verbs():  # the parser of a verb: it knows its options, the one above does not
+            self.error(option_message(unknown, self._option_string_actions))
         return options, unknown
 
+    def _verbs(self) -> list[str]:
+        """The commands among which the next word chooses; none for a verb."""
+        return [name for action in self._actions if isinstance(action.choices, dict) for name in action.choices]
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action.choices, dict) and value not in action.choices:
+            self.error(choice_message(str(value), action.choices))
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {printable(message)}; see '{self.prog} --help'\n")
+        between = " " if message.endswith("?") else "; "
+        self.exit(2, f"{self.prog}: {printable(message)}{between}see '{self.prog} --help'\n")
 
 
 class CommandsFormatter(argparse.RawDescriptionHelpFormatter):
@@ -89,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except TreecastError as error:
-        _say(str(error))
+        _say(in_flags(str(error)))
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
@@ -128,6 +143,8 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     match.add_to(verbs)
     explain.add_to(verbs)
+    check.add_to(verbs)
+    build.add_to(verbs)
     generate.add_to(verbs)
     bench.add_to(verbs)
     run.add_to(verbs)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console
+from treecast.cli.wording import in_flags, namespace_hint
 from treecast.document import Limits
 from treecast.errors import QueryError, TreecastError
 from treecast.inputs import document_files, subscriptions
@@ -101,7 +102,6 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if not options.quiet:
             console.say(f"treecast: {printable(message)}")
 
-    begin = time.monotonic()
     console.status("reading subscriptions …")
     try:
         index = build_index(options, note)
@@ -109,6 +109,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         console.say("\n".join(describe_refusal(error)))
         return 1
 
+    begin = time.monotonic()  # the rate is that of documents: how long subscriptions took is another matter
     totals = Totals(("delivery", "deliveries") if options.render else ("match", "matches"))
     if options.render:
         from treecast.cli import deliveries
@@ -123,6 +124,9 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     console.clear()
     if not options.quiet:
         console.say(totals.summary(time.monotonic() - begin))
+        hint = None if totals.matches or totals.example is None else namespace_hint(index, totals.example)
+        if hint is not None:
+            console.say(f"treecast: {hint}")
     return 1 if totals.errors else 0
 
 
@@ -228,6 +232,8 @@ class Totals:
     documents: int = 0
     matches: int = 0
     errors: int = 0
+    example: bytes | None = None
+    """The first document, for a hint if none matches."""
 
     def summary(self, seconds: float) -> str:
         counts = ", ".join(
@@ -248,7 +254,7 @@ def render_all(
 
     def report(name: str, error: TreecastError | str) -> None:
         totals.errors += 1
-        console.say(f"treecast: {printable(name)}: {error}")
+        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
 
     def refuse(name: str, subscription: str, message: str) -> None:
         report(name, f"{printable(subscription)}: {message}")
@@ -269,7 +275,7 @@ def render_all(
 def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:
     def report(name: str, error: TreecastError) -> None:
         totals.errors += 1
-        console.say(f"treecast: {printable(name)}: {error}")
+        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
 
     settings = read_settings(options, index)
     total = document_files.count(options.documents, settings) if console.shows_progress else None
@@ -279,20 +285,22 @@ def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, co
         for matches, errors in results:
             for row in errors.to_pylist():
                 totals.errors += 1
-                console.say(f"treecast: {printable(batch.names[row['document']])}: {row['message']}")
+                console.say(f"treecast: {printable(batch.names[row['document']])}: {in_flags(row['message'])}")
             if sys.stdout.isatty():
                 console.clear()
             writer.write(batch.names, matches)
             totals.matches += matches.num_rows
         totals.documents += len(batch.documents)
         console.update(totals.documents, total, totals.errors)
+        if totals.example is None and batch.documents:
+            totals.example = bytes(batch.documents[0])
 
 
 def describe_refusal(error: QueryError) -> list[str]:
     """How many subscriptions were refused, as the error's first line says, and up to twenty of them with the reason."""
     if not error.refused:
-        return [f"treecast: {error}"]
-    listed = [f"{printable(subscription)}: {message}" for subscription, message in error.refused]
+        return [f"treecast: {in_flags(str(error))}"]
+    listed = [f"{printable(subscription)}: {in_flags(message)}" for subscription, message in error.refused]
     if len(listed) == 1:
         return [f"treecast: {listed[0]}"]
     first = "; the first of them:" if len(listed) >= REFUSED_SHOWN_MAX else ":"

@@ -147,4 +147,6 @@ def _receive(home: Any, options: argparse.Namespace) -> int:
         home.receive(path.read_bytes())
     for fragment in home.subscriber.fragments():
         print(fragment.decode())
+    if home.subscriber.is_behind:
+        print("this is an old version: a newer one has been published", file=sys.stderr)
     return 0

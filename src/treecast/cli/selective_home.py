@@ -59,20 +59,22 @@ class PublisherHome:
         """Publish a version, or let changed policies take effect. Returns the packages that are to be sent."""
         versions = {group: self.version(group) for group in self.policies.groups()}
         changed = self.publisher.refresh() if data is None else self.publisher.publish(data)
+        # Before anything can be sent: a number of a version must not be used for two views.
+        durable.write(self._state, self.publisher.save(), mode=PRIVATE)
         written = []
         for group in changed:
             directory = self.group_directory(group)
             path = directory / f"{self.version(group)}.package"
             durable.write(path, self.publisher.package(group, since=versions[group]))
-            durable.write(directory / "all.package", self.publisher.package(group))
             written.append(path)
         for group in self.policies.groups():
+            # Also where nothing has changed but the epoch: newcomers have the key of the new one only.
+            durable.write(self.group_directory(group) / "all.package", self.publisher.package(group))
             for member in self.policies.members(group):
                 epoch, envelope = self.publisher.envelope(group, member)
                 path = self.group_directory(group) / f"{file_name(member)}.{epoch}.envelope"
                 if not path.exists():
                     durable.write(path, envelope)
-        durable.write(self._state, self.publisher.save(), mode=PRIVATE)
         return written
 
     def version(self, group: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from treecast import _native
 from treecast.document import AnyDocument, Bytes, Document, arrow_views, native_document
@@ -38,9 +39,23 @@ def as_sequence(documents: Sequence[AnyDocument], caller: str, single: str) -> S
     """The documents of a call of `caller`, whose twin for one document is `single`."""
     if isinstance(documents, (bytes, bytearray, memoryview, str, Document)):
         raise TypeError(f"{caller} takes a sequence of documents; for a single one use {single}()")
+    if hasattr(documents, "column_names") or hasattr(documents, "columns"):
+        documents = _document_column(documents, caller)
+    if hasattr(documents, "to_arrow"):  # a column of polars
+        documents = documents.to_arrow()
     if hasattr(documents, "to_pylist"):
         return arrow_views(documents)
     return natives(documents)
+
+
+def _document_column(table: Any, caller: str) -> Any:
+    """The column `document` of a table of Arrow, pandas or polars; the only column, if it has another name."""
+    names = list(table.column_names if hasattr(table, "column_names") else table.columns)
+    if "document" not in names and len(names) != 1:
+        raise TypeError(
+            f"{caller} takes a table with a column named document; this one has {', '.join(map(str, names))}"
+        )
+    return table["document" if "document" in names else names[0]]
 
 
 def natives(documents: Iterable[AnyDocument]) -> list[NativeDocument]:

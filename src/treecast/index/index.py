@@ -33,7 +33,14 @@ from treecast.index.document_batches import check_threads, is_report, natives
 from treecast.index.explain import Explanation, explain
 from treecast.index.matching import BATCH_MATCHES_MAX, Part
 from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, RenderedPart
-from treecast.index.saving import SavedSettings, file_name, read_settings
+from treecast.index.saving import (
+    SavedSettings,
+    check_setting,
+    file_name,
+    from_saved_bytes,
+    read_settings,
+    to_saved_bytes,
+)
 from treecast.index.subscription_forms import (
     FIELDS,
     LISTED_MAX,
@@ -93,6 +100,9 @@ class Index:
         self.engine = engines.check(engine)
         if cache_bytes_max < 0:
             raise ValueError(f"cache_bytes_max must be 0 or more, got {cache_bytes_max}")
+        check_setting("namespaces", namespaces, Mapping)
+        check_setting("limits", limits, Limits)
+        check_setting("delivery_limits", delivery_limits, DeliveryLimits)
         self._namespaces = dict(namespaces or {})
         self._limits = limits or Limits()
         self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
@@ -102,6 +112,7 @@ class Index:
         self.revision = 0
         """Changes with each change of the subscriptions."""
         self._delivery_limits = delivery_limits or DeliveryLimits()
+        self._cache_bytes_max = cache_bytes_max
 
     # -- subscriptions
 
@@ -115,6 +126,8 @@ class Index:
         deliver: Deliver = "document",
     ) -> None:
         """Add one subscription. Raises QueryError, and changes nothing, if the id exists or the query is refused."""
+        if id is None or query is None:
+            raise TypeError(f"{'an id' if id is None else 'a query'} is a str, not None")
         if namespaces is None and not ordered and deliver == "document":
             self._native.add(id, query, self._default_settings)
         else:
@@ -183,6 +196,8 @@ class Index:
         deliver: Deliver = "document",
     ) -> None:
         """Give an existing id another query, at once and in its old place in the order."""
+        if id is None or query is None:
+            raise TypeError(f"{'an id' if id is None else 'a query'} is a str, not None")
         self._native.replace(id, query, self._settings(namespaces, ordered, deliver))
         self.revision += 1
 
@@ -222,6 +237,10 @@ class Index:
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and self._native.contains(id)
 
+    def __iter__(self) -> Iterator[str]:
+        """The ids, in the order of addition, as they are now: changes during the iteration do not show."""
+        return iter(self._native.subscriptions()[0])
+
     def __getitem__(self, id: str) -> Subscription:
         """The subscription as it was added."""
         name, query, namespaces, ordered, elements = self._native.find(id)
@@ -257,7 +276,11 @@ class Index:
         return index
 
     def __repr__(self) -> str:
-        return f"<Index of {len(self)} subscriptions>"
+        return f"<Index of {len(self):,} subscription{'' if len(self) == 1 else 's'}>"
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickles and copies are made from the saved form; caches and a `seed` stay behind."""
+        return from_saved_bytes, (type(self), to_saved_bytes(self.save), self._cache_bytes_max)
 
     # -- documents
 

@@ -2,12 +2,16 @@
 
 The file as a whole is native (native/base/snapshot.hpp); one of its sections is the JSON that is written and read
 here. A file saved by an earlier version may lack settings, or have some that are no longer used.
+
+A pickled or copied index is the bytes of such a file.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +51,29 @@ def read_settings(text: bytes) -> SavedSettings:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         message = "TC503 this saved index is damaged: its settings cannot be read"
         raise SnapshotError(message, code="TC503", hint="save it again, or restore it from a copy") from error
+
+
+def to_saved_bytes(save: Callable[[Path], None]) -> bytes:
+    """What `save` writes to a file, as bytes."""
+    with tempfile.TemporaryDirectory(prefix="treecast-") as directory:
+        path = Path(directory) / "index.tcx"
+        save(path)
+        return path.read_bytes()
+
+
+def from_saved_bytes(kind: Any, saved: bytes, cache_bytes_max: int) -> Any:
+    """The index that `to_saved_bytes` wrote. Its file is mapped, so it may go while the index is in use."""
+    with tempfile.TemporaryDirectory(prefix="treecast-") as directory:
+        path = Path(directory) / "index.tcx"
+        path.write_bytes(saved)
+        return kind.load(path, cache_bytes_max=cache_bytes_max)
+
+
+def check_setting(name: str, value: object, kind: type) -> None:
+    """Raise a TypeError that names the setting if its value is something else, and not None."""
+    if value is not None and not isinstance(value, kind):
+        expected = "a mapping of prefixes to URIs" if name == "namespaces" else f"treecast.{kind.__name__}(…)"
+        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
 
 
 def file_name(path: str | Path) -> bytes:

@@ -28,12 +28,10 @@ from treecast.selective.labelled import LabelledDocument
 from treecast.selective.outline import Outline
 from treecast.selective.subtrees import Subtrees
 from treecast.selective.versions import apply_version
-from treecast.selective.view import forms_of
+from treecast.selective.view import TOP, forms_of
 
 Secrets = Callable[[int, int], tuple[bytes, bytes]]
 """The token of an element of a view, and its key in a version of the view."""
-TOP = 0
-"""The id of what holds the fragments together. It is never sent."""
 
 
 @dataclass(slots=True)

@@ -1,12 +1,13 @@
 """What travels from a publisher to the members of a group: a view, or what has changed in it, sealed and signed.
 
-A package has a header that everybody on the way may read (document, group, version), the publisher's signature, a
-manifest that only the group can open, and elements, each of which has a key of its own, which is in the manifest. The
-manifest says how elements hang together, by tokens that mean nothing to others.
+A package has a header that everybody on the way may read (document, group, version), a manifest that only the group can
+open, and elements, each of which has a key of its own, which is in the manifest. The manifest has the publisher's
+signature, and says how elements hang together, by tokens that mean nothing to others. The signature must not be seen on
+the way: a former member, who knows the rest of the view, could try out with it what an element says now.
 
     >>> from treecast.selective.package import Manifest, decode_manifest, encode
-    >>> decode_manifest(encode(Manifest([b"t"], [])))
-    Manifest(fragments=[b't'], entries=[])
+    >>> decode_manifest(encode(Manifest(b"s", [b"t"], [])))
+    Manifest(signature=b's', fragments=[b't'], entries=[])
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from treecast.selective.keys import join, refusal
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One element in a manifest."""
 
     token: bytes
@@ -27,14 +28,16 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     children: list[bytes]
 
 
-class Manifest(msgspec.Struct, frozen=True, array_like=True):
+class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The fragments of a view in order, and the elements that are new or have changed."""
 
+    signature: bytes
+    """Of the digest of the whole view, by the publisher."""
     fragments: list[bytes]
     entries: list[Entry]
 
 
-class Package(msgspec.Struct, frozen=True, array_like=True):
+class Package(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A view, or what has changed in it since `base`."""
 
     document: str
@@ -44,7 +47,6 @@ class Package(msgspec.Struct, frozen=True, array_like=True):
     """The package contains everything that has changed after this version; 0 is everything."""
     epoch: int
     """Of the group's key that opens the manifest."""
-    signature: bytes
     manifest: bytes
     elements: list[bytes]
     """Sealed records, in the order of the entries of the manifest."""

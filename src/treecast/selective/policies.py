@@ -15,7 +15,14 @@ evaluated anew for every version of the document, so that new elements are judge
     Traceback (most recent call last):
     treecast.errors.AccessError: TC630 bob is not a member of a group of this name
 
-A request is checked where a subscriber connects: `request`. What is hidden and what does not exist get the same answer.
+A request is checked where a subscriber connects: `request`. It names subtrees by labels of the view, which count what
+is seen. Labels of the document would tell how much is hidden. What is hidden and what does not exist get the same
+answer, because a request can name neither.
+
+    >>> policies.request("desk", "ann", "{(2,1)}", document).to_text(document.outline) == (
+    ...     document.choose(["//staff"], exclude=["//pay"]).to_text(document.outline)
+    ... )
+    True
 
 | code | what is wrong |
 |---|---|
@@ -25,13 +32,15 @@ A request is checked where a subscriber connects: `request`. What is hidden and 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from treecast.errors import AccessError, QueryError
 from treecast.selective.labelled import LabelledDocument
-from treecast.selective.subtrees import Subtrees, choose
+from treecast.selective.subtrees import Subtree, Subtrees, choose
+from treecast.selective.view import TOP, outline_of
 
 
 @dataclass(frozen=True)
@@ -138,23 +147,30 @@ class Policies:
             raise AccessError(f"TC630 {member} is not a member of a group of this name", code="TC630")
 
     def request(self, group: str, member: str, text: str, document: LabelledDocument) -> Subtrees:
-        """A subscription in SSL by a member: it must lie within what the group sees. Raises AccessError."""
+        """A subscription in SSL by a member, with the labels of its view, as subtrees of the document.
+
+        What is hidden below is excluded. Raises AccessError.
+        """
         self.check(group, member)
+        rights = self.subtrees(group, document)
+        seen, ids = outline_of(rights, document.outline)
         try:
-            wanted = Subtrees.parse(text, document.outline)
+            wanted = Subtrees.parse(text, seen)
         except QueryError as error:
-            if error.code in ("TC161", "TC162"):  # they tell what the document has
+            if error.code in ("TC161", "TC162"):
                 raise _beyond_rights() from None
             raise
-        rights = self.subtrees(group, document)
+        if any(part.root == TOP for part in wanted.parts):
+            raise _beyond_rights()
+        outline = document.outline
+        hidden = [id for right in rights.parts for id in right.without]  # none is inside another
+        ends = [outline.label(id)[0] for id in hidden]
+        parts = []
         for part in wanted.parts:
-            # All of a part is seen if its root is, and whatever is hidden below is excluded by the part too.
-            hidden = [id for right in rights.parts for id in right.without if document.outline.contains(part.root, id)]
-            if not rights.covers(part.root, document.outline) or any(
-                not any(document.outline.contains(one, id) for one in part.without) for id in hidden
-            ):
-                raise _beyond_rights()
-        return wanted
+            pon, low = outline.label(ids[part.root])
+            inside = hidden[bisect_left(ends, low) : bisect_right(ends, pon)]
+            parts.append(Subtree(ids[part.root], (*(ids[id] for id in part.without), *inside)))
+        return Subtrees.of(parts, outline)
 
 
 def _beyond_rights() -> AccessError:

@@ -119,7 +119,8 @@ class Publisher:
         """The epoch, and the group's key for a member. Raises AccessError."""
         self.policies.check(group, member)
         epoch = self.policies.epoch(group)
-        return epoch, self.keys.envelope(group, epoch, member)
+        version = self.version(group) if self.has_view(group) else 0
+        return epoch, self.keys.envelope(self.name, group, epoch, member, version)
 
     def package(self, group: str, since: int = 0) -> bytes:
         """What a group that has this version of its view needs; everything, for 0."""
@@ -127,6 +128,7 @@ class Publisher:
         epoch = self.policies.epoch(group)
         entries = view.changes(since)
         manifest = Manifest(
+            self._signer.sign(view.digest()),
             [one.token for one in view.fragments()],
             [
                 Entry(
@@ -147,8 +149,7 @@ class Publisher:
                 view.version,
                 since,
                 epoch,
-                self._signer.sign(view.digest()),
-                seal(self.keys.group(group, epoch), encode(manifest), about),
+                seal(self.keys.group(self.name, group, epoch), encode(manifest), about),
                 [seal(one.key, one.record, element_about(self.name, one.token)) for one in entries],
             )
         )

@@ -17,18 +17,20 @@ What is filtered by content is filtered here, or anywhere else where there is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from treecast import _native
-from treecast.errors import PeerError
+from treecast.errors import PeerError, QueryError
 from treecast.selective.digests import element_digest, form_from, view_digest
 from treecast.selective.folded import Element
 from treecast.selective.keys import open_envelope, refusal, unseal
-from treecast.selective.package import Entry, Package, decode_manifest, decode_package, element_about
-from treecast.selective.view import write_fragment
+from treecast.selective.outline import Outline
+from treecast.selective.package import Entry, Manifest, Package, decode_manifest, decode_package, element_about
+from treecast.selective.subtrees import choose
+from treecast.selective.view import TOP, write_fragment
 
 
 class Held:
@@ -52,13 +54,24 @@ class Subscriber:
         self.version = 0
         self._key = key
         self._verifier = Ed25519PublicKey.from_public_bytes(public_key)
+        self._newest = 0  # of the versions that envelopes name
         self._group_keys: dict[int, bytes] = {}
         self._held: dict[bytes, Held] = {}
         self._fragments: list[bytes] = []
 
     def admit(self, epoch: int, envelope: bytes) -> None:
         """Take the key of the group for one epoch. Raises PeerError (TC492)."""
-        self._group_keys[epoch] = open_envelope(self._key, self.group, epoch, self.member, envelope)
+        key, version = open_envelope(self._key, self.document, self.group, epoch, self.member, envelope)
+        self._group_keys[epoch] = key
+        self._newest = max(self._newest, version)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is a newer version, as an envelope says: what is seen is old, and somebody holds back the rest.
+
+        Versions are accepted one after the other, so an old one is no error; but do not rely on it.
+        """
+        return self.version < self._newest
 
     def receive(self, data: bytes) -> bool:
         """Take a package; says whether it changed anything. Raises PeerError, and then nothing has changed."""
@@ -74,31 +87,32 @@ class Subscriber:
                 "TC495", f"the package builds on version {package.base}, and this is {self.version}",
                 f"ask for what has changed since {self.version}",
             )  # fmt: skip
-        fragments, changed = self._open(package)
+        manifest, changed = self._open(package)
         held = self._held | changed
         try:
-            self._verify(package, held, fragments, changed)
+            self._verify(package.version, held, manifest, changed)
         except PeerError:
             for one in self._held.values():  # some digests may be those of what was refused
                 one.digest = None
             raise
-        self._held = _reachable(held, fragments)
-        self._fragments = fragments
+        self._held = _reachable(held, manifest.fragments)
+        self._fragments = manifest.fragments
         self.version = package.version
         return True
 
-    def _verify(
-        self, package: Package, held: dict[bytes, Held], fragments: list[bytes], changed: Iterable[bytes]
-    ) -> None:
+    def _verify(self, version: int, held: dict[bytes, Held], manifest: Manifest, changed: Iterable[bytes]) -> None:
         for token in changed:
+            # Where the element says that it hangs, and where it hung: an entry that names a parent of its choice must
+            # not leave digests as they are above the place that it takes.
             _clear_above(held, token)
-        digests = [self._digest(held, token) for token in fragments]
+            _clear_above(self._held, token)
+        digests = [self._digest(held, token) for token in manifest.fragments]
         try:
-            self._verifier.verify(package.signature, view_digest(self.document, self.group, package.version, digests))
+            self._verifier.verify(manifest.signature, view_digest(self.document, self.group, version, digests))
         except InvalidSignature:
             raise _not_signed("its digest is another one") from None
 
-    def _open(self, package: Package) -> tuple[list[bytes], dict[bytes, Held]]:
+    def _open(self, package: Package) -> tuple[Manifest, dict[bytes, Held]]:
         key = self._group_keys.get(package.epoch)
         if key is None:
             raise refusal(
@@ -117,7 +131,7 @@ class Subscriber:
             if record is None:
                 raise refusal("TC492", "an element of a package cannot be opened", "it was altered on its way")
             found[entry.token] = Held(entry, record)
-        return manifest.fragments, found
+        return manifest, found
 
     def _digest(self, held: dict[bytes, Held], top: bytes) -> bytes:
         """The digest of a fragment. Every element must be there, once, below the parent that it names."""
@@ -150,6 +164,42 @@ class Subscriber:
         forms = self.forms()
         children = {token: one.entry.children for token, one in self._held.items()}
         return [write_fragment(token, forms, children) for token in self._fragments]
+
+    def outline(self) -> Outline:
+        """What is seen, without content: its labels, which count what is seen, are those of requests."""
+        places: dict[bytes, int] = {}
+        parents = [-1]
+        for token in _reachable(self._held, self._fragments):
+            places[token] = len(parents)
+            parents.append(places.get(self._held[token].entry.parent, TOP))
+        return Outline(parents, spacing=1)
+
+    def request(
+        self, include: Iterable[str], *, exclude: Iterable[str] = (), namespaces: Mapping[str, str] | None = None
+    ) -> str:
+        """SSL for subtrees of the view, selected by paths, for whoever checks it (`Policies.request`).
+
+        Raises QueryError (TC163).
+        """
+        outline = self.outline()
+        wanted, hidden = ([*self._select(paths, namespaces)] for paths in (include, exclude))
+        found = choose(wanted, hidden, outline)
+        if not found.parts:
+            raise QueryError("nothing of the view is asked for", code="TC163", hint="include more, or exclude less")
+        return found.to_text(outline)
+
+    def _select(self, paths: Iterable[str], namespaces: Mapping[str, str] | None) -> Iterator[int]:
+        """The ids in `outline` of what paths select, fragment by fragment: each is a document of its own."""
+        bindings = sorted((namespaces or {}).items())
+        fragments = self.fragments()
+        sizes = [len(_reachable(self._held, [token])) for token in self._fragments]
+        for path in paths:
+            first = TOP + 1
+            for fragment, size in zip(fragments, sizes, strict=True):
+                yield from (
+                    first + number for kind, number in _native.select(fragment, path.encode(), bindings) if not kind
+                )
+                first += size
 
     def matches(self, query: str) -> list[bool]:
         """Whether each fragment matches a query: it sees the fragment, and nothing of the document around it."""

@@ -129,14 +129,21 @@ def elements_of(part: Subtree, outline: Outline) -> Iterator[int]:
 
 def choose(include: Iterable[int], exclude: Iterable[int], outline: Outline) -> Subtrees:
     """The subtrees of `include` without those of `exclude`, which win: what is inside one is out."""
-    hidden = list(exclude)
-    roots = _topmost(include, outline)
-    outside = _topmost(hidden, outline)
-    parts = [Subtree(root, tuple(id for id in outside if outline.contains(root, id))) for root in roots]
-    covered = set(outside)
-    parts = [
-        part for part in parts if part.root not in covered and not covered.intersection(outline.ancestors(part.root))
-    ]
+    outside = [(outline.label(id), id) for id in _topmost(exclude, outline)]
+    parts: list[Subtree] = []
+    at = 0
+    # Both lists are in document order, and nothing in a list is inside anything else in it: one walk along both.
+    for root in _topmost(include, outline):
+        pon, low = outline.label(root)
+        while at < len(outside) and outside[at][0][0] < low:
+            at += 1
+        without: list[int] = []
+        while at < len(outside) and outside[at][0][0] < pon:
+            without.append(outside[at][1])
+            at += 1
+        if at == len(outside) or outside[at][0][1] > pon:
+            parts.append(Subtree(root, tuple(without)))
+        # Otherwise the next excluded subtree is the root or contains it, and maybe roots to come.
     return Subtrees.of(parts, outline)
 
 

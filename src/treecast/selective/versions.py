@@ -20,6 +20,7 @@ Source: Selective, section VII-B, which leaves open how changes are found.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -143,14 +144,17 @@ class _Comparison:
 
     def _alike(self, old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Pairs of one name between two anchors, in order."""
+        places: dict[str, deque[int]] = {}
+        for place, id in enumerate(old):
+            places.setdefault(self._document.elements[id].name, deque()).append(place)
         at = 0
         for number in new:
-            name = self._folded.elements[number].name
-            for place in range(at, len(old)):
-                if self._document.elements[old[place]].name == name:
-                    yield number, old[place]
-                    at = place + 1
-                    break
+            waiting = places.get(self._folded.elements[number].name)
+            while waiting and waiting[0] < at:
+                waiting.popleft()
+            if waiting:
+                at = waiting[0] + 1
+                yield number, old[waiting[0]]
 
 
 def _digests(folded: FoldedDocument) -> list[bytes]:

@@ -3,8 +3,8 @@
 A view consists of *fragments*, one for each subtree that begins where its parent is not seen. A fragment is XML in
 exclusive canonical form: it declares the namespaces that it uses itself, wherever in the document they were declared.
 Ancestors leave no trace, neither names nor attributes. Where subtrees are excluded, what stood before, between and
-behind them becomes one text; of several pieces of nothing but white space in a row, the last that is not empty stays,
-or the indentation would tell how many subtrees are missing.
+behind them becomes one text. White space on both sides of an excluded subtree would tell that it is missing: the one
+behind it stays. If no child is left, and nothing but white space, nothing stays.
 
     >>> from treecast.selective.labelled import LabelledDocument
     >>> document = LabelledDocument.read(b'''<firm secret="1">
@@ -30,8 +30,10 @@ from typing import TypeVar
 
 from treecast.selective.folded import Element
 from treecast.selective.outline import Outline
-from treecast.selective.subtrees import Subtree
+from treecast.selective.subtrees import Subtree, Subtrees, elements_of
 
+TOP = 0
+"""The id of what holds the fragments of a view together. It has no name and is never sent."""
 Id = TypeVar("Id", int, bytes)
 """Publishers know elements by numbers, subscribers by tokens."""
 _SPACE = " \t\n"
@@ -49,19 +51,19 @@ def form_of(element: Element, are_shown: Sequence[bool]) -> Element:
             gaps.append(_join(pieces))
             pieces = []
     gaps.append(_join([*pieces, element.gaps[-1]]))
+    if len(gaps) == 1 and not gaps[0].strip(_SPACE):
+        gaps = [""]
     return Element(element.name, element.attributes, (), element.bindings, tuple(gaps))
 
 
 def _join(pieces: Sequence[str]) -> str:
     """The gaps between excluded subtrees as one."""
-    text = space = ""
+    text = ""
     for piece in pieces:
-        if piece.strip(_SPACE):
-            text += space + piece
-            space = ""
-        else:
-            space = piece or space
-    return text + space
+        if piece and piece[0] in _SPACE:
+            text = text.rstrip(_SPACE)
+        text += piece
+    return text
 
 
 def write_fragment(root: Id, forms: Mapping[Id, Element], children: Mapping[Id, Sequence[Id]]) -> bytes:
@@ -102,3 +104,21 @@ def forms_of(
         forms[id] = form_of(elements[id], [child not in excluded for child in below])
         waiting.extend(reversed(children[id]))
     return forms, children
+
+
+def outline_of(subtrees: Subtrees, outline: Outline) -> tuple[Outline, list[int]]:
+    """The outline of a view by itself, and for each of its ids the id in the document; `TOP` stands for no element.
+
+    Its labels count what is seen, from 1, and nothing else: they tell nothing of what is hidden. Whoever holds the view
+    computes the same ones.
+    """
+    ids = [outline.root]  # in place of TOP
+    parents = [-1]
+    for part in subtrees.parts:
+        places: dict[int, int] = {}
+        for id in elements_of(part, outline):
+            above = outline.parent(id)
+            places[id] = len(ids)
+            ids.append(id)
+            parents.append(TOP if id == part.root or above is None else places[above])
+    return Outline(parents, spacing=1), ids

@@ -1,0 +1,132 @@
+"""`treecast check`: what is wrong, or worth a look, in a set of subscriptions, before it goes anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from treecast.cli import lint
+from treecast.cli.console import Console
+from treecast.cli.lint import Finding
+from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of
+from treecast.cli.wording import in_flags
+from treecast.errors import PipelineError, TreecastError
+from treecast.index import Index
+from treecast.inputs import document_files, subscriptions
+from treecast.inputs.document_files import ReadSettings
+from treecast.names import printable, printable_lines
+
+SHOWN_MAX = 50
+
+DESCRIPTION = """\
+Says which subscriptions are refused, say the same as another one, are covered
+by another one, or can never match: under a schema, or in sample documents.
+The exit status is 1 if one is refused, otherwise 0."""
+
+EPILOG = """\
+example:
+  treecast check subscriptions.csv
+  treecast check --dtd news.dtd --sample docs/ subscriptions.csv
+  treecast check --format json subscriptions.csv > findings.jsonl"""
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "check",
+        help="what is wrong, or worth a look, in subscriptions?",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="treecast check [options] FILE …",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
+    )
+    option = parser.add_argument
+    option("files", metavar="FILE", nargs="+", help=argparse.SUPPRESS)
+    several = functools.partial(option, action="append", default=[])
+    option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help=SUBSCRIPTIONS_FORMAT)
+    several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
+    option("--dtd", metavar="DTD", help="report what no document of this DTD matches")
+    option("--root", metavar="NAME", help="the root element of the DTD; else it is inferred")
+    several("--sample", metavar="DOCUMENT", help="report what matches none of these; repeatable")
+    option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
+    option("--no-covering", action="store_true", help="do not look for covered subscriptions")
+    option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all findings")
+    option("--quiet", action="store_true", help="no progress or summary on stderr")
+    parser.set_defaults(run=lambda options: run(parser, options))
+
+
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    check_formats(parser, options.files, options.subscriptions_format)
+    namespaces = namespaces_of(parser, options.namespace)
+    console = Console(progress=not options.quiet)
+
+    def note(message: str) -> None:
+        if not options.quiet:
+            console.say(f"treecast: {printable(message)}")
+
+    console.status("reading subscriptions …")
+    read = functools.partial(subscriptions.read_subscriptions, format=options.subscriptions_format, note=note)
+    rows = subscriptions.join([read(path) for path in options.files])
+    index = Index(namespaces=namespaces, entities=options.entities)
+    counts: Counter[str] = Counter()
+    for finding in _findings(index, rows, options, console):
+        counts[finding.kind] += 1
+        _show(finding, options.format, counts[finding.kind], console)
+    console.clear()
+    for kind, count in counts.items():
+        if options.format == "text" and count > SHOWN_MAX:
+            print(f"… {count - SHOWN_MAX:,} more are {kind}; --format json lists all")
+    if not options.quiet:
+        console.say(_summary(rows.num_rows, counts))
+    return 1 if counts["refused"] else 0
+
+
+def _findings(index: Index, rows: Any, options: argparse.Namespace, console: Console) -> Iterator[Finding]:
+    yield from lint.refusals(index, rows)
+    if not options.no_covering:
+
+        def progress(done: int, total: int) -> None:
+            console.status(f"comparing subscriptions … {done:,} of {total:,}")
+
+        yield from lint.redundancies(index, progress)
+    if options.dtd:
+        from treecast.workload import Schema
+
+        yield from lint.impossible(index, Schema.from_dtd(options.dtd, root=options.root))
+    if options.sample:
+        matched, documents = _matched(index, options.sample, console)
+        yield from lint.unmatched(index, matched, documents)
+
+
+def _matched(index: Index, sources: list[str], console: Console) -> tuple[set[str], int]:
+    """The subscriptions that the sample documents match, and how many documents there are. Bad ones are reported."""
+
+    def report(name: str, error: TreecastError | PipelineError) -> None:
+        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+
+    matched: set[str] = set()
+    documents = 0
+    for batch in document_files.batches(sources, ReadSettings(), report):
+        for matches, errors in index.match_batches(batch.documents, on_error="report"):
+            matched.update(matches.column("subscription").unique().to_pylist())
+            for row in errors.to_pylist():
+                console.say(f"treecast: {printable(batch.names[row['document']])}: {in_flags(row['message'])}")
+        documents += len(batch.documents)
+        console.status(f"matching samples … {documents:,}")
+    return matched, documents
+
+
+def _show(finding: Finding, form: str, number: int, console: Console) -> None:
+    if form == "json":
+        print(json.dumps({name: value for name, value in vars(finding).items() if value is not None}))
+    elif number <= SHOWN_MAX:
+        console.clear()
+        print(printable_lines(f"{finding.subscription}: {in_flags(finding.message)}"))
+
+
+def _summary(total: int, counts: Counter[str]) -> str:
+    found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    return f"{total:,} subscription{'' if total == 1 else 's'}: {found or 'nothing to report'}"
