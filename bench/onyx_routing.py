@@ -107,7 +107,8 @@ def measure_link(report: Report, load: Load, population: str, count: int, docume
             assert all(row or not one for one, row in zip(wanted, routes, strict=True)), "a document was lost"
             title = f"{name}, budget {budget:,}, {way}"
             report.figure(f"{title}: documents forwarded", share(table, documents), "%")
-            report.figure(f"{title}: summarise", spent.cpu / count * 1e6, f"µs each, {len(summary):,} left")
+            left = f"{len(summary):,} conjunctions, {summary.values:,} values"
+            report.figure(f"{title}: summarise", spent.cpu / count * 1e6, f"µs each, {left}")
 
 
 # --- a million --------------------------------------------------------------------------------------------------------
@@ -150,8 +151,11 @@ def measure_chain(report: Report, load: Load) -> None:
         report.figure(f"{name}", seconds / load.subscriptions * 1e6, "µs a subscription", bar)
     report.figure("all of it", sum(times.values()), "s", 300 if load.bars else None)
     report.figure("a broker's summary", sum(map(len, hosts)) / BROKERS, "conjunctions")
+    report.figure("values in its sets", sum(host.values for host in hosts) / BROKERS, "")
     report.figure("that is", sum(len(host.query().encode()) for host in hosts) / BROKERS / 1024, "KB")
     report.figure("the largest table", max(map(len, tables)), "conjunctions")
+    report.figure("values in its sets", max(table.values for table in tables), "")
+    report.figure("the largest routing query", max(len(table.aggregate().encode()) for table in tables) / 1024, "KB")
     measure_routes(report, load, tables, documents, wanted)
     more = [(("/news", "/item", f'[@code="new {number}"]'),) for number in range(settings.entries_max // 2)]
     spent = clock(lambda: hosts[0].update(more))

@@ -45,6 +45,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "broker",
             "registry",
             "source",
+            "peer",
             "up",
             "publish",
             "subscribe",
@@ -57,6 +58,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     + [["generate", what, "--help"] for what in ("documents", "queries")]
     + [["token", what, "--help"] for what in ("create", "list", "revoke")]
     + [["source", what, "--help"] for what in ("add", "list", "remove")]
+    + [["peer", what, "--help"] for what in ("up", "status")]
     + [["selective", what, "--help"] for what in ("grant", "publish", "receive")],
     ids=" ".join,
 )

@@ -21,6 +21,7 @@ from unittest.mock import Mock, patch
 import msgspec
 import pytest
 from support.hook_receiver import HookReceiver, Response
+from support.ring_refusals import refuse_ring
 from support.selective_refusals import refuse_selective, refuse_subtrees
 
 import treecast
@@ -499,6 +500,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".wire": refuse_wire,
     ".selective": refuse_selective,
     ".subtrees": refuse_subtrees,
+    ".ring": refuse_ring,
 }
 INPUTS = sorted(path for path in ERRORS.iterdir() if path.suffix in REFUSALS)
 

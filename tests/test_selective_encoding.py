@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from math import log2
 from random import Random
 
 import pytest
@@ -77,6 +78,53 @@ def test_text_survives_in_any_shape() -> None:
     run()
 
 
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\ufffe\uffff", min_codepoint=32)
+TEXTS = st.text(CHARACTERS | st.sampled_from("\t\n\r\\<&>'\""), max_size=5)
+SPACES = st.sampled_from(
+    ["", "", "", " xmlns='urn:d'", " xmlns=''", " xmlns:p='urn:q'", " xmlns:fold='urn:treecast:fold:3'"]
+)
+
+
+def written(text: str) -> str:
+    """Text or the value of an attribute; a parser gives it back as it was."""
+    return "".join(f"&#{ord(one)};" if one in "\t\n\r<&>'\"" else one for one in text)
+
+
+def instruction(text: str) -> str:
+    return f"<?i {text.replace('?>', '').replace(chr(13), '')}?>"
+
+
+def comment(text: str) -> str:
+    return f"<!--{text.replace('-', '').replace(chr(13), '')}-->"
+
+
+def element(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    attributes = st.dictionaries(st.sampled_from(["x", "p:x", "xml:lang", "gap-0", "fold"]), TEXTS, max_size=3)
+
+    def write(name: str, space: str, values: dict[str, str], inner: list[str]) -> str:
+        start = name + space + "".join(f" {one}='{written(value)}'" for one, value in values.items())
+        return f"<{start}>{''.join(inner)}</{name}>"
+
+    return st.builds(write, st.sampled_from(["a", "b", "p:c"]), SPACES, attributes, st.lists(children, max_size=4))
+
+
+def test_any_document_survives() -> None:
+    """Elements, namespaces that are declared anew, text, comments and instructions in any order."""
+    leaves = (
+        TEXTS.map(written)
+        | TEXTS.map(comment)
+        | TEXTS.map(instruction)
+        | TEXTS.map(lambda one: f"<![CDATA[{one.replace(']', '')}]]>")
+    )
+    contents = st.recursive(leaves, element, max_leaves=12)
+
+    @given(st.lists(contents, max_size=5), TEXTS.map(comment), TEXTS.map(instruction))
+    def run(inner: list[str], before: str, after: str) -> None:
+        check(f"{before}<p:top xmlns:p='urn:p'>{''.join(inner)}</p:top>{after}".encode())
+
+    run()
+
+
 @pytest.mark.parametrize("damage", [(b":pon=", b":p="), (b":gap-0=", b":gap-2="), (b"urn:treecast:fold", b"urn:x")])
 def test_what_is_not_encoded_is_refused(damage: tuple[bytes, bytes]) -> None:
     encoded = encode(b"<a>one<b/></a>")
@@ -129,6 +177,20 @@ def test_labels_survive_changes() -> None:
                 known[id] = parent
         assert all(outline.parent(id) == known[id] for id in outline if id in known)
         check_labels(outline)
+
+
+def test_an_adversary_that_looks_for_the_smallest_gap() -> None:
+    """With removals in between, too: the average stays below log2 of the elements."""
+    for removals in (0.0, 0.4):
+        random = Random(1)
+        outline = Outline([-1])
+        count = 1_000
+        for _ in range(count):
+            labels = [0, *(outline.label(id)[0] for id in outline.post_order())]
+            outline.insert(0, min(range(len(labels) - 1), key=lambda place: labels[place + 1] - labels[place]))
+            if random.random() < removals:
+                outline.remove(random.choice(outline.children(0)))
+        assert 1 < outline.relabels / count < log2(count)
 
 
 @pytest.mark.parametrize("place", ["first", "last", "middle"])

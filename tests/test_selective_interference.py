@@ -10,7 +10,7 @@ pytestmark = pytest.mark.house
 
 
 def test_what_is_hidden_changes_nothing_that_can_be_observed() -> None:
-    assert sum(interference_round(seed) for seed in range(25)) > 60
+    assert sum(interference_round(seed) for seed in range(40)) > 100
 
 
 INDENTED = b"""<firm>

@@ -36,7 +36,7 @@ POLICIES = {"desk": (["//staff"], ["//pay"]), "pay": (["//pay"], [])}
 
 
 def test_members_get_what_lxml_extracts() -> None:
-    assert sum(trial_round(seed) for seed in range(16)) > 40
+    assert sum(trial_round(seed) for seed in range(30)) > 80
 
 
 def test_keys_are_those_of_the_guide() -> None:
@@ -189,12 +189,20 @@ def renumber(manifest: Manifest, records: dict[bytes, bytes]) -> Manifest:
     return msgspec.structs.replace(manifest, entries=later)
 
 
+def lie_about_the_parent(manifest: Manifest, records: dict[bytes, bytes]) -> Manifest:
+    """Everything is where it was. But whoever believed it would look in the wrong place when the element changes."""
+    token = root_of(manifest).children[0]
+    lies = [msgspec.structs.replace(one, parent=b"?" * 16) if one.token == token else one for one in manifest.entries]
+    return msgspec.structs.replace(manifest, entries=lies)
+
+
 def circle(manifest: Manifest, records: dict[bytes, bytes]) -> Manifest:
     return with_children(manifest, [root_of(manifest).token])
 
 
 FORGERIES = [
-    alter, drop, reorder, repeat, move, drop_fragment, reorder_fragments, sign_otherwise, replay, renumber, circle,
+    alter, drop, reorder, repeat, move, drop_fragment, reorder_fragments, lie_about_the_parent, sign_otherwise, replay,
+    renumber, circle,
 ]  # fmt: skip
 
 
@@ -243,6 +251,19 @@ def test_what_is_seen_on_the_way_confirms_no_guess(trial: Trial) -> None:
         assert not any(guess[:length] in data for length in (8, 12, 32))
         assert not any(element_digest("doc", held.entry.token, b"", 2, held.record, [])[:8] in box for box in [data])
         assert seal(bytes(32), held.record, about)[:12] != seal(b"k" * 32, held.record, about)[:12]
+
+
+def test_groups_share_neither_tokens_nor_keys() -> None:
+    """What one group has opens nothing of another, not even the same element, and does not tell that it is the same."""
+    trial = Trial({"desk": (["//staff"], []), "pay": (["//staff"], [])})
+    sent = trial.publish(FIRST)
+    held = {group: member._held for group, member in trial.members.items()}
+    assert not held["desk"].keys() & held["pay"].keys()
+    for token, one in held["pay"].items():
+        for box in decode_package(sent["desk"]).elements:
+            assert all(
+                unseal(one.entry.key, box, element_about("doc", name)) is None for name in (token, *held["desk"])
+            )
 
 
 def test_groups_of_one_name_in_two_documents_are_strangers() -> None:
@@ -320,6 +341,16 @@ def test_a_group_that_loses_a_right_loses_the_elements(trial: Trial) -> None:
     member.receive(trial.publisher.package("desk", since=1))
     assert member.fragments() == [b"<name>Ida</name>", b"<name>Bo</name>"]
     assert not any(b"staff" in held.record for held in member._held.values())
+
+
+def test_a_policy_that_cannot_be_evaluated_changes_nothing(trial: Trial) -> None:
+    """One group's mistake must not swallow what others are to get."""
+    trial.grant("wrong", ["//name/text()"], [])
+    with pytest.raises(QueryError, match="TC163"):
+        trial.publisher.publish(SECOND)
+    assert trial.publisher.version("desk") == 1
+    trial.policies.remove("wrong")
+    assert trial.publisher.publish(SECOND) == ["desk", "wrong"]
 
 
 def test_sizes_of_seals_tell_little() -> None:

@@ -59,6 +59,7 @@ ROOMS: dict[str, set[str]] = {
         # a broker's routing table is measured beside the operators that the paper has instead
         *{"document", "model", "overlay", "selective", "wire"},
         "serve",  # clients of a network that is killed
+        "sim",  # peers of a ring, by the dozen in one process
     },
     "cli": {"*"},
     "__init__": CORE | {"engines", "index", "version"},

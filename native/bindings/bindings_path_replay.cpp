@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -69,25 +70,42 @@ nb::list names(const PathReplay& replay) {
     return out;
 }
 
-void place(PathReplay& replay, const nb::bytes& owners, const nb::bytes& hops, uint32_t peers) {
-    if (owners.size() != replay.nfa().capacity() * sizeof(uint32_t) || hops.size() != size_t(peers) * peers)
-        throw nb::value_error("one owner for each state, and a number of hops for each two peers");
-    std::vector<uint32_t> numbers(replay.nfa().capacity());
-    std::memcpy(numbers.data(), owners.c_str(), owners.size());
-    for (uint32_t number : numbers)
-        if (number >= peers) throw nb::value_error("an owner that is no peer");
-    const auto* first = reinterpret_cast<const uint8_t*>(hops.c_str());
-    replay.place(std::move(numbers), std::vector<uint8_t>(first, first + hops.size()), peers);
+template <class T>
+std::vector<T> numbers_of(const nb::bytes& data, size_t count, const char* what) {
+    if (data.size() != count * sizeof(T)) throw nb::value_error(what);
+    std::vector<T> numbers(count);
+    std::memcpy(numbers.data(), data.c_str(), data.size());
+    return numbers;
 }
 
-nb::tuple run(PathReplay& replay, const HeldDocument& document, uint32_t length, uint32_t publisher) {
-    PathReplay::Work work;
+void place(PathReplay& replay, const nb::bytes& places, const nb::bytes& peers, const nb::bytes& hops) {
+    auto by_state = numbers_of<uint32_t>(places, replay.nfa().capacity(), "one place for each state");
+    size_t count = peers.size() / sizeof(uint32_t);
+    auto by_place = numbers_of<uint32_t>(peers, count, "the peers are numbers of 32 bits");
+    size_t peer_count = count ? size_t(*std::max_element(by_place.begin(), by_place.end())) + 1 : 0;
+    for (uint32_t number : by_state)
+        if (number >= count) throw nb::value_error("a state at a place that is none");
+    replay.place(std::move(by_state), std::move(by_place),
+                 numbers_of<uint8_t>(hops, peer_count * count, "a number of hops for each peer and place"));
+}
+
+// Six numbers for each document, one after the other.
+nb::bytes run(PathReplay& replay, const std::vector<const HeldDocument*>& documents, const std::vector<uint32_t>& publishers,
+              uint32_t length) {
+    demand_documents(documents);
+    if (documents.size() != publishers.size()) throw nb::value_error("one publisher for each document");
+    for (uint32_t publisher : publishers)
+        if (!replay.knows_peer(publisher)) throw nb::value_error("a publisher that is no peer");
+    std::vector<PathReplay::Published> published;
+    for (size_t at = 0; at < documents.size(); ++at) published.push_back({&**documents[at], publishers[at]});
+    std::vector<uint64_t> numbers;
     {
         Interruptible unlocked;
-        work = replay.replay(*document, length, publisher);
+        for (const PathReplay::Work& work : replay.replay(published, length))
+            numbers.insert(numbers.end(), {work.messages, work.lookup_hops, work.visits, work.iterative_lookup_hops, work.chain,
+                                           work.iterative_chain});
     }
-    return nb::make_tuple(work.messages, work.lookup_hops, work.visits, work.iterative_lookup_hops, work.chain,
-                          work.iterative_chain);
+    return bytes_of(numbers);
 }
 
 }  // namespace
@@ -99,9 +117,10 @@ void bind_path_replay(nb::module_& m) {
         .def("states", [](const PathReplay& replay) { return replay.nfa().states(); })
         .def("table", &table)
         .def("names", &names)
-        .def("place", &place, nb::arg("owners"), nb::arg("hops"), nb::arg("peers"))
-        .def("replay", &run, nb::arg("document"), nb::arg("length"), nb::arg("publisher"),
+        .def("place", &place, nb::arg("places"), nb::arg("peers"), nb::arg("hops"))
+        .def("replay", &run, nb::arg("documents"), nb::arg("publishers"), nb::arg("length"),
              "messages, lookup hops, visits, lookup hops of the iterative method, chain, chain of the iterative method")
+        .def("label_paths", &PathReplay::label_paths)
         .def("received", [](const PathReplay& replay) { return bytes_of(replay.received()); })
         .def("visited", [](const PathReplay& replay) { return bytes_of(replay.visited()); })
         .def("documents", [](const PathReplay& replay) { return bytes_of(replay.documents()); })

@@ -6,10 +6,16 @@
 #include "index/index.hpp"
 
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace treecast {
@@ -86,13 +92,70 @@ nb::tuple route_forms(Index& index, const std::vector<nb::bytes>& forms, bool is
     return nb::make_tuple(nb::cast(answers), out, refusals(routing));
 }
 
+std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
+
+nb::bytes hashes_of(const std::vector<std::string>& values) {
+    std::string out;
+    out.reserve(values.size() * ValueSet::hash_bytes_each);
+    for (const std::string& value : values) ValueSet::append(out, ValueSet::hash(value));
+    return to_python(out);
+}
+
+using PlaceAndSet = std::tuple<std::string, std::string, std::string, std::string, std::shared_ptr<ValueSet>>;
+
+void set_values(Targets& targets, uint64_t number, uint64_t bits, const std::vector<PlaceAndSet>& given) {
+    Targets::Sets sets;
+    for (const auto& [element_uri, element, attribute_uri, attribute, set] : given)
+        sets.emplace_back(ValuePlace{element_uri, element, attribute_uri, attribute}, set);
+    WithoutGil released;
+    targets.set(number, bits, sets);
+}
+
+void bind_value_set(nb::module_& m) {
+    auto with = [](auto change) {
+        return [change](ValueSet& set, uint64_t bit, const nb::bytes& hashes) {
+            std::lock_guard lock(ValueSet::mutex());
+            return to_python((set.*change)(bit, view_of(hashes)));
+        };
+    };
+    auto counting = [](auto change) {
+        return [change](ValueSet& set, const nb::bytes& hashes) {
+            std::lock_guard lock(ValueSet::mutex());
+            return to_python((set.*change)(view_of(hashes)));
+        };
+    };
+    nb::class_<ValueSet>(m, "ValueSet")
+        .def(nb::init<>())
+        .def("add", with(&ValueSet::add), nb::arg("bit"), nb::arg("hashes"), "Give values a bit; those that had none are returned.")
+        .def("remove", with(&ValueSet::remove), nb::arg("bit"), nb::arg("hashes"), "Take a bit; those that have none left are returned.")
+        .def("count", counting(&ValueSet::count), nb::arg("hashes"), "Add values once more; those that are new are returned.")
+        .def("uncount", counting(&ValueSet::uncount), nb::arg("hashes"), "Remove values once; those that are gone are returned.")
+        .def("having", [](const ValueSet& set, uint64_t bit, const nb::bytes& hashes) { return set.having(bit, view_of(hashes)); },
+             nb::arg("bit"), nb::arg("hashes"), "How many of the values have the bit.")
+        .def("values", [](const ValueSet& set, uint64_t bits) { return to_python(set.values(bits)); }, nb::arg("bits") = ~0ull,
+             "The values that have one of the bits, in order.")
+        .def("__len__", &ValueSet::size)
+        .def_prop_ro("bytes", &ValueSet::bytes, "The memory that it takes.");
+    m.def("value_hashes", &hashes_of, nb::arg("values"), "Five bytes for each value, the same in every process.");
+    m.def("value_difference", [](const nb::bytes& hashes, const nb::bytes& others) {
+            return to_python(value_difference(view_of(hashes), view_of(others)));
+        }, nb::arg("hashes"), nb::arg("others"), "The hashes that are in the first list and not in the second; both in order.");
+    m.def("sorted_values", [](const nb::bytes& hashes) { return to_python(sorted_values(view_of(hashes))); }, nb::arg("hashes"),
+          "The hashes in order.");
+}
+
 }  // namespace
 
 void bind_routing(nb::module_& m) {
+    bind_value_set(m);
     nb::class_<Targets>(m, "Targets")
         .def(nb::init<>())
-        .def("set", &Targets::set, nb::arg("number"), nb::arg("targets"), nb::call_guard<WithoutGil>(),
-             "The targets, as bits, of the subscription whose id is this number.");
+        .def("set", [](Targets& targets, uint64_t number, uint64_t bits) { targets.set(number, bits); }, nb::arg("number"),
+             nb::arg("targets"), nb::call_guard<WithoutGil>(), "The targets, as bits, of the subscription whose id is this number.")
+        .def("set_values", &set_values, nb::arg("number"), nb::arg("targets"), nb::arg("sets"),
+             "The same where a target wants only documents with a value of its set: (URI, name of elements or \"\", URI, name of an "
+             "attribute or \"\" for the text, set), for each of the places.");
     m.def("route", &route, nb::arg("index"), nb::arg("documents"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
           nb::sig("def route(index: Index, documents: Sequence[object], targets: Targets, enough: int, found: int) -> "
                   "tuple[list[int], list[tuple[int, Exception]]]"),

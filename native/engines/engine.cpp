@@ -58,8 +58,8 @@ uint64_t EngineRun::route(const View& view, const Document& document, const Rout
     Output<int32_t> slots;
     std::vector<Undecided> undecided;
     match(view, document, false, slots, undecided);
-    for (size_t i = 0; i < slots.size(); ++i) found |= question.of_slot[static_cast<uint32_t>(slots.data()[i])];
-    for (const Undecided& one : undecided) found |= question.of_slot[one.slot];
+    for (size_t i = 0; i < slots.size(); ++i) found |= question.targets_of(static_cast<uint32_t>(slots.data()[i]), document, found);
+    for (const Undecided& one : undecided) found |= question.targets_of(one.slot, document, found);
     return found;
 }
 

@@ -43,11 +43,27 @@ struct Undecided {
     Failure failure;
 };
 
+// The targets of slots that want a document only if some of its values are in sets of theirs.
+class ValueTargets {
+public:
+    static constexpr uint64_t marker = 1ull << 63;      // of such slots, beside the targets that may be theirs
+    virtual uint64_t targets_of(uint32_t slot, const Document& document, uint64_t found) = 0;
+
+protected:
+    ~ValueTargets() = default;
+};
+
 // What routing wants to know of a document: which targets it is for. `of_slot`: the targets that each slot stands for, as bits.
 // Once all of `enough` are found, nothing more is looked for; none: everything is.
 struct RouteQuestion {
     const std::vector<uint64_t>& of_slot;
+    ValueTargets& values;
     uint64_t enough = 0;
+    // Of a slot that was matched; as far as they are not found yet.
+    uint64_t targets_of(uint32_t slot, const Document& document, uint64_t found) const {
+        uint64_t targets = of_slot[slot];
+        return targets & ValueTargets::marker ? values.targets_of(slot, document, found) : targets;
+    }
     bool is_answered(uint64_t found) const { return enough && (found & enough) == enough; }
 };
 

@@ -159,7 +159,8 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
                 if (question.is_answered(found)) return;
                 uint64_t dirty = mask & place->dirty_in(word);
                 const uint32_t* slots = slot_of + size_t(word) * 64;
-                for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) found |= question.of_slot[slots[std::countr_zero(rest)]];
+                for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1)
+                    found |= question.targets_of(slots[std::countr_zero(rest)], document, found);
                 for (; dirty && !question.is_answered(found); dirty &= dirty - 1)
                     route_path(view, document, place->path_of[size_t(word) * 64 + std::countr_zero(dirty)], question, found);
             });
@@ -173,7 +174,7 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
 void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t path, const RouteQuestion& question, uint64_t& found) {
     state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
         uint64_t targets = question.of_slot[slot];
-        if (!(targets & ~found)) return;
+        if (!(targets & ~found & ~ValueTargets::marker)) return;
         if (several && state_of(view).needs_recheck[slot]) {
             if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
             uint64_t bit = 1ull << (slot & 63);
@@ -182,7 +183,7 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
             seen_slots_.push_back(slot);
             if (!is_transformation(view.text(slot)) && !recheck(view, document, slot)) return;
         }
-        found |= targets;
+        found |= question.targets_of(slot, document, found);
     });
 }
 

@@ -170,13 +170,14 @@ void Index::route(size_t count, const std::function<GivenDocument(size_t)>& next
     auto reading = store_.read();
     std::shared_ptr<const View> view = store_.view();
     std::lock_guard lock(routing.targets.mutex());
-    RouteQuestion question{routing.targets.of(*view), routing.enough};
+    RouteQuestion question{routing.targets.of(*view), routing.targets, routing.enough};
     Lease matcher(*this);
     matcher->adopt(*view);
     for (size_t i = 0; i < count; ++i) {
         Interrupt::check(1000);
         try {
             GivenDocument given = next(i);
+            routing.targets.begin_document();
             answer(i, given, matcher->route(*view, given, question, routing.found));
         } catch (const Failure& failure) {
             routing.rejected.emplace_back(i, failure);

@@ -115,7 +115,7 @@ def visible_places(root: Any, include: list[str], exclude: list[str]) -> set[int
 
 
 def draw_document(random: Random, mark: str) -> str:
-    """A document in which every `s` element is secret, with the mark in names, attributes, text, comments, counts."""
+    """A document with secrets: `s` and what is in it, ancestors; the mark is in names, attributes, text, comments."""
 
     def element(depth: int) -> str:
         if random.random() < 0.2:
@@ -127,7 +127,12 @@ def draw_document(random: Random, mark: str) -> str:
         inner = "".join(random.choice(SPACES) + one for one in below) + random.choice(SPACES)
         return f"<{name}{spaces}{attribute}>{inner}</{name}>"
 
-    inner = "".join(element(0) for _ in range(4))
+    def hidden_parent(inner: str) -> str:
+        """Nobody may see it, but maybe what is in it: its name and attributes must not come along."""
+        return f"<w-{mark} k='{mark}' xmlns:w='urn:{mark}'><!--{mark}-->{mark}{inner}{mark}<?p {mark}?></w-{mark}>"
+
+    parts = [element(0) for _ in range(4)]
+    inner = "".join(hidden_parent(one) if random.random() < 0.3 else one for one in parts)
     top = f"<top secret='{mark}' xmlns:n='urn:n' xmlns:hidden='urn:{mark}'>{inner}</top>"
     return f"<!--{mark}--><?p {mark}?>{top}<!--{mark}-->"
 

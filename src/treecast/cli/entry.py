@@ -26,6 +26,7 @@ from treecast.cli import (
     explain,
     generate,
     match,
+    peer,
     publish,
     registry,
     run,
@@ -151,6 +152,7 @@ def build_parser() -> Parser:
     broker.add_to(verbs)
     registry.add_to(verbs)
     source.add_to(verbs)
+    peer.add_to(verbs)
     up.add_to(verbs)
     publish.add_to(verbs)
     subscribe.add_to(verbs)

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecast.cli.console import Console
+from treecast.cli.console import BAR_CHARS, Console
 
 if TYPE_CHECKING:
     from treecast.experiments import Experiment, Sizes
 
 DESCRIPTION = """\
 Runs experiments of the papers: prints a table and a verdict (what the paper
-found, what we see, agree or not, and why) and writes NAME.csv, NAME.png and
-NAME.md; of several runs NAME-runs.csv too. 'all' runs every one."""
+found, what we see, agree or not, and why), writes NAME.csv, .png and .md (and
+NAME-runs.csv). 'all' runs every one. A run that was cut off goes on."""
 EPILOG = """\
 example:
   treecast experiment --list
@@ -46,6 +46,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--documents", metavar="N", type=_number, help="another number of documents")
     option("--runs", metavar="N", type=_number, help="measure everything so often; rows are medians")
     option("--seed", metavar="N", type=int, default=1, help="of everything that is drawn (default 1)")
+    option("--anew", action="store_true", help="begin anew what was cut off")
     option("--quiet", action="store_true", help="no progress on stderr")
     parser.set_defaults(run=lambda options: run(parser, options))
 
@@ -59,7 +60,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("which? Name one, or 'all'; --list lists them")
     names = experiments.names() if options.names == ["all"] else list(dict.fromkeys(options.names))
     for name in names:
-        if name not in experiments.names():
+        if not experiments.is_known(name):
             meant = experiments.nearest(name)
             parser.error(
                 f"no experiment is called {name!r}" + (f"; did you mean {meant}?" if meant else "; try --list")
@@ -95,9 +96,15 @@ def _run_one(experiment: Experiment, options: argparse.Namespace, data: Path | N
     from treecast.experiments import output, perform
 
     console = _Progress(experiment.name, quiet=options.quiet)
-    outcome = perform(experiment, _sizes(experiment, options), data=data, seed=options.seed, progress=console.update)
+    journal = Path(options.output) / f"{experiment.name}.partial"
+    if options.anew:
+        journal.unlink(missing_ok=True)
+    outcome = perform(
+        experiment, _sizes(experiment, options), data=data, seed=options.seed, progress=console.update, journal=journal
+    )
     console.clear()
     files = output.write(outcome, Path(options.output), _command(experiment.name, options, data))
+    journal.unlink()
     print(f"== {experiment.name}: {experiment.title} ({experiment.paper}, {experiment.section})")
     for line in (*output.machine(), f"here: {experiment.parameters}", *outcome.notes):
         print(f"# {line}")
@@ -130,7 +137,7 @@ def _command(name: str, options: argparse.Namespace, data: Path | None) -> str:
 
 
 class _Progress:
-    """On a terminal a line that is redrawn; otherwise a line for each tenth, so that a log shows progress."""
+    """On a terminal a bar that is redrawn; otherwise a line for each tenth, so that a log shows progress."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self._name, self._quiet = name, quiet
@@ -141,7 +148,9 @@ class _Progress:
     def update(self, done: int, total: int, what: str) -> None:
         if self._console.shows_progress:
             seconds = time.monotonic() - self._begin
-            self._console.status(f"{self._name}: {done} of {total} points, {seconds:.0f} s; {what}")
+            filled = done * BAR_CHARS // total
+            bar = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}]"
+            self._console.status(f"{self._name} {bar} {done} of {total} points, {seconds:.0f} s; {what}")
         elif not self._quiet and done * 10 // total > self._said:
             self._said = done * 10 // total
             self._console.say(f"{self._name}: {done} of {total} points; {what}")

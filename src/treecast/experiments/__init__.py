@@ -13,8 +13,8 @@ inconclusive. If two engines give different matches, the run has failed, whateve
 `treecast experiment NAME` runs one; from Python it is `experiments.perform(experiment, experiment.quick)`.
 """
 
-from treecast.experiments.catalogue import find, names, nearest
+from treecast.experiments.catalogue import find, is_known, names, nearest
 from treecast.experiments.experiment import Experiment, Finding, Row, Sizes
 from treecast.experiments.perform import Outcome, perform
 
-__all__ = ["Experiment", "Finding", "Outcome", "Row", "Sizes", "find", "names", "nearest", "perform"]
+__all__ = ["Experiment", "Finding", "Outcome", "Row", "Sizes", "find", "is_known", "names", "nearest", "perform"]

@@ -1,4 +1,7 @@
-"""The list of experiments. Each is a module of this package that defines EXPERIMENT; its name has hyphens."""
+"""The list of experiments. Each is a module of this package that defines EXPERIMENT; its name has hyphens.
+
+A figure that is a part of an experiment has a name of its own, too (`treecast.experiments.figures`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import difflib
 import importlib
 
 from treecast.experiments.experiment import Experiment
+from treecast.experiments.figures import FIGURES, figure_of
 
 NAMES = (
     "yfilter-rivals",
@@ -32,6 +36,11 @@ NAMES = (
     "dht-traffic",
     "dht-load",
     "dht-variations",
+    "dht-workloads",
+    "dht-lookups",
+    "dht-indexing",
+    "dht-comparison",
+    "selective-trees",
     "selective-levels",
     "selective-merging",
 )
@@ -43,7 +52,9 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name. Raises KeyError if there is none."""
+    """The experiment of this name, or of the figure of this name. Raises KeyError if there is none."""
+    if name in FIGURES:
+        return figure_of(find(FIGURES[name].experiment), name)
     if name not in NAMES:
         raise KeyError(name)
     module = importlib.import_module(f"treecast.experiments.{name.replace('-', '_')}")
@@ -52,9 +63,14 @@ def find(name: str) -> Experiment:
     return experiment
 
 
+def is_known(name: str) -> bool:
+    """Whether `find` finds it."""
+    return name in NAMES or name in FIGURES
+
+
 def nearest(name: str) -> str | None:
     """A suggestion: a name that is spelt alike, or the first that contains a part of it."""
-    alike = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
+    alike = difflib.get_close_matches(name.lower(), (*NAMES, *FIGURES), n=1, cutoff=0.5)
     if alike:
         return alike[0]
     parts = [part for part in name.lower().replace("_", "-").split("-") if len(part) > 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 
 from treecast.document import Document, read_many
@@ -9,6 +10,7 @@ from treecast.engines.path_nfa import PathMachine
 from treecast.errors import QueryLimitError
 from treecast.experiments.experiment import Row
 from treecast.experiments.inputs import draw_documents, namespaces_of, news_schema, ten_schemas
+from treecast.experiments.ring_model import state_places
 from treecast.experiments.rules import pick
 from treecast.experiments.session import Session
 from treecast.workload import QuerySettings, Schema, generate_queries
@@ -69,6 +71,15 @@ def machine_of(session: Session, workload: str, kind: str, count: int) -> tuple[
     machine.add(queries[before:], namespaces_of(schemas_of(session, workload)))
     kept[workload, kind] = (machine, len(queries))
     return machine, len(set(queries))
+
+
+def places_of(session: Session, machine: PathMachine, name: str) -> Sequence[int]:
+    """By state: where it is on any ring. Kept for the machine of one name, since a million hashes take seconds."""
+    kept: dict[str, Sequence[int]] = session.once("places", dict)
+    if name not in kept:
+        kept.clear()
+        kept[name] = array("Q", state_places(machine))
+    return kept[name]
 
 
 def documents_of(session: Session, workload: str) -> list[Document]:

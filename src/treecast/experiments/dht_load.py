@@ -3,17 +3,23 @@
 Storage is what a peer is responsible for, in states and in transitions: the paper defines it in transitions and quotes
 states. Filtering is the messages that a peer receives. A state that more than a share of the documents visit has
 copies; its visitors choose one of them or its owner at random, so each gets its part of the load, which is computed.
+
+A peer that owns a large part of the ring gets a large part of everything, and copies lie on the same ring. So the
+largest part of the ring that one peer owns is shown beside the largest load, and the load on other rings, with peers of
+other names, beside the one that is compared with the paper.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from heapq import nlargest, nsmallest
 
 from treecast.engines.path_nfa import PathMachine
-from treecast.experiments.dht_inputs import QUERIES_MIN, SETS, WORKLOADS, documents_of, machine_of, main_set
+from treecast.experiments.dht_inputs import QUERIES_MIN, SETS, WORKLOADS, documents_of, machine_of, main_set, places_of
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
-from treecast.experiments.panels import bars
+from treecast.experiments.panels import bars, lines
+from treecast.experiments.ring_load import RingAmounts
 from treecast.experiments.ring_model import RingModel, place_of, state_keys
 from treecast.experiments.rules import at_most, between, pick
 from treecast.experiments.session import Session
@@ -27,13 +33,16 @@ PAPER = (3, RATE, COPIES)
 # Places for each peer, share of the documents, copies; log2 of 1,000 is about 10.
 VARIANTS = (PLAIN, (3, 1.0, 0), (10, 1.0, 0), (1, RATE, COPIES), PAPER, (10, RATE, COPIES))
 SWEEPS = ((3, 0.05, COPIES), (3, 0.2, COPIES), (3, RATE, 5), (3, RATE, 20))
+OTHER_RINGS = 20
+RANKS = (1, 2, 5, 10, 25, 50, 801, 850, 900, 950, 1_000)
+"""Of the peers, by load: the first 50 and the last 200 are the paper's pictures."""
 
 
 def points(sizes: Sizes) -> list[Point]:
     return [
         {"workload": workload, "set": kind, "queries": max(sizes.queries), "variant": variant}
-        for workload in WORKLOADS
         for kind in SETS
+        for workload in WORKLOADS
         for variant in (*VARIANTS, *SWEEPS)
     ]
 
@@ -42,20 +51,21 @@ def measure(session: Session, point: Point) -> list[Row]:
     workload, kind, queries = point["workload"], point["set"], point["queries"]
     members, rate, copies = point["variant"]
     machine, _ = machine_of(session, workload, kind, queries)
-    received, documents = _visits(session, machine, f"{workload} {kind} {queries}", workload)
-    ring = RingModel(PEERS, members)
+    name = f"{workload} {kind} {queries}"
+    received, documents = _visits(session, machine, name, workload)
+    places = places_of(session, machine, name)
     session.say(f"{workload}, {kind}, {members} places, {copies} copies")
-    owners = ring.owners(machine)
+    ring = RingModel(PEERS, members)
     _, _, _, children = machine.columns()
-    states, transitions, load = [0.0] * PEERS, [0.0] * PEERS, [0.0] * PEERS
-    for state, owner in enumerate(owners):
-        states[owner] += 1
-        transitions[owner] += children[state]
+    states, transitions = (
+        RingAmounts(places, amounts).by_peer(ring) for amounts in (array("B", bytes([1]) * len(places)), children)
+    )
     total = len(documents_of(session, workload))
     shared = [state for state, count in enumerate(documents) if copies and count > rate * total]
-    for state, owner in enumerate(owners):
-        load[owner] += received[state]
-    taken = clock(lambda: _spread(ring, machine, shared, copies, received, owners, load))
+    amounts: list[RingAmounts] = []
+    taken = clock(lambda: amounts.append(spread(machine, shared, copies, received, places)))
+    load = sorted(amounts[0].by_peer(ring), reverse=True)
+    others = [_share([max(each)], each) for each in map(amounts[0].by_peer, _other_rings(session, members))]
     return [
         {
             "workload": workload,
@@ -69,8 +79,12 @@ def measure(session: Session, point: Point) -> list[Row]:
             "first_50": _share(nlargest(50, load), load),
             "last_200": _share(nsmallest(200, load), load),
             "largest": _share([max(load)], load),
+            "ring_largest": max(ring.shares()),
+            "least_of_rings": min(others),
+            "most_of_rings": max(others),
             "with_copies": len(shared),
             "notices": len(shared) * (PEERS * members - 1),
+            **{f"load_{rank}": _share([load[rank - 1]], load) for rank in RANKS},
             "documents": total,
             "us": taken.cpu / total * 1e6,
         }
@@ -82,25 +96,34 @@ def _visits(session: Session, machine: PathMachine, name: str, workload: str) ->
     kept: dict[str, tuple[Sequence[int], Sequence[int]]] = session.once("visits", dict)
     if name not in kept:
         kept.clear()
-        session.say(f"documents of {workload}")
+        documents = documents_of(session, workload)
+        session.say(f"{name}: {len(documents):,} documents")
         machine.clear()
-        for document in documents_of(session, workload):
-            machine.replay(document)
+        machine.replay_many(documents)
         kept[name] = (machine.received(), machine.documents())
     return kept[name]
 
 
-def _spread(
-    ring: RingModel, machine: PathMachine, shared: Sequence[int], copies: int, received: Sequence[int],
-    owners: Sequence[int], load: list[float],
-) -> None:  # fmt: skip
-    """Move the load of states that have copies from their owners to all who hold them."""
+def spread(
+    machine: PathMachine, shared: Sequence[int], copies: int, received: Sequence[int], places: Sequence[int]
+) -> RingAmounts:
+    """What is received at each place: the load of a state that has copies is that of all who hold it."""
     keys = state_keys(machine) if shared else []
+    amounts, everywhere = array("d", received), array("Q", places)
     for state in shared:
         part = received[state] / (copies + 1)
-        load[owners[state]] -= received[state] - part
+        amounts[state] = part
         for copy in range(1, copies + 1):
-            load[ring.owner(place_of(keys[state], copy))] += part
+            everywhere.append(place_of(keys[state], copy))
+            amounts.append(part)
+    return RingAmounts(everywhere, amounts)
+
+
+def _other_rings(session: Session, members: int) -> list[RingModel]:
+    def make() -> list[RingModel]:
+        return [RingModel(PEERS, members, name=f"ring {number} peer ") for number in range(1, OTHER_RINGS + 1)]
+
+    return session.once(f"rings of {members} places", make)
 
 
 def _share(some: Sequence[float], all: Sequence[float]) -> float:
@@ -110,7 +133,8 @@ def _share(some: Sequence[float], all: Sequence[float]) -> float:
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     most = max(row["queries"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN:,} queries; this run had {most:,}"
-    seen = [name for name in WORKLOADS if pick(rows, workload=name)]
+    # A run for Figure 7a has no copies.
+    seen = [name for name in WORKLOADS if pick(rows, workload=name, copies=COPIES)]
     return [*_storage(rows, short), *(finding for name in seen for finding in _filtering(rows, name, short))]
 
 
@@ -143,9 +167,6 @@ def _storage(rows: Sequence[Row], short: str) -> list[Finding]:
 def _filtering(rows: Sequence[Row], workload: str, short: str) -> list[Finding]:
     kind = main_set(rows, workload=workload)
     before, after = (_at(rows, workload, kind, variant) for variant in (PLAIN, PAPER))
-    tried = [row for row in pick(rows, workload=workload, set=kind, members=3) if row["copies"]]
-    best = min(row["largest"] for row in tried)
-    many = _at(rows, workload, kind, VARIANTS[-1])["largest"]
     return [
         Finding(
             f"{workload}: without balancing the first 50 peers receive almost 20 % of the requests (Figures 7b, 7c)",
@@ -156,18 +177,31 @@ def _filtering(rows: Sequence[Row], workload: str, short: str) -> list[Finding]:
             before["first_50"],
         ),
         Finding(
-            f"{workload}: with virtual nodes and load-shedding no peer receives more than 0.3 %",
+            f"{workload}: with virtual nodes and load-shedding no peer receives more than 0.3 % (Figures 7b, 7c)",
             f"{after['largest']:.2%} at most; first 50 {after['first_50']:.1%}, last 200 {after['last_200']:.1%}; "
             f"{after['with_copies']:,} states have copies, which {after['notices']:,} notices tell",
             "agree up to 0.4 %, differs above 0.8 %",
             at_most(None if short else after["largest"], agree=0.004, differs=0.008),
-            short
-            or "what is left is the ring's: some peers own more of it. Other numbers of copies and rates give "
-            f"{best:.2%} at best, as the paper says; {VARIANTS[-1][0]} places for each peer {many:.2%}. Telling all "
-            "peers of so many states is no small matter",
+            short or _why(rows, workload, kind, after),
             after["largest"],
         ),
     ]
+
+
+def _why(rows: Sequence[Row], workload: str, kind: str, after: Row) -> str:
+    tried = [row for row in pick(rows, workload=workload, set=kind, members=3) if row["copies"]]
+    best = min(row["largest"] for row in tried)
+    many = _at(rows, workload, kind, VARIANTS[-1])
+    here, there = (
+        f"{row['least_of_rings']:.2%} to {row['most_of_rings']:.2%} on {OTHER_RINGS} rings of peers with other names"
+        for row in (after, many)
+    )
+    return (
+        f"what is left is the ring's: one peer owns {after['ring_largest']:.2%} of it, and copies lie on the same "
+        f"ring; the largest load is {here}. Other numbers of copies and rates give {best:.2%} at best, as the paper "
+        f"says. With {many['members']} places for each peer it is {many['largest']:.2%}, and {there}. Telling all "
+        "peers of so many states is no small matter"
+    )
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
@@ -180,11 +214,21 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     ]
     shown = [{**row, "states": 100 * row["states_200"], "load": 100 * row["largest"]} for row in shown]
     plain = [row for row in shown if not row["copies"]]
+    ranks = [
+        {"curve": f"{row['workload']}, {row['balance']}", "rank": rank, "load": 100 * row[f"load_{rank}"]}
+        for row in shown
+        for rank in RANKS
+        if (row["members"], row["rate"], row["copies"]) in (PLAIN, PAPER)
+    ]
+    first, last = ([row for row in ranks if (row["rank"] <= 50) is is_first] for is_first in (True, False))
+    x, y = ("rank", "peer, by load"), ("load", "requests, %")
     return [
         bars(
             plain, "Figure 7a", ("workload", ""), ("states", "states of the first 200, %"), key="balance", log_y=False
         ),
-        bars(shown, "Figures 7b, 7c", ("workload", ""), ("load", "requests of the first peer, %"), key="balance"),
+        lines(first, "Figure 7b: the first 50", x, y, key="curve", log_y=False),
+        lines(last, "Figure 7c: the last 200", x, y, key="curve", log_y=False),
+        bars(shown, "The first peer", ("workload", ""), ("load", "requests of the first peer, %"), key="balance"),
     ]
 
 
@@ -196,10 +240,13 @@ EXPERIMENT = Experiment(
     found="The first 200 of 1,000 peers hold 53 % of the states, with 3 virtual nodes 38 %. The first 50 receive "
     "almost 20 % of the requests and the last 200 nearly none; with load-shedding no peer receives more than 0.3 %.",
     parameters=f"{PEERS:,} peers; 1, 3 or 10 places on the ring for each; a state that more than 10 % of the documents "
-    "visit gets 10 copies; other rates and numbers of copies beside it. µs/doc: CPU time for spreading the load",
+    "visit gets 10 copies; other rates and numbers of copies beside it. load_n: the share of the nth peer by load. "
+    f"least and most_of_rings: the largest load on {OTHER_RINGS} other rings. µs/doc: CPU time for spreading the load",
     columns=(
         *("workload", "set", "queries", "members", "rate", "copies", "states_200", "transitions_200", "first_50"),
-        *("last_200", "largest", "with_copies", "notices", "documents", "us"),
+        *("last_200", "largest", "ring_largest", "least_of_rings", "most_of_rings", "with_copies", "notices"),
+        *(f"load_{rank}" for rank in RANKS),
+        *("documents", "us"),
     ),
     full=Sizes((1_000_000,), 1_000),
     quick=Sizes((2_000,), 20),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 
 from treecast.engines.path_nfa import Replay
-from treecast.experiments.dht_inputs import QUERIES_MIN, SETS, WORKLOADS, documents_of, machine_of, main_set
+from treecast.experiments.dht_inputs import QUERIES_MIN, SETS, WORKLOADS, documents_of, machine_of, main_set, places_of
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.panels import lines
 from treecast.experiments.ring_model import RingModel
@@ -26,8 +26,8 @@ PEERS = 1_000
 def points(sizes: Sizes) -> list[Point]:
     """Queries vary with 1,000 peers; then peers vary with the most queries."""
     found: list[Point] = []
-    for workload in WORKLOADS:
-        for kind in SETS:
+    for kind in SETS:
+        for workload in WORKLOADS:
             found += [{"workload": workload, "set": kind, "queries": n, "peers": PEERS} for n in sizes.queries]
             most = max(sizes.queries)
             found += [
@@ -45,11 +45,13 @@ def measure(session: Session, point: Point) -> list[Row]:
     ring = RingModel(peers)
     hops = session.once(f"hops of {peers}", ring.hops)
     session.say(f"{workload}, {point['queries']:,} {point['set']} queries, {peers:,} peers")
-    machine.place(ring.owners(machine), hops, peers)
+    places = places_of(session, machine, f"{workload} {point['set']} {point['queries']}")
+    machine.place([ring.member_number(place) for place in places], ring.peer_numbers, hops)
     machine.clear()
     random = Random(session.seed)
+    publishers = [random.randrange(peers) for _ in documents]
     replays: list[Replay] = []
-    taken = clock(lambda: replays.extend(machine.replay(each, 0, random.randrange(peers)) for each in documents))
+    taken = clock(lambda: replays.extend(machine.replay_many(documents, publishers)))
     count = len(replays)
 
     def mean(*columns: str) -> float:
@@ -120,6 +122,7 @@ def _curves(rows: Sequence[Row], most: int, short: str) -> list[Finding]:
             )
     findings.append(_flat(only, "queries", "Figure 5b", short, peers=PEERS))
     findings.append(_flat(pick(only, queries=most), "peers", "Figure 6", short))
+    findings.append(_same_traffic(pick(only, queries=most), short))
     both = [value(only, "messages", workload=name, set="random", queries=most, peers=PEERS) for name in WORKLOADS]
     factor = both[0] / both[1] if both[0] and both[1] else None
     findings.append(
@@ -156,6 +159,27 @@ def _flat(rows: Sequence[Row], x: str, figure: str, short: str, **at: int) -> Fi
     )
 
 
+def _same_traffic(rows: Sequence[Row], short: str) -> Finding:
+    """A message for each state and element, whoever has the state."""
+    spreads = {"without lookups": 1.0, "with lookups": 1.0}
+    for text, column in zip(spreads, ("messages", "with_lookups"), strict=True):
+        for workload in WORKLOADS:
+            for kind in SETS:
+                figures = [figure for _, figure in pairs(rows, "peers", column, workload=workload, set=kind)]
+                if len(figures) > 1:
+                    spreads[text] = max(spreads[text], max(figures) / min(figures))
+    several = len({row["peers"] for row in rows}) > 1
+    worst = spreads["without lookups"]
+    return Finding(
+        "traffic is unaffected by the number of peers (Figure 6)",
+        ", ".join(f"{spread:.2f}x {text}" for text, spread in spreads.items()) if several else "one point",
+        "without lookups: agree up to 1.05x, differs above 1.3x",
+        at_most(worst if several and not short else None, agree=1.05, differs=1.3),
+        short or "a message for each state and element, whoever has the state",
+        worst if several else None,
+    )
+
+
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
     named = [{**row, "curve": f"{row['workload']}, {row['set']}"} for row in rows]
@@ -170,6 +194,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
         lines(by_queries, "Figure 5a", queries, messages, key="curve", log_y=False),
         lines(by_queries, "Figure 5b", queries, chain, key="curve", log_y=False),
         lines(pick(recursive, queries=most), "Figure 6", ("peers", "peers"), chain, key="curve", log_y=False),
+        lines(pick(recursive, queries=most), "Figure 6: messages", ("peers", "peers"), messages, key="curve"),
     ]
 
 

@@ -49,7 +49,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     length = value if varies == "l" else 0
     documents = documents_of(session, "NITF")
     replays: list[Replay] = []
-    taken = clock(lambda: replays.extend(machine.replay(document, length) for document in documents))
+    taken = clock(lambda: replays.extend(machine.replay_many(documents, length=length)))
     return [
         {
             **point,

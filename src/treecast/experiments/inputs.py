@@ -108,14 +108,14 @@ def draw_documents(
 
 def several_schemas(session: Session) -> list[Schema]:
     """Different kinds of DTDs, always including the two that ship with treecast."""
-    return session.once("several", lambda: [*_read_all(session, SEVERAL), Schema.news(), Schema.records()])
+    return session.once("several", lambda: [*read_schemas(session, SEVERAL), Schema.news(), Schema.records()])
 
 
 def ten_schemas(session: Session) -> list[Schema]:
     """Ten document types with at least 77 elements each; without a data directory, the two that ship with treecast."""
 
     def read() -> list[Schema]:
-        found = _read_all(session, TEN)
+        found = read_schemas(session, TEN)
         return found or [Schema.news(), Schema.records()]
 
     return session.once("ten", read)
@@ -125,7 +125,8 @@ def namespaces_of(schemas: Sequence[Schema]) -> Mapping[str, str]:
     return {prefix: uri for schema in schemas for prefix, uri in schema.namespaces.items()}
 
 
-def _read_all(session: Session, wanted: Sequence[tuple[str, str, str | None]]) -> list[Schema]:
+def read_schemas(session: Session, wanted: Sequence[tuple[str, str, str | None]]) -> list[Schema]:
+    """Those that a data directory has: labels, files, and roots where a DTD has several."""
     found, absent = [], []
     for label, name, root in wanted:
         path = session.data and session.data / name

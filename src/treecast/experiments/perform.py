@@ -1,16 +1,23 @@
-"""Run an experiment: its points one after the other, as many times as its sizes say, then the verdict."""
+"""Run an experiment: its points one after the other, as many times as its sizes say, then the verdict.
+
+With a `journal` each point is written down as soon as it is measured. If the run is cut off, the next one with the same
+journal goes on behind the last of them. Whoever has written the outcome somewhere else removes the journal.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from treecast.experiments.experiment import Answer, Experiment, Finding, Row, Sizes, overall
+from treecast.experiments.experiment import Answer, Experiment, Finding, Point, Row, Sizes, overall
+from treecast.experiments.journal import Journal
 from treecast.experiments.runs import combine, median_rows
 from treecast.experiments.session import Session
+from treecast.version import VERSION
 
 Progress = Callable[[int, int, str], None]
 
@@ -42,12 +49,17 @@ def perform(
     data: Path | None = None,
     seed: int = 1,
     progress: Progress = lambda done, total, what: None,
+    journal: Path | None = None,
 ) -> Outcome:
     """Run it, in this process. `progress` is called with the points done, their number, and what comes next."""
     sizes = sizes or experiment.full
     session = Session(sizes, data, seed)
     begin = time.perf_counter()
     points = experiment.points(sizes)
+    kept = Journal(journal, _run_of(experiment, session)) if journal else None
+    if kept is not None:
+        session.notes += kept.notes
+        session.problems += kept.problems
     runs: list[list[Row]] = [[] for _ in range(sizes.runs)]
     frozen = gc.get_freeze_count()
     try:
@@ -59,8 +71,7 @@ def perform(
                     progress(done, len(points) * len(runs), what)
 
                 session.say = say
-                say("inputs")
-                rows += [_in_order(experiment, row) for row in experiment.measure(session, point)]
+                rows += _rows_of(experiment, session, run, point, kept)
     finally:
         if not frozen:  # what the session froze, and nobody else
             gc.unfreeze()
@@ -68,6 +79,30 @@ def perform(
     findings = combine(experiment.verdict(rows), [experiment.verdict(one) for one in runs])
     seconds = time.perf_counter() - begin
     return Outcome(experiment, sizes, rows, runs, findings, session.notes, session.problems, seconds)
+
+
+def _rows_of(experiment: Experiment, session: Session, run: int, point: Point, kept: Journal | None) -> list[Row]:
+    before = kept.rows(run, point) if kept is not None else None
+    session.say("inputs" if before is None else "measured before")
+    if before is not None:
+        return before
+    notes, problems = len(session.notes), len(session.problems)
+    rows = [_in_order(experiment, row) for row in experiment.measure(session, point)]
+    if kept is not None:
+        kept.add(run, point, rows, session.notes[notes:], session.problems[problems:])
+    return rows
+
+
+def _run_of(experiment: Experiment, session: Session) -> dict[str, Any]:
+    """What has to be the same for a run to go on."""
+    return {
+        "experiment": experiment.name,
+        "treecast": VERSION,
+        "columns": experiment.columns,
+        "sizes": asdict(session.sizes),
+        "seed": session.seed,
+        "data": str(session.data.resolve()) if session.data else None,
+    }
 
 
 def _in_order(experiment: Experiment, row: Row) -> Row:

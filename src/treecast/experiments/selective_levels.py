@@ -3,12 +3,14 @@
 Five levels with 2, 4, 6, 8 and 10 brokers, each of which knows all brokers of the adjacent levels. Documents of more
 than 1,000 elements with the same amount of text each, so that elements count for bandwidth. 250 groups with distinct
 subtrees, chosen at random, at random brokers of the last level; averages of several runs. The paper gives neither the
-shape of its documents nor its thresholds of merging. Shapes are varied here: 2, 4 or 10 children an element. The
-thresholds are the defaults of `MergeSettings`.
+shape of its documents nor its thresholds of merging. Shapes are varied here: 2, 4 or 10 children an element, and 1.5,
+which is 1 and 2 in turn and gives deep documents. The thresholds are the defaults of `MergeSettings`; everything is
+run with covering alone as well, to see what merging does.
 
 Groups are the distinct subtrees in the routing tables of a level, in total. Bandwidth is what a level sends downwards
 when every element changes once. Along a path it is what travels on the connections from the source to a group, averaged
-over all groups. With more levels than five, or fewer, the paper's inference about scalability is looked at.
+over all groups. With more levels than five, or fewer, the paper's inference about scalability is looked at. `union` is
+what at least one group wants: no network can send less, so it bounds the decrease.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from treecast.report import Panel
 from treecast.selective.forwarding import MergeSettings
 
 GROUPS, LEVELS, SWEEP = 250, 5, (3, 7)
-DEPTHS = {2: 10, 4: 6, 10: 4}
-"""Levels of a document by its fan-out, so that it has 1,023, 1,365 or 1,111 elements."""
+CHILDREN = {1.5: (2, 1) * 8, 2: (2,) * 9, 4: (4,) * 5, 10: (10,) * 3}
+"""The children of the elements of each level of a document, by their average: 1,021, 1,023, 1,365 or 1,111 elements."""
 POLICIES = ("first-fit", "best-fit")
 SHAPE = 4
 """The fan-out with which the number of levels is varied."""
@@ -36,14 +38,15 @@ SHAPE = 4
 
 def points(sizes: Sizes) -> list[Point]:
     chosen: list[Point] = [
-        {"groups": groups, "fanout": int(fanout), "levels": LEVELS, "policy": policy}
+        {"groups": groups, "fanout": fanout, "levels": LEVELS, "policy": policy, "merging": merging}
+        for merging in ("yes", "no")
         for groups in sizes.queries
         for fanout in sizes.values
         for policy in POLICIES
     ]
     if max(sizes.queries) >= GROUPS:
         chosen += [
-            {"groups": max(sizes.queries), "fanout": SHAPE, "levels": levels, "policy": policy}
+            {"groups": max(sizes.queries), "fanout": SHAPE, "levels": levels, "policy": policy, "merging": "yes"}
             for levels in SWEEP
             for policy in POLICIES
         ]
@@ -51,16 +54,18 @@ def points(sizes: Sizes) -> list[Point]:
 
 
 def measure(session: Session, point: Point) -> list[Row]:
-    parents = uniform_tree(point["fanout"], DEPTHS[point["fanout"]])
+    parents = uniform_tree(CHILDREN[point["fanout"]])
+    merge = MergeSettings() if point["merging"] == "yes" else MergeSettings(distance=1)  # no two are nearer than 2
     runs = session.sizes.documents
-    session.note(f"a document of {len(parents):,} elements for fan-out {point['fanout']}; averages of {runs} runs")
+    session.note(f"a document of {len(parents):,} elements for fan-out {point['fanout']:g}; averages of {runs} runs")
     groups: list[list[int]] = []
     bandwidths: list[list[int]] = []
     paths: list[list[float]] = []
+    unions: list[int] = []
     spent = 0.0
     for number in range(runs):
         session.say(f"{point['policy']}, {point['levels']} levels, run {number + 1}")
-        network = SelectiveNetwork(session.seed + number, parents, point["levels"], point["policy"], MergeSettings())
+        network = SelectiveNetwork(session.seed + number, parents, point["levels"], point["policy"], merge)
         roots = Random(f"{session.seed} {number}").sample(range(len(parents)), point["groups"])
 
         def act(network: SelectiveNetwork = network, roots: list[int] = roots) -> None:
@@ -74,6 +79,7 @@ def measure(session: Session, point: Point) -> list[Row]:
         groups.append(network.group_counts())
         bandwidths.append(network.bandwidths())
         paths.append(network.path_bandwidths())
+        unions.append(len({id for root in roots for id in network.source.outline.subtree(root)}))
     return [
         {
             **point,
@@ -81,6 +87,7 @@ def measure(session: Session, point: Point) -> list[Row]:
             "subscriptions": _mean([one[place] for one in groups]),
             "bandwidth": _mean([one[place] for one in bandwidths]),
             "path": _mean([one[place + 1] for one in paths]),
+            "union": _mean(unions),
             "us": spent / runs / point["groups"] * 1e6,
             "runs": runs,
         }
@@ -95,10 +102,12 @@ def _mean(numbers: Sequence[float]) -> float:
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     most = max(row["groups"] for row in rows)
     short = "" if most >= GROUPS else f"a verdict takes {GROUPS} groups; this run had {most}"
-    main = pick(rows, groups=most, levels=LEVELS)
+    main = pick(rows, groups=most, levels=LEVELS, merging="yes")
+    covering = pick(rows, groups=most, levels=LEVELS, merging="no")
     return [
         _falls(main, "subscriptions", "SP1: fewer groups at each level nearer to the publisher", short),
         _falls(main, "bandwidth", "SP2: less bandwidth at each level nearer to the publisher", short),
+        _falls(covering, "bandwidth", "SP2 with covering alone, without what merging adds", short),
         _falls(main, "path", "SP3: along a path, less bandwidth at each level nearer to the subscribers", short),
         _better(main, "subscriptions", "Best Fit reduces the number of groups more than First Fit", short),
         _better(main, "bandwidth", "Best Fit needs less bandwidth than First Fit", short),
@@ -126,7 +135,7 @@ def _falls(rows: Sequence[Row], column: str, claim: str, short: str) -> Finding:
         for before, after in pairwise(curve)
     ]
     share = sum(steps) / len(steps) if steps else None
-    shown = "; ".join(f"{policy}, {fanout} children: {_series(curve)}" for (fanout, policy), curve in curves.items())
+    shown = "; ".join(f"{policy}, {fanout:g} children: {_series(curve)}" for (fanout, policy), curve in curves.items())
     return Finding(
         claim,
         f"from level 1 to {LEVELS}: {shown}",
@@ -145,7 +154,7 @@ def _better(rows: Sequence[Row], column: str, claim: str, short: str) -> Finding
         if curves.get((fanout, "first-fit")) and curves.get((fanout, "best-fit"))
     }
     worst = min(factors.values(), default=None)
-    shown = ", ".join(f"{factor:.2f} with {fanout} children" for fanout, factor in factors.items())
+    shown = ", ".join(f"{factor:.2f} with {fanout:g} children" for fanout, factor in factors.items())
     return Finding(
         claim,
         f"First Fit has so many times as much at level 1: {shown}",
@@ -163,7 +172,12 @@ def _rate(rows: Sequence[Row], column: str, expected: float, policy: str, short:
         if name == policy and len(curve) > 1 and curve[-1]
     }
     mean = sum(rates.values()) / len(rates) if rates else None
-    shown = ", ".join(f"{rate:.1%} with {fanout} children" for fanout, rate in rates.items())
+    shown = ", ".join(f"{rate:.1%} with {fanout:g} children" for fanout, rate in rates.items())
+    bounds = {
+        row["fanout"]: (1 - row["union"] / row["bandwidth"]) / (LEVELS - 1)
+        for row in pick(rows, policy=policy, level=LEVELS)
+    }
+    bound = ", ".join(f"{most:.1%} with {fanout:g}" for fanout, most in bounds.items())
     what = "number of groups" if column == "subscriptions" else "bandwidth"
     return Finding(
         f"{policy}: the {what} falls by about {expected:.0%} of the initial value a level",
@@ -173,7 +187,12 @@ def _rate(rows: Sequence[Row], column: str, expected: float, policy: str, short:
         "inconclusive" if short else between(mean, 0.75 * expected, 1.25 * expected, slack=1.5),
         short
         or "it depends on how much the subtrees of groups overlap, which follows from the shape of the document: with "
-        "many children most subtrees drawn at random are single elements, which cover nothing",
+        "many children most subtrees drawn at random are single elements, which cover nothing"
+        + (
+            f". What groups want together bounds it, whatever the network does: {bound}"
+            if column == "bandwidth"
+            else ""
+        ),
         mean,
     )
 
@@ -201,7 +220,7 @@ def _series(numbers: Sequence[float]) -> str:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    shown = pick(rows, levels=LEVELS)
+    shown = pick(rows, levels=LEVELS, merging="yes")
     titles = {
         "subscriptions": ("Figure 7: groups", "distinct subtrees"),
         "bandwidth": ("Figure 8: bandwidth", "elements"),
@@ -210,7 +229,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     return [
         lines(
             pick(shown, fanout=fanout),
-            f"{title}, {fanout} children",
+            f"{title}, {fanout:g} children",
             ("level", "level"),
             (column, label),
             key="policy",
@@ -232,10 +251,10 @@ EXPERIMENT = Experiment(
     parameters="the level, the policy and the fan-out of the document vary; 250 groups, five levels (3 and 7 for one "
     "finding); `--documents` is the number of runs that are averaged",
     columns=(
-        *("groups", "fanout", "levels", "policy", "level"),
-        *("subscriptions", "bandwidth", "path", "us", "runs"),
+        *("groups", "fanout", "levels", "policy", "merging", "level"),
+        *("subscriptions", "bandwidth", "path", "union", "us", "runs"),
     ),
-    full=Sizes((GROUPS,), 10, values=(2, 4, 10)),
+    full=Sizes((GROUPS,), 10, values=(1.5, 2, 4, 10)),
     quick=Sizes((GROUPS,), 1, values=(4, 10)),
     points=points,
     measure=measure,

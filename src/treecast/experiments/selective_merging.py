@@ -40,7 +40,7 @@ def points(sizes: Sizes) -> list[Point]:
 
 
 def measure(session: Session, point: Point) -> list[Row]:
-    outline = session.once("outline", lambda: Outline(uniform_tree(FANOUT, DEPTH)))
+    outline = session.once("outline", lambda: Outline(uniform_tree((FANOUT,) * (DEPTH - 1))))
     session.note(f"a document of {len(outline):,} elements with {FANOUT} children each")
     random = Random(f"{session.seed} {point['wants']}")
     requests = Forwarding(outline)

@@ -7,6 +7,7 @@ played by this module: each is attached to a broker of the last level, and asks 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -24,16 +25,16 @@ LONG_MS = 10_000_000
 """Nobody fails here: presence is said once."""
 
 
-def uniform_tree(fanout: int, levels: int) -> list[int]:
-    """The parents of a document in which every element has so many children, in document order."""
+def uniform_tree(children: Sequence[int]) -> list[int]:
+    """The parents, in document order, of a document whose elements have so many children, level by level."""
     parents = [-1]
 
-    def add(parent: int, left: int) -> None:
-        for _ in range(fanout if left else 0):
+    def add(parent: int, level: int) -> None:
+        for _ in range(children[level] if level < len(children) else 0):
             parents.append(parent)
-            add(len(parents) - 1, left - 1)
+            add(len(parents) - 1, level + 1)
 
-    add(0, levels - 1)
+    add(0, 0)
     return parents
 
 

@@ -12,7 +12,7 @@ way, or to the broker. `treecast.serve.client` runs this on a socket; `treecast.
     >>> publish.message.number, publish.message.command.source
     (8, 'news')
     >>> client.receive("broker", Answer(8, [1], lease=3), 0)
-    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[], places=[]), sender='')]
+    [Deliver(event=Answered(ticket=1, documents=[1], refusals=[], copies=[], places=[], partial=None), sender='')]
 
 Numbers of requests belong to the client's name and outlive it, so it begins with a handshake: `Hello`, and a `Welcome`
 that says which number was answered last, and which *lease* to put into requests. Requests and answers with another
@@ -46,6 +46,7 @@ from treecast.overlay.messages import (
     Inspect,
     Inspected,
     Kind,
+    Partial,
     Pause,
     Place,
     Publish,
@@ -96,6 +97,7 @@ class Answered(msgspec.Struct, frozen=True):
     refusals: list[Refusal]
     copies: list[int] = []
     places: list[Place] = []
+    partial: list[Partial] | None = None
 
 
 class ClientError(PeerError):
@@ -405,6 +407,7 @@ class Client:
             list(message.refusals),
             list(message.copies),
             list(message.places),
+            message.partial,
         )
         return [Deliver(answered), *(self._send_more(now_ms) if self._queue else [])]
 

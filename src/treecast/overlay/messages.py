@@ -237,6 +237,13 @@ class Place(_Message, frozen=True):
     epoch: Number
 
 
+class Partial(_Message, frozen=True):
+    """A document that a ring has not filtered to the end: states and hosts that could not be reached."""
+
+    item: Number
+    unreachable: Annotated[list[Text], _MANY]
+
+
 class Answer(_Message, frozen=True, tag="answer"):
     """A request was done, or refused: then nothing has changed.
 
@@ -253,6 +260,8 @@ class Answer(_Message, frozen=True, tag="answer"):
     """For `Publish`: the places of documents that were published before, and were dropped."""
     places: Annotated[list[Place], _FEW] = []
     """From a registry."""
+    partial: Annotated[list[Partial], _FEW] | None = None
+    """For `Publish`, from a peer of a ring: documents that did not get everywhere yet. None: not from a ring."""
 
 
 class Hello(_Message, frozen=True, tag="hello"):
@@ -393,8 +402,8 @@ class Detach(_Message, frozen=True, tag="detach"):
 
 # --- looking at a broker ----------------------------------------------------------------------------------------------
 
-Kind = Literal["letters", "queues", "sources", "subscriptions", "stats", "brokers", "trees"]
-"""The last two are those of a registry."""
+Kind = Literal["letters", "queues", "sources", "subscriptions", "stats", "brokers", "trees", "ring", "states"]
+"""Brokers and trees are those of a registry, the last two of a peer of a ring."""
 
 
 class Inspect(_Message, frozen=True, tag="inspect"):

@@ -37,7 +37,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from treecast.selective.outline import Entry, Outline, first_of
+from treecast.selective.outline import Entry, Outline
 
 Key = TypeVar("Key", bound=Hashable)
 BLOCK_MAX = 512
@@ -158,7 +158,7 @@ class MxbTree(Generic[Key]):
             if place.element is element:
                 return
             _, place = place.children.around(label)
-            if place is not None and first_of(place.element).label > label:
+            if place is not None and place.element.first.label > label:
                 return
 
     def _innermost(self, element: Entry) -> Place[Key]:
@@ -282,4 +282,4 @@ class MxbTree(Generic[Key]):
 
 
 def _is_inside(inner: Entry, outer: Entry) -> bool:
-    return first_of(outer).label <= inner.label <= outer.label
+    return outer.first.label <= inner.label <= outer.label

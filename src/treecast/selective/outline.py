@@ -39,12 +39,14 @@ Label = tuple[int, int]
 class Entry:
     """One element of an outline. Entries form a list in post-order as well as a tree."""
 
-    __slots__ = ("children", "following", "id", "label", "parent", "preceding", "size")
+    __slots__ = ("children", "first", "following", "id", "label", "parent", "preceding", "size")
 
     def __init__(self, id: int, parent: Entry | None) -> None:
         self.id = id
         self.parent = parent
         self.children: list[Entry] = []
+        self.first: Entry = self
+        """What comes first in post-order in its subtree: its leftmost leaf. Its label is the lower bound."""
         self.label = 0
         self.size = 1
         self.preceding: Entry | None = None
@@ -98,6 +100,7 @@ class Outline:
             entry.label = number * spacing
             self._ids[entry.label] = entry.id
             entry.size = 1 + sum(child.size for child in entry.children)
+            entry.first = entry.children[0].first if entry.children else entry
             entry.preceding = last
             if last is not None:
                 last.following = entry
@@ -143,7 +146,7 @@ class Outline:
     def label(self, id: int) -> Label:
         """(PON, LB) of an element as they are now."""
         entry = self._entries[id]
-        return entry.label, first_of(entry).label
+        return entry.label, entry.first.label
 
     def find(self, label: Label) -> int | None:
         """The id of the subtree with exactly this label."""
@@ -190,8 +193,9 @@ class Outline:
         self._next_id = max(self._next_id, id + 1)
         entry = self._entries[id] = Entry(id, above)
         # In post-order it stands before whatever comes first in the next sibling, or before the parent.
-        after = first_of(above.children[position]) if position < len(above.children) else above
+        after = above.children[position].first if position < len(above.children) else above
         above.children.insert(position, entry)
+        _find_first(above)
         entry.preceding, entry.following = after.preceding, after
         if after.preceding is not None:
             after.preceding.following = entry
@@ -213,6 +217,7 @@ class Outline:
         if before is not None:
             before.following = behind
         top.parent.children.remove(top)
+        _find_first(top.parent)
         _add_to_sizes(top.parent, -top.size)
         for entry in gone:
             del self._entries[entry.id]
@@ -270,11 +275,14 @@ def _labelled_before(entry: Entry) -> Entry | None:
     return before if before is None or before.label else before.preceding
 
 
-def first_of(entry: Entry) -> Entry:
-    """What comes first in post-order in a subtree: its leftmost leaf."""
-    while entry.children:
-        entry = entry.children[0]
-    return entry
+def _find_first(entry: Entry | None) -> None:
+    """Find the leftmost leaf of a subtree whose children have changed, and tell those above that begin with it."""
+    while entry is not None:
+        first = entry.children[0].first if entry.children else entry
+        if first is entry.first:
+            return
+        entry.first = first
+        entry = entry.parent
 
 
 def post_order(top: Entry) -> Iterator[Entry]:

@@ -74,11 +74,13 @@ class Publisher:
     def refresh(self) -> list[str]:
         """Let changed policies take effect, without a new version of the document as well."""
         assert self.document is not None, "publish a document first"
+        # All at first: a policy that cannot be evaluated must not leave some views changed and others not.
+        wanted = {group: self.policies.subtrees(group, self.document) for group in self.policies.groups()}
         changed = []
-        for group in self.policies.groups():
+        for group, subtrees in wanted.items():
             if group not in self._views:
                 self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
-            if self._views[group].refresh(self.document, self.policies.subtrees(group, self.document)):
+            if self._views[group].refresh(self.document, subtrees):
                 changed.append(group)
         return changed
 

@@ -102,9 +102,8 @@ class Subscriber:
 
     def _verify(self, version: int, held: dict[bytes, Held], manifest: Manifest, changed: Iterable[bytes]) -> None:
         for token in changed:
-            # Where the element says that it hangs, and where it hung: an entry that names a parent of its choice must
-            # not leave digests as they are above the place that it takes.
-            _clear_above(held, token)
+            # Above the place where it was, as verified. An entry may name any parent, which must not leave digests as
+            # they are above the place that it takes. If it moves, its new parent has changed, and is here as well.
             _clear_above(self._held, token)
         digests = [self._digest(held, token) for token in manifest.fragments]
         try:
@@ -208,9 +207,7 @@ class Subscriber:
 
 def _clear_above(held: dict[bytes, Held], token: bytes) -> None:
     """Forget the digests of those above an element that has changed."""
-    seen = set()  # a broken package may go in circles
-    while token in held and token not in seen:
-        seen.add(token)
+    while token in held and held[token].digest is not None:
         held[token].digest = None
         token = held[token].entry.parent
 

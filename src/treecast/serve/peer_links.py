@@ -68,6 +68,7 @@ class PeerLinks:
             if len(self._links) >= self._settings.links_max:
                 self._drop_unknown()
             link = self._links[speaker, name] = _PeerLink(self, name, address, speaker or self.name)
+        link.used_ms = steady_ms()
         link.send(packets)
         return True
 
@@ -78,9 +79,12 @@ class PeerLinks:
                 link.hurry()
 
     def _drop_unknown(self) -> None:
-        """Forget peers that have left."""
+        """Forget peers that have left, and make room for one."""
         for key in [key for key in self._links if not self._resolve(key[1])]:
             self._links.pop(key).end()
+        # On a ring, a name is an address: nobody says who has left. Those that were not used for long make room.
+        while len(self._links) >= self._settings.links_max:
+            self._links.pop(min(self._links, key=lambda key: self._links[key].used_ms)).end()
 
     async def close(self) -> None:
         self._is_closed = True
@@ -100,6 +104,7 @@ class _PeerLink:
     def __init__(self, links: PeerLinks, name: str, address: str, speaker: str) -> None:
         self.address = address
         self._speaker = speaker
+        self.used_ms = steady_ms()
         self._links = links
         self._name = name
         settings = links._settings

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,21 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def certificate_names(certificate: dict[str, Any] | None) -> list[str]:
-    """The names that a certificate is for: common names, and DNS names."""
+    """The names that a certificate is for: common names, DNS names and IP addresses."""
     if not certificate:
         return []
     subject: Iterable[Any] = certificate.get("subject", ())
     common = [value for part in subject for field, value in part if field == "commonName"]
-    other = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
-    return list(dict.fromkeys([*common, *other]))
+    alternatives: Iterable[Any] = certificate.get("subjectAltName", ())
+    other = [value for kind, value in alternatives if kind == "DNS"]
+    # A peer of a ring is named after its host, which mostly has an address only.
+    hosts = [_host(value) for kind, value in alternatives if kind == "IP Address"]
+    return list(dict.fromkeys([*common, *other, *hosts]))
+
+
+def _host(text: str) -> str:
+    """An address as people write it: Python gives those of IPv6 in full."""
+    try:
+        return str(ip_address(text.strip()))
+    except ValueError:
+        return text

@@ -4,6 +4,7 @@ TC406  a message that does not belong here, or a name that may not be used
 TC407  no connection to a broker
 TC408  an address that cannot be listened on
 TC409  files for TLS that cannot be used
+TC475  no peer of a ring answers
 TC601  the name of a client is not that of its certificate
 """
 

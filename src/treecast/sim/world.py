@@ -50,7 +50,9 @@ EVENTS_MAX = 2_000_000
 class World:
     """Time, hosts, network and faults of one run."""
 
-    def __init__(self, seed: int, codec: Codec, *, trace_entries_max: int = ENTRIES_MAX) -> None:
+    def __init__(
+        self, seed: int, codec: Codec, *, trace_entries_max: int = ENTRIES_MAX, events_max: int = EVENTS_MAX
+    ) -> None:
         self.seed = seed
         self.now_us = 0
         self.events = 0
@@ -61,6 +63,7 @@ class World:
         self.trace = Trace(trace_entries_max)
         self.network = Network(self, codec)
         self.hosts: dict[str, Host] = {}
+        self._events_max = events_max
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._chances: dict[str, tuple[Random, float]] = {}
@@ -98,8 +101,8 @@ class World:
             self.now_us, _, action, arguments = heappop(heap)
             self.events += 1
             action(*arguments)
-            if self.events > EVENTS_MAX:
-                self.fail(f"no end after {EVENTS_MAX} events")
+            if self.events > self._events_max:
+                self.fail(f"no end after {self._events_max} events")
         if self.failure is None:
             self.now_us = max(self.now_us, end_us)
 

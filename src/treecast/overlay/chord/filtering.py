@@ -64,10 +64,12 @@ class Batch:
 class Visit:
     """A state at an element, and what followed from it."""
 
-    __slots__ = ("chain", "pending", "unreachable", "waiting")
+    __slots__ = ("chain", "marks", "pending", "unreachable", "waiting")
 
     def __init__(self) -> None:
         self.pending = 1
+        self.marks: list[tuple[str, int]] = []
+        """What hosts were told because of it."""
         self.waiting: list[Batch] = []
         self.unreachable: dict[str, None] = {}
         self.chain = 0
@@ -212,6 +214,8 @@ class Filtering:
             return
         if visit is not None and not visit.unreachable:
             return
+        if visit is not None:
+            work.told.difference_update(visit.marks)  # some hosts may not have heard it
         visit = work.visits[place] = Visit()
         visit.chain = chain
         visit.wait(batch)
@@ -313,6 +317,7 @@ class Filtering:
         items = [(key, target.element) for key, target in zip(keys, targets, strict=True)]
         chain = first.chain
         self._peer.counts["visits"] += len(items)
+        self._peer.counts["visit frames"] += 1
 
         def message_of(nonce: int) -> Visits:
             body = work.body if is_whole else b""
@@ -356,6 +361,7 @@ class Filtering:
             if mark in work.told:
                 continue
             work.told.add(mark)
+            visit.marks.append(mark)
             if passage.check is not None:
                 unclear.append((id, passage))
                 continue

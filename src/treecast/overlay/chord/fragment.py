@@ -39,7 +39,7 @@ class Passage(msgspec.Struct, frozen=True, array_like=True):
     """The value of an entry: a part of a subscription whose route leads through a state, at this depth of it."""
 
     host: Name
-    subscription: Name
+    subscription: Text
     part: Number
     depth: Number
     route: Annotated[tuple[Text, ...], msgspec.Meta(max_length=ROUTE_MAX)]

@@ -112,6 +112,11 @@ class Indexing:
         self._save(id, present)
         self._start_walks(id, present)
 
+    def walk_again(self, id: str) -> None:
+        subscription = self.subscriptions.get(id)
+        if subscription is not None and not subscription.row.is_confirmed:
+            self._start_walks(id, subscription)
+
     def _send_removals(self, id: str, old: HostedSubscription) -> None:
         """Not waited for: a part of it that remains is ignored when it is matched, for its version is not ours."""
         for part in range(len(old.plan.parts)):

@@ -105,16 +105,19 @@ class FetchDocument(_ChordMessage, frozen=True, tag="nfa-fetch"):
 
 
 class Fetched(_ChordMessage, frozen=True, tag="nfa-fetched"):
-    """None: it is not there any more."""
+    """None: it is not there any more. The rest is what its publisher has said of it."""
 
     nonce: Number
     body: bytes | None
+    source: Name = ""
+    id: Name = ""
+    published_ms: Number = 0
 
 
 class Satisfied(msgspec.Struct, frozen=True, array_like=True):
     """A part of a subscription was matched. `chain`: by these elements, where parts are joined."""
 
-    subscription: Name
+    subscription: Text
     part: Number
     chain: Elements = []
 

@@ -13,7 +13,7 @@ Publish and subscribe at any peer. `SubscriptionChange`, `Published` and `Match`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Literal
 
@@ -79,6 +79,8 @@ class NfaPeer(ChordPeer):
         self.notifying = Notifying(self, storage)
         self._documents: dict[str, bytes] = {}
         """Those that are published here and not through."""
+        self.find_document: Callable[[str], Fetched | None] = lambda id: None
+        """Where an application keeps what it publishes: for those who ask when it is through, or after a crash."""
         self.entries.on_change = self._see_entries
         self.handlers |= {
             IndexQuery: self.indexing.take_index,
@@ -103,6 +105,12 @@ class NfaPeer(ChordPeer):
     def unsubscribe(self, id: str, now_ms: int) -> list[Effect]:
         self._advance(now_ms)
         self.indexing.unsubscribe(id)
+        return self._take_effects()
+
+    def walk_again(self, id: str, now_ms: int) -> list[Effect]:
+        """Try again what `SubscriptionChange` has called failed."""
+        self._advance(now_ms)
+        self.indexing.walk_again(id)
         return self._take_effects()
 
     def publish(self, body: bytes, *, id: str = "", method: Method = "recursive", now_ms: int) -> list[Effect]:
@@ -134,4 +142,5 @@ class NfaPeer(ChordPeer):
             self.filtering.forget_fragment(entry.key)
 
     def _answer_fetch(self, sender: str, message: FetchDocument) -> None:
-        self.send(sender, Fetched(message.nonce, self._documents.get(message.document)))
+        kept = self.find_document(message.document) or Fetched(0, self._documents.get(message.document))
+        self.send(sender, msgspec.structs.replace(kept, nonce=message.nonce))

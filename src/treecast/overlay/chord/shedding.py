@@ -46,17 +46,21 @@ class Shedding:
     # -- counting, at the owner
 
     def next_serial(self) -> int:
-        """The owner of the start state sees all documents, and counts them."""
+        """The owner of the start state sees all documents, and counts them. So do those who hold its copies, once it
+        has some: each sees a part of them, and goes on from the largest number that has come its way."""
         self._serial += 1
         return self._serial
 
     def count(self, stored_key: str, serial: int) -> None:
         """A document, the `serial`th of all, has come to this state for the first time."""
         settings = self._peer.nfa_settings
-        if settings.shed_rate >= 1 or state_of(stored_key) != stored_key:
+        self._serial = max(self._serial, serial)
+        if state_of(stored_key) != stored_key:
             return
         self._visits[stored_key] += 1
-        total = serial - self._first_serial.setdefault(stored_key, serial) + 1
+        if settings.shed_rate >= 1:
+            return
+        total = self._serial - self._first_serial.setdefault(stored_key, self._serial) + 1
         if total < settings.shed_documents_min or stored_key in self._underway:
             return
         if self._visits[stored_key] > settings.shed_rate * total and not self._own_copies(stored_key):

@@ -46,8 +46,7 @@ class PathRouting:
 
     def difference(self, before: RoutingQuery, after: RoutingQuery) -> Delta:
         """What has to be told to somebody who knows one of them, and is to know the other."""
-        old, new = set(before.conjunctions), set(after.conjunctions)
-        return Delta(RoutingQuery.of(new - old), RoutingQuery.of(old - new))
+        return Delta.between(before, after)
 
     def parts(self, queries: Iterable[RoutingQuery]) -> list[Conjunction]:
         return [conjunction for query in queries for conjunction in query.conjunctions]

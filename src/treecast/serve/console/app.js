@@ -1,7 +1,8 @@
 // The console: which section is shown, and the status of the broker, asked for once a second while the page is visible.
 //
 // A section is a module with `show(status, argument)`, called when somebody goes there, and `update(status)`. The door of
-// a network (`data-door` of the page) has sections of its own, and its status is a look at all brokers.
+// a network (`data-door` of the page) has sections of its own, and its status is a look at all brokers; so has that of a
+// ring, and that of one of its peers has those of a broker besides.
 
 import { get } from "./api.js";
 import * as documents from "./documents.js";
@@ -10,17 +11,26 @@ import * as network from "./network.js";
 import * as overview from "./overview.js";
 import { find, line, number, toast } from "./page.js";
 import * as refusals from "./refusals.js";
+import * as ring from "./ring.js";
 import * as sources from "./sources.js";
 import * as subscriptions from "./subscriptions.js";
 
 const POLL_MS = 1000;
 const POLL_MS_MAX = 15000; // after failures
-const isNetwork = document.body.dataset.door === "network";
 const ofBroker = { overview, documents, subscriptions, letters, refusals, sources };
-const sections = isNetwork ? { network, subscriptions, sources } : ofBroker;
+const ofDoor = {
+  broker: ofBroker,
+  network: { network, subscriptions, sources },
+  peer: { overview, ring, ...ofBroker },
+  ring: { ring, subscriptions, sources },
+};
+const door = document.body.dataset.door;
+const whole = { network, ring }[door]; // who looks at all of it
+const sections = ofDoor[door];
 const titles = {
   overview: "Overview",
   network: "Network",
+  ring: "Ring",
   documents: "Documents",
   subscriptions: "Subscriptions",
   letters: "Dead letters",
@@ -96,7 +106,7 @@ function badge(id, count) {
 }
 
 async function look() {
-  if (isNetwork) return network.look();
+  if (whole) return whole.look();
   const answer = await get("v1/status");
   badge("letters-count", answer.sizes.letters);
   badge("refusals-count", answer.totals.refused);

@@ -8,6 +8,7 @@ allows scripts and styles from here only and none within the page, and forbids m
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Literal
 
 from treecast.serve.doors.calls import Call, Reply
 from treecast.serve.doors.problems import DoorError
@@ -32,23 +33,24 @@ HEADERS = (
     ("cache-control", "no-cache"),
 )
 PAGE = "console.html"
-OF_A_BROKER, OF_A_NETWORK = b'<body data-door="broker">', b'<body data-door="network">'
+OF_A_BROKER = b'<body data-door="broker">'
 """Which sections the page has."""
+DoorKind = Literal["broker", "network", "peer", "ring"]
+"""A network is one of brokers; a ring is one of peers, seen from the door of all of them."""
 
 
 class ConsolePages:
-    """The page, and its files: of a broker, or of a network, whose door does not offer the data of one broker."""
+    """The page, and its files. The door of a network or a ring does not offer the data of one broker."""
 
-    def __init__(self, is_network: bool = False) -> None:
+    def __init__(self, door: DoorKind = "broker") -> None:
         self._files = {
             file.name: Reply(200, file.read_bytes(), kind, HEADERS)
             for file in files("treecast.serve.console").iterdir()
             for suffix, kind in TYPES.items()
             if file.name.endswith(suffix)
         }
-        if is_network:
-            page = self._files[PAGE].body.replace(OF_A_BROKER, OF_A_NETWORK)
-            self._files[PAGE] = Reply(200, page, TYPES[".html"], HEADERS)
+        page = self._files[PAGE].body.replace(OF_A_BROKER, OF_A_BROKER.replace(b"broker", door.encode()))
+        self._files[PAGE] = Reply(200, page, TYPES[".html"], HEADERS)
 
     async def console(self, call: Call) -> Reply:
         return self._files[PAGE]

@@ -16,6 +16,8 @@ from treecast.serve.doors.forms import (
     BatchAnswer,
     BatchItem,
     BatchLine,
+    DocumentAnswer,
+    Filtering,
     SourceForm,
     SourcesAnswer,
     source_answer,
@@ -160,10 +162,20 @@ class DocumentPages:
 def _reply(outcome: Outcome) -> Reply:
     if isinstance(outcome, Problem):
         return problem_reply(outcome)
-    return Reply(200 if outcome.is_copy else 201, b'{"document":%d}' % outcome.document)
+    status = 200 if outcome.is_copy else 201
+    if outcome.unreachable is None:
+        return Reply(status, b'{"document":%d}' % outcome.document)
+    return json_reply(status, DocumentAnswer(outcome.document, _filtering(outcome), list(outcome.unreachable)))
 
 
 def batch_item(outcome: Outcome) -> BatchItem:
     if isinstance(outcome, Accepted):
-        return BatchItem(200 if outcome.is_copy else 201, outcome.document)
+        status, unreachable = 200 if outcome.is_copy else 201, list(outcome.unreachable or ())
+        return BatchItem(status, outcome.document, filtering=_filtering(outcome), unreachable=unreachable)
     return BatchItem(outcome.status, problem=outcome)
+
+
+def _filtering(outcome: Accepted) -> Filtering:
+    if outcome.unreachable is None:
+        return ""
+    return "partial" if outcome.unreachable else "complete"

@@ -144,10 +144,17 @@ class TryAnswer(_Answer, frozen=True):
 # --- documents and sources --------------------------------------------------------------------------------------------
 
 
+Filtering = Literal["", "complete", "partial"]
+"""How far a ring has filtered a document: complete, every subscription that it matches has it in its queue, on disk;
+partial, some states or hosts could not be reached, and the ring goes on trying. Empty: there is no ring."""
+
+
 class DocumentAnswer(_Answer, frozen=True):
-    """The number of the document."""
+    """The number of the document; from a ring, also whether it got everywhere, and what could not be reached."""
 
     document: int
+    filtering: Filtering = ""
+    unreachable: list[str] = []
 
 
 class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,6 +171,8 @@ class BatchItem(_Answer, frozen=True):
     status: int
     document: int = 0
     problem: Problem | None = None
+    filtering: Filtering = ""
+    unreachable: list[str] = []
 
 
 class BatchAnswer(_Answer, frozen=True):

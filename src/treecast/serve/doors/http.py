@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
@@ -12,7 +12,7 @@ import structlog
 from treecast.errors import TreecastError
 from treecast.serve.access.gate import Gate
 from treecast.serve.doors.calls import Call, Reply, Scope, problem_reply
-from treecast.serve.doors.console_pages import ConsolePages
+from treecast.serve.doors.console_pages import ConsolePages, DoorKind
 from treecast.serve.doors.document_pages import DocumentPages
 from treecast.serve.doors.door import Door
 from treecast.serve.doors.kept_documents import KeptDocumentPages
@@ -21,7 +21,7 @@ from treecast.serve.doors.openapi import description
 from treecast.serve.doors.outgoing import Outgoing
 from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.reading import ReadingPages
-from treecast.serve.doors.routes import Route
+from treecast.serve.doors.routes import ROUTES, Route, Router
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.socket_session import Sockets
 from treecast.serve.doors.status import StatusPages
@@ -49,8 +49,12 @@ class HttpDoor(Door):
         firewall: Firewall | None = None,
         *,
         has_default_source: bool = True,
+        pages: Sequence[object] = (),
+        routes: tuple[Route, ...] = (),
+        kind: DoorKind = "broker",
     ) -> None:
-        """`directory` is where the data are: its sizes are part of the status."""
+        """`directory` is where the data are: its sizes are part of the status. `pages` and `routes` are those that a
+        peer of a `kind` has besides."""
         settings = settings or DoorSettings()
         gate = gate or Gate(None, log)
         self._has_default_source = has_default_source
@@ -80,13 +84,15 @@ class HttpDoor(Door):
             self._status,
             self._kept,
             self._reading,
-            ConsolePages(),
+            ConsolePages(kind),
             self._firewall,
             *self._outgoing.pages,
+            *pages,
         )
+        self._router = Router((*ROUTES, *routes))
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
-        self._description = description(version)
+        self._description = description(version, routes)
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from treecast.overlay.broker import Broker
+from treecast.overlay.chord.ring_peer import RingPeer
 from treecast.overlay.client import Answered, Client, ClientSettings
 from treecast.overlay.messages import Command, Inspected, Kind, Publish, Request
 from treecast.overlay.onyx.network_broker import NetworkBroker
@@ -57,7 +58,7 @@ class LocalClient:
     # --- what the runtime calls ---------------------------------------------------------------------------------------
 
     def opened(self, peer: Peer) -> None:
-        if isinstance(peer, NetworkBroker):
+        if isinstance(peer, NetworkBroker | RingPeer):
             peer = peer.broker  # a door looks at what this broker has itself
         assert isinstance(peer, Broker)
         self.broker = peer

@@ -24,9 +24,14 @@ SOCKET = (SocketMessage, SocketOpened, SocketUnknown, SocketInterrupted, SocketP
 REFERENCE = "#/components/schemas/{name}"
 
 
+def description(version: str, more: tuple[Route, ...] = ()) -> bytes:
+    """Of a broker's door, in JSON, with the routes that one has besides."""
+    return msgspec.json.encode(describe(version, (*ROUTES, *more))) if more else _usual(version)
+
+
 @cache
-def description(version: str) -> bytes:
-    """Of a broker's door, in JSON. Made once: a broker that is started again takes it from whom it was forked."""
+def _usual(version: str) -> bytes:
+    """Made once: a broker that is started again takes it from whom it was forked."""
     return msgspec.json.encode(describe(version))
 
 

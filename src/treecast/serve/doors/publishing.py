@@ -31,6 +31,8 @@ class Accepted(msgspec.Struct, frozen=True):
 
     document: int
     is_copy: bool
+    unreachable: tuple[str, ...] | None = None
+    """From a ring: what could not be reached. None: there is no ring."""
 
 
 Outcome = Accepted | Problem
@@ -166,13 +168,16 @@ class Publisher:
         """Divide the answer among the requests."""
         refusals = {refusal.item: problem_of(refusal.code, refusal.message) for refusal in answered.refusals}
         copies = set(answered.copies)
+        partial = {one.item: tuple(one.unreachable) for one in answered.partial or ()}
+        nothing = None if answered.partial is None else ()
         whole = refusals.get(-1)
         place = 0
         for group in groups:
             outcomes: list[Outcome] = []
             for _ in group.documents:
                 refused = whole or refusals.get(place)
-                outcomes.append(refused or Accepted(answered.documents[place], place in copies))
+                unreachable = partial.get(place, nothing)
+                outcomes.append(refused or Accepted(answered.documents[place], place in copies, unreachable))
                 place += 1
             if group in self._unanswered:  # else it was given up
                 del self._unanswered[group]

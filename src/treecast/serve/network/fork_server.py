@@ -36,6 +36,7 @@ import msgspec
 from treecast.serve.broker_process import warm_up
 from treecast.serve.doors.openapi import description
 from treecast.serve.network.member import MemberOptions, run_member
+from treecast.serve.ring.peer_process import PeerOptions, run_supervised
 
 REQUEST_BYTES_MAX = 1 << 20
 STATUS_UNKNOWN = -1
@@ -44,10 +45,14 @@ NAME_CHARS_MAX = 15
 """Of a process, as the system shows it."""
 
 
+AnyOptions = MemberOptions | PeerOptions
+"""Of a process of a network of brokers, or of a peer of a ring."""
+
+
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Two descriptors come with it: the standard input of the process, and its standard output."""
 
-    options: MemberOptions
+    options: AnyOptions
 
 
 class Kill(msgspec.Struct, frozen=True, tag=True):
@@ -103,7 +108,7 @@ class ForkServer:
         self._socket: socket.socket | None = None
         self._answers: BinaryIO | None = None
 
-    async def start(self, options: MemberOptions) -> MemberProcess:
+    async def start(self, options: AnyOptions) -> MemberProcess:
         """Raises OSError if there is no process that forks, and none can be started."""
         its_stdin, stdin = os.pipe()
         stdout, its_stdout = os.pipe()
@@ -180,7 +185,7 @@ class ForkServer:
 # --- the process that forks -------------------------------------------------------------------------------------------
 
 
-def serve_requests(requests: socket.socket) -> MemberOptions | None:
+def serve_requests(requests: socket.socket) -> AnyOptions | None:
     """Returns in every process that is forked, with what it is to be; in this one, None when nobody asks any more."""
     children: set[int] = set()
     while True:
@@ -238,7 +243,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     options = serve_requests(socket.socket(fileno=int(sys.argv[1])))
-    if options is not None:
+    if isinstance(options, PeerOptions):
+        run_supervised(options)
+    elif options is not None:
         run_member(options)
 
 

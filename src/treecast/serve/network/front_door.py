@@ -97,11 +97,13 @@ class FrontDoor(Door):
         self._http: aiohttp.ClientSession | None = None
         super().__init__(log, settings, gate, Metrics(self._stats), self._is_serving, {"streams": self._streams})
         self._picture = NetworkPages(brokers, places)
-        self._pages = (ConsolePages(is_network=True), self._picture)
-        routes = (*ROUTES, *picture.ROUTES)
+        self._pages, routes = self._make_pages()
         self._router = Router(routes)
         offered = tuple(route for route in routes if self._page(route) is not None)
         self._description = msgspec.json.encode(describe(version, offered))
+
+    def _make_pages(self) -> tuple[tuple[object, ...], tuple[Route, ...]]:
+        return (ConsolePages("network"), self._picture), (*ROUTES, *picture.ROUTES)
 
     async def open(self) -> None:
         connector = aiohttp.TCPConnector(limit=self.settings.connections_max)

@@ -29,7 +29,7 @@ from treecast.serve.network.host_doors import HostDoors
 from treecast.serve.network_process import NetworkOptions, make_runtime
 
 
-class MemberOptions(NetworkOptions, frozen=True, kw_only=True):
+class MemberOptions(NetworkOptions, frozen=True, kw_only=True, tag="member"):
     """What a process of the network is started with."""
 
     has_door: bool = False

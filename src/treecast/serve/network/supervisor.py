@@ -14,7 +14,7 @@ import structlog
 from treecast.overlay.retry import Retry
 from treecast.serve.address import parse_address
 from treecast.serve.connection import steady_ms
-from treecast.serve.network.fork_server import STATUS_UNKNOWN, ForkServer, MemberProcess
+from treecast.serve.network.fork_server import STATUS_UNKNOWN, AnyOptions, ForkServer, MemberProcess
 from treecast.serve.network.member import Addresses, MemberOptions
 
 REGISTRY = "registry"
@@ -39,14 +39,14 @@ class Supervised:
 
     def __init__(
         self,
-        options: MemberOptions,
+        options: AnyOptions,
         forks: ForkServer,
         random: Random,
         log: structlog.typing.FilteringBoundLogger,
         settings: SupervisorSettings,
     ) -> None:
         self.name = options.name
-        self.options = options
+        self.options: AnyOptions = options
         self.addresses = Addresses("")
         self.restarts = 0
         self.pid = 0

@@ -5,6 +5,7 @@
     tables.sqlite       and SQLite's own files beside it
     bodies/             the segments of the log, and their offsets
     index-….tcx         a saved index, named after its version
+    ring.json           which ring its peer belongs to (`treecast.serve.ring`); it may be there before the store
     tokens.json         who may use the service over HTTP (`treecast.serve.access`); it may be there before the store
 
 A directory that is not empty and not a store is left alone.
@@ -26,7 +27,7 @@ from treecast.serve.store.segment import MARK_BYTES
 FORMAT = "treecast store"
 VERSION = 1
 IDENTITY, LOCK, TABLES, BODIES = "store.json", "lock", "tables.sqlite", "bodies"
-_NOT_OURS_BUT_FINE = {LOCK, "tokens.json", "lost+found"}
+_NOT_OURS_BUT_FINE = {LOCK, "tokens.json", "ring.json", "lost+found"}
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,15 @@
     >>> outcome.lookups > 30 and outcome.crashes > 3
     True
 
-Sessions have an exponential length with the given median; a peer that crashes comes back after a few seconds, and joins
-again. A lookup is right if its answer is the owner, among the members that are alive, when it was asked or when it was
-answered. One that nobody answers is asked again, a few times.
+The base stays. The sessions of all others have an exponential length with the given median; a peer that crashes comes
+back after a few seconds, and joins again. A lookup is right if its answer is the owner, among the members that are
+alive, when it was asked or when it was answered. One that nobody answers is asked again, a few times.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import partial
 from random import Random
 from typing import Any
@@ -30,8 +31,12 @@ from treecast.sim.storage import SimulatedStorage
 ATTEMPTS_MAX = 3
 DOWN_MS_MAX = 5_000
 LOOKUPS_PER_SECOND = 5
-BEGIN_MS = 10_000
-"""Time to join, before anybody crashes."""
+EVENTS_MAX = 100_000_000
+"""A thousand peers take 24,000 in each second."""
+JOIN_MS = 10_000
+"""Time for a few peers to join, before anybody crashes;"""
+JOIN_MS_EACH = 60
+"""more for each of them: a ring grows by a few peers in each round of repairs."""
 
 
 class ChurnOutcome(msgspec.Struct):
@@ -48,23 +53,24 @@ class ChurnOutcome(msgspec.Struct):
 class _Churn:
     def __init__(self, seed: int, peers: int, session_s: float) -> None:
         self.outcome = ChurnOutcome()
-        self.world = ChordWorld(seed, PacketCodec(), trace_entries_max=10)
+        self.world = ChordWorld(seed, PacketCodec(), trace_entries_max=10, events_max=EVENTS_MAX)
         self.settings = ChordSettings(base=("p0", "p1", "p2", "p3"))
         self.checks = RingChecks(StableBase(self.settings), self.world.fail)
         self._random = Random(f"{seed}/churn")
+        self.begin_ms = JOIN_MS + JOIN_MS_EACH * peers
         self._rate = math.log(2) / session_s
         self.names = [f"p{number}" for number in range(peers)]
         for name in self.names:
             self.world.add_host(name, partial(self._start, name))
             if name not in self.settings.base:
-                self.world.at(self._random.randrange(BEGIN_MS * 800), self._join, name)
+                self.world.at(self._random.randrange(self.begin_ms * 800), self._join, name)
 
     def _start(self, name: str, storage: SimulatedStorage, random: Random) -> ChordPeer:
         return ChordPeer(name, storage, random, self.settings, self.checks.watch)
 
     def _join(self, name: str) -> None:
         self.world.hosts[name].call(lambda peer, now_ms: list(peer.join(now_ms)))
-        self.world.at(BEGIN_MS * 1000 + self._session_us(), self._crash, name)
+        self.world.at(self.begin_ms * 1000 + self._session_us(), self._crash, name)
 
     def _session_us(self) -> int:
         return int(self._random.expovariate(self._rate) * 1e6)
@@ -78,9 +84,8 @@ class _Churn:
             self.world.after(down_us + self._session_us(), self._crash, name)
 
     def _owner(self, place: int) -> Any:
-        places = [member.place for member in self.checks.members]
         members = self.checks.members
-        return members[next((i for i, each in enumerate(places) if each >= place), 0)]
+        return members[bisect_left(members, place, key=lambda member: member.place) % len(members)]
 
     def look_up(self) -> None:
         """From a peer that is a member, then again after a while."""
@@ -109,9 +114,9 @@ class _Churn:
 def run_churn(seed: int, peers: int, seconds: int, session_s: float) -> ChurnOutcome:
     """So many peers for so many seconds, with sessions of this median length."""
     churn = _Churn(seed, peers, session_s)
-    churn.world.run(BEGIN_MS)
+    churn.world.run(churn.begin_ms)
     churn.look_up()
-    churn.world.run(BEGIN_MS + seconds * 1000)
+    churn.world.run(churn.begin_ms + seconds * 1000)
     churn.outcome.checks = churn.checks.checks
     churn.outcome.failure = churn.world.failure
     return churn.outcome

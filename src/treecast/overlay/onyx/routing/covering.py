@@ -129,6 +129,8 @@ def presence_of(token: str) -> str | None:
         target, found, text = token[1:-2].partition('="')
         if found and '"' not in text and _FURTHER.isdisjoint(target):
             return f"[{target}]"
+    if token.startswith("[#@"):  # a hole: some value of a set
+        return f"[{token[2:]}"
     test = read_test(token)
     if test is None or not test.relation or test.target == "." or not _is_presence(test):
         return None

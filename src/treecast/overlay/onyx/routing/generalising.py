@@ -40,7 +40,7 @@ from treecast.overlay.onyx.routing.covering import (
     start_of,
     structure,
 )
-from treecast.overlay.onyx.routing.routing_query import PATTERN, TRUE, Conjunction, Path, describe, is_plain
+from treecast.overlay.onyx.routing.routing_query import PATTERN, TRUE, Conjunction, Path, describe, has_hole, is_plain
 from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.value_groups import Part, divide, groups_of
 
@@ -62,7 +62,11 @@ _LEAST = 0.01  # of what passes, the part that is taken to be lost in any case
 def generalisations(conjunction: Conjunction, level: int) -> list[Conjunction]:
     """What covers a conjunction by its form at one level, without itself and without `true`."""
     found = _LEVELS[level](tuple(path for path in conjunction if path[0][0] != PATTERN))
-    return [each for each in dict.fromkeys(found) if each != conjunction and not all(map(is_always_true, each))]
+    return [
+        each
+        for each in dict.fromkeys(found)
+        if each != conjunction and not has_hole(each) and not all(map(is_always_true, each))
+    ]
 
 
 def _parts(paths: Conjunction) -> list[Conjunction]:

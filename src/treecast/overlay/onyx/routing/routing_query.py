@@ -9,6 +9,9 @@ A path is a tuple of tokens, so that it can be taken apart without a parser: `/n
 that no query holds; so tokens mean the same everywhere, and prefixes are made only where a query text is written.
 In exact mode a conjunction has one more path, a single token: `?` and the whole tree pattern.
 
+A *set form* is a conjunction with holes, such as `[#@code]`, and stands for many that have a value there. The values
+are beside it, hashed to 5 bytes each (`value_sets.py`). A delta may add values to a set form, or remove some.
+
     >>> query = RoutingQuery.of([(("/nitf", "/head", '[@lang="en"]'), ("/nitf", "//p"))])
     >>> print(query)
     /nitf/head[@lang="en"] and /nitf//p
@@ -22,10 +25,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
 
+from treecast import _native
 from treecast.errors import PeerError
 
 Path: TypeAlias = tuple[str, ...]
@@ -35,7 +40,15 @@ TRUE: Conjunction = ()
 URI, LOCAL = "\x01", "\x02"  # around the URI of a name
 XML = "http://www.w3.org/XML/1998/namespace"
 PATTERN = "?"  # before a tree pattern, in exact mode
+HOLE = "[#"  # how a test begins whose values are in a set
+HASH_BYTES = 5  # of a value
 
+Hole: TypeAlias = tuple[str, str]
+"""The name test of elements, and of which value of theirs: `@name`, or `.`."""
+ValueRow: TypeAlias = tuple[Conjunction, tuple[bytes, ...]]
+"""A set form, and for each of its holes hashes of values, in order."""
+
+_HOLE_TOKEN = re.compile(rf"\[#(\.|@(?:{URI}[^{LOCAL}]*{LOCAL})?[^=!<>()\[\]*, ]+)\]")
 _NAMESPACE = re.compile(f"{URI}([^{LOCAL}]*){LOCAL}")
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -45,6 +58,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True):
 
     tokens: list[str]
     conjunctions: list[list[list[int]]]
+    sets: list[tuple[list[list[int]], list[bytes]]] = []
 
 
 _DECODER = msgspec.msgpack.Decoder(_Wire)
@@ -54,22 +68,29 @@ class RoutingQuery(msgspec.Struct, frozen=True):
     """A disjunction: conjunctions in order, each once. Make it by `of`; equal ones have equal conjunctions."""
 
     conjunctions: tuple[Conjunction, ...] = ()
+    sets: tuple[ValueRow, ...] = ()
+    """The values of set forms, in order. In a delta: those that change."""
 
     @classmethod
-    def of(cls, conjunctions: Iterable[Conjunction]) -> RoutingQuery:
+    def of(cls, conjunctions: Iterable[Conjunction], sets: Iterable[ValueRow] = ()) -> RoutingQuery:
         """The query that wants what one of these wants."""
-        return cls(tuple(sorted(dict.fromkeys(conjunctions))))
+        return cls(tuple(sorted(dict.fromkeys(conjunctions))), tuple(sorted(sets)))
 
     @property
     def is_true(self) -> bool:
         """Whether it wants every document."""
         return TRUE in self.conjunctions
 
+    @property
+    def values(self) -> int:
+        """How many values its sets have."""
+        return sum(len(values) for _, row in self.sets for values in row) // HASH_BYTES
+
     def __len__(self) -> int:
         return len(self.conjunctions)
 
     def __bool__(self) -> bool:
-        return bool(self.conjunctions)
+        return bool(self.conjunctions or self.sets)
 
     def __str__(self) -> str:
         return " or ".join(describe(conjunction) for conjunction in self.conjunctions) or "nothing"
@@ -77,33 +98,48 @@ class RoutingQuery(msgspec.Struct, frozen=True):
     def encode(self) -> bytes:
         """The compact form in which it travels."""
         numbers: dict[str, int] = {}
-        rows = [
-            [[numbers.setdefault(token, len(numbers)) for token in path] for path in conjunction]
-            for conjunction in self.conjunctions
-        ]
-        return _ENCODER.encode(_Wire(list(numbers), rows))
+
+        def row(conjunction: Conjunction) -> list[list[int]]:
+            return [[numbers.setdefault(token, len(numbers)) for token in path] for path in conjunction]
+
+        rows = [row(conjunction) for conjunction in self.conjunctions]
+        sets = [(row(form), list(values)) for form, values in self.sets]
+        return _ENCODER.encode(_Wire(list(numbers), rows, sets))
 
     @classmethod
     def decode(cls, data: bytes) -> RoutingQuery:
         """What `encode` wrote; raises a PeerError for anything else."""
         try:
             wire = _DECODER.decode(data)
-            tokens = wire.tokens
-            if any(number < 0 for conjunction in wire.conjunctions for path in conjunction for number in path):
-                raise IndexError
-            conjunctions = [
-                tuple([tuple([tokens[number] for number in path]) for path in conjunction])
-                for conjunction in wire.conjunctions
-            ]
+            conjunctions = [_conjunction(row, wire.tokens) for row in wire.conjunctions]
+            sets = [(_conjunction(row, wire.tokens), tuple(values)) for row, values in wire.sets]
         except (msgspec.MsgspecError, IndexError):
             raise PeerError("a routing query cannot be decoded", code="TC404") from None
         if not all(is_well_formed(conjunction) for conjunction in conjunctions):
             raise PeerError("a routing query holds something that is not a path", code="TC404")
-        return cls.of(conjunctions)
+        if not all(_is_value_row(form, values) for form, values in sets):
+            raise PeerError("a routing query holds something that is not a set of values", code="TC404")
+        return cls.of(conjunctions, dict(sets).items())
+
+
+def _conjunction(row: list[list[int]], tokens: list[str]) -> Conjunction:
+    if any(number < 0 for path in row for number in path):
+        raise IndexError
+    return tuple([tuple([tokens[number] for number in path]) for path in row])
+
+
+def _is_value_row(form: Conjunction, values: tuple[bytes, ...]) -> bool:
+    """Whether these are the values of a set form: for each hole hashes, in order."""
+    if not is_well_formed(form) or not has_hole(form) or len(values) != len(holes_of(form)):
+        return False
+    return all(len(hashes) % HASH_BYTES == 0 and _native.sorted_values(hashes) == hashes for hashes in values)
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """How a routing query changed: apply both parts at once."""
+    """How a routing query changed: apply both parts at once.
+
+    Values of a set form that is removed, are removed with it.
+    """
 
     added: RoutingQuery = RoutingQuery()
     removed: RoutingQuery = RoutingQuery()
@@ -111,11 +147,67 @@ class Delta(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
 
+    @classmethod
+    def between(cls, before: RoutingQuery, after: RoutingQuery) -> Delta:
+        """What has to be told to somebody who knows one of them, and is to know the other."""
+        old, new = set(before.conjunctions), set(after.conjunctions)
+        known = dict(before.sets)
+        more: list[ValueRow] = []
+        less: list[ValueRow] = []
+        for form, values in after.sets:
+            if form not in known:
+                more.append((form, values))
+                continue
+            came = tuple(map(_native.value_difference, values, known[form]))
+            went = tuple(map(_native.value_difference, known[form], values))
+            more += [(form, came)] if any(came) else []
+            less += [(form, went)] if any(went) else []
+        return cls(RoutingQuery.of(new - old, more), RoutingQuery.of(old - new, less))
+
     def apply(self, query: RoutingQuery) -> RoutingQuery:
         """The query after the change."""
         gone = set(self.removed.conjunctions)
         kept = [conjunction for conjunction in query.conjunctions if conjunction not in gone]
-        return RoutingQuery.of([*kept, *self.added.conjunctions])
+        sets = {form: values for form, values in query.sets if form not in gone}
+        for form, values in self.removed.sets:
+            sets[form] = tuple(map(_native.value_difference, sets[form], values))
+        for form, values in self.added.sets:
+            before = sets.get(form, (b"",) * len(values))
+            sets[form] = tuple(_native.sorted_values(old + new) for old, new in zip(before, values, strict=True))
+        return RoutingQuery.of([*kept, *self.added.conjunctions], sets.items())
+
+
+@lru_cache(maxsize=1 << 14)
+def holes_of(form: Conjunction) -> tuple[Hole, ...]:
+    """The holes of a set form, each once, in order: those of the same value of elements of one name share a set.
+
+    >>> holes_of((("/news", "/item", "[#@code]", '[@lang="en"]'),))
+    (('item', '@code'),)
+    """
+    found: dict[Hole, None] = {}
+    for path in form:
+        name = ""
+        for token in path:
+            if token[0] == "/":
+                name = token.lstrip("/")
+            elif match := _HOLE_TOKEN.fullmatch(token):
+                found[name, match[1]] = None
+    return tuple(sorted(found))
+
+
+def without_holes(form: Conjunction) -> Conjunction:
+    """What a set form wants, whatever the values."""
+    paths = {tuple([token for token in path if not token.startswith(HOLE)]) for path in form}
+    return tuple(sorted(path for path in paths if path not in (("/*",), ("//*",))))
+
+
+def has_hole(conjunction: Conjunction) -> bool:
+    """Whether it is a set form."""
+    for path in conjunction:
+        for token in path:
+            if token.startswith(HOLE):
+                return True
+    return False
 
 
 def is_well_formed(conjunction: Conjunction) -> bool:
@@ -127,6 +219,8 @@ def is_well_formed(conjunction: Conjunction) -> bool:
             if len(path) > 1 or len(path[0]) < 2:
                 return False
         elif path[0][0] != "/" or any(token[0] not in "/[" for token in path):
+            return False
+        if any(token.startswith(HOLE) and _HOLE_TOKEN.fullmatch(token) is None for token in path):
             return False
     return True
 
@@ -149,14 +243,20 @@ def write_query(conjunction: Conjunction) -> tuple[str, dict[str, str]]:
     """A query that matches the same documents, and the namespaces of its prefixes.
 
     A document has one root element, so the paths become branches of one tree pattern at it: the shared machines match
-    those, while they check absolute paths in predicates one by one.
+    those, while they check absolute paths in predicates one by one. Of a hole it says that there is a value.
     """
+    if has_hole(conjunction):
+        conjunction = tuple([tuple([_presence(token) for token in path if token != "[#.]"]) for path in conjunction])
     text = pattern_of(conjunction) or _one_pattern(conjunction)
     if URI not in text:
         return text, {}
     prefixes: dict[str, str] = {XML: "xml"}  # which is bound by itself
     text = _NAMESPACE.sub(lambda found: prefixes.setdefault(found[1], f"n{len(prefixes)}") + ":", text)
     return text, {prefix: uri for uri, prefix in prefixes.items() if uri != XML}
+
+
+def _presence(token: str) -> str:
+    return f"[{token[2:]}" if token.startswith(HOLE) else token
 
 
 def _one_pattern(conjunction: Conjunction) -> str:

@@ -18,6 +18,11 @@ class RoutingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Shapes of subscriptions whose mapping is remembered: what they have in common but for their literals."""
     entries_max: int = 20_000
     """Conjunctions that one routing query to a parent may hold: beyond it, they are generalised."""
+    values_max: int = 1_000_000
+    """Values that the sets of one routing query to a parent may hold, 5 bytes each on a link: beyond it, the largest
+    sets let any value through. 0: no sets are made."""
+    set_values_min: int = 64
+    """Different values of conjunctions of one form, from which a set is made of them where there are too many."""
     revived_max: int = 20_000
     """Conjunctions that one removal may bring back at once; where there are more, `refine` does it later."""
     sample_max: int = 256
@@ -28,5 +33,6 @@ class RoutingSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name != "exact" and not 1 <= value <= 1 << 32:
-                raise ValueError(f"{name} must be 1-{1 << 32}, got {value!r}")
+            least = 0 if name == "values_max" else 1
+            if name != "exact" and not least <= value <= 1 << 32:
+                raise ValueError(f"{name} must be {least}-{1 << 32}, got {value!r}")

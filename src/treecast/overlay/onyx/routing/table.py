@@ -13,8 +13,8 @@ all targets together, for the parent in the tree, and `update` answers with what
     /news/sport
     >>> table.route([b"<news><sport/></news>", b"<news/>"])
     [('broker5',), ()]
-    >>> table.update("broker6", sport)  # nothing new for the parent
-    Delta(added=RoutingQuery(conjunctions=()), removed=RoutingQuery(conjunctions=()))
+    >>> bool(table.update("broker6", sport))  # nothing new for the parent
+    False
 
 All conjunctions of all targets are one index, each once (`Collect` in the paper), which answers with targets in place
 of conjunctions, and stops looking once enough of them are found. A target that wants everything needs no matching. A
@@ -35,10 +35,22 @@ from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
 from treecast.index.index import FormCodec
 from treecast.model import Subscription
-from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction, Delta, RoutingQuery, write_query
+from treecast.overlay.onyx.routing.routing_query import (
+    HASH_BYTES,
+    TRUE,
+    Conjunction,
+    Delta,
+    RoutingQuery,
+    ValueRow,
+    has_hole,
+    holes_of,
+    without_holes,
+    write_query,
+)
 from treecast.overlay.onyx.routing.sample import Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
+from treecast.overlay.onyx.routing.value_sets import places_of
 
 LOCAL = ""
 """The target that stands for a broker's own subscriptions: no broker has an empty name."""
@@ -75,6 +87,7 @@ class RoutingTable:
         self._numbers: dict[Conjunction, str] = {}  # of the index
         self._conjunctions: dict[str, Conjunction] = {}
         self._next = 0
+        self._sets: dict[Conjunction, list[_native.ValueSet]] = {}  # of set forms, by hole: values with bits of targets
         self._bits: dict[str, int] = {}  # by target, as the index knows them
         self._masks = _native.Targets()  # by number of the index
         self._names: dict[int, tuple[str, ...]] = {}  # of sets of bits that were found
@@ -91,15 +104,29 @@ class RoutingTable:
 
     def collect(self, target: str) -> RoutingQuery:
         """The routing query of a target, as collected from its deltas."""
-        return RoutingQuery.of(self._targets.get(target, ()))
+        rows = self._targets.get(target, {})
+        return RoutingQuery.of(rows, [(form, self._values_of(form, target)) for form in rows if has_hole(form)])
 
     def aggregate(self) -> RoutingQuery:
         """What all targets want together, within the budget: for the parent."""
-        return self._summary.query() if self._summary is not None else RoutingQuery.of(self._wanting)
+        if self._summary is not None:
+            return self._summary.query()
+        return RoutingQuery.of(self._wanting, self._all_values())
 
     def rebuilt(self) -> RoutingQuery:
         """The same, computed anew from what the targets have: for checks."""
-        return self._summary.rebuilt() if self._summary is not None else self.aggregate()
+        return self._summary.rebuilt(self._all_values()) if self._summary is not None else self.aggregate()
+
+    @property
+    def values(self) -> int:
+        """How many different values the targets have in sets."""
+        return sum(len(values) for sets in self._sets.values() for values in sets)
+
+    def _all_values(self) -> list[ValueRow]:
+        return [(form, tuple(values.values() for values in sets)) for form, sets in self._sets.items()]
+
+    def _values_of(self, form: Conjunction, target: str) -> tuple[bytes, ...]:
+        return tuple(values.values(self._bits[target]) for values in self._sets[form])
 
     def update(self, target: str, added: RoutingQuery | None = None, removed: RoutingQuery | None = None) -> Delta:
         """Change a target's routing query; the answer is how `aggregate` changed.
@@ -107,13 +134,29 @@ class RoutingTable:
         A conjunction that is added twice has to be removed twice. Raises PeerError (TC404), and changes nothing, for
         one that is removed but was not there, or that is not a query.
         """
-        return self.update_many(target, added.conjunctions if added else (), removed.conjunctions if removed else ())
+        more, less = added or RoutingQuery(), removed or RoutingQuery()
+        if self._next_bit(target) > _ALL_BITS:
+            return self.update_many(
+                target, map(without_holes, more.conjunctions), map(without_holes, less.conjunctions)
+            )
+        return self._update(target, more.conjunctions, less.conjunctions, more.sets, less.sets)
 
     def update_many(self, target: str, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> Delta:
-        """As `update`, for conjunctions of many routing queries at once, some of them perhaps several times."""
-        more, less = list(added), list(removed)
+        """As `update`, for conjunctions of many routing queries at once, some of them perhaps several times. None of
+        them has values in sets."""
+        return self._update(target, list(added), list(removed), (), ())
+
+    def _update(
+        self,
+        target: str,
+        more: Sequence[Conjunction],
+        less: Sequence[Conjunction],
+        values: Iterable[ValueRow],
+        lost: Iterable[ValueRow],
+    ) -> Delta:
         before = self._targets.get(target, {})
         counts = _counted(before, more, less)
+        changes = self._value_changes(target, counts, values, lost)
         # PERF: bench.onyx_routing, tables: what a broker itself wants is known to be queries. A table without children
         # routes nothing, and needs no index of them.
         is_lazy = target == LOCAL and not self._has_routed
@@ -126,17 +169,19 @@ class RoutingTable:
         came = [each for each in counts if counts[each] and each not in before]
         went = [each for each in counts if not counts[each] and each in before]
         row = self._targets.setdefault(target, {})
-        self._bit_of(target)
+        bit = self._bits.setdefault(target, self._next_bit(target))
         row.update((each, count) for each, count in counts.items() if count)
         for each in came:
             self._wanting.setdefault(each, {})[target] = None
         fresh = [each for each in came if len(self._wanting[each]) == 1]
+        net = [(form, *self._change_values(form, bit, *change)) for form, change in changes.items()]
         gone: list[Conjunction] = []
         for each in went:
             del row[each]
             del self._wanting[each][target]
             if not self._wanting[each]:
                 del self._wanting[each]
+                self._sets.pop(each, None)
                 gone.append(each)
         self._set_bits(gone)
         self._index_drop(gone)
@@ -146,13 +191,55 @@ class RoutingTable:
             self._set_bits([each for each in (*came, *went) if each in self._wanting])
             self._signatures.clear()
             self._names.clear()
-        return self._summary.update(fresh, gone) if self._summary is not None else Delta()
+        return self._summary.update(fresh, gone, net) if self._summary is not None else Delta()
+
+    def _value_changes(
+        self, target: str, counts: dict[Conjunction, int], more: Iterable[ValueRow], less: Iterable[ValueRow]
+    ) -> dict[Conjunction, tuple[Sequence[bytes], Sequence[bytes]]]:
+        """By set form the values that come and go; raises PeerError if they are there already, or were not there."""
+        before, bit = self._targets.get(target, {}), self._next_bit(target)
+        none = {form: (b"",) * len(holes_of(form)) for form in counts if has_hole(form)}
+        changes: dict[Conjunction, tuple[Sequence[bytes], Sequence[bytes]]] = {
+            form: (none[form], self._values_of(form, target) if form in before and not counts[form] else none[form])
+            for form in none
+        }
+        for is_more, rows in ((True, more), (False, less)):
+            for form, values in rows:
+                known = counts.get(form, before.get(form, 0))
+                sets = self._sets.get(form) if form in before else None
+                having = sum(one.having(bit, row) for one, row in zip(sets or (), values, strict=False))
+                if not known or having != (0 if is_more else sum(map(len, values)) // HASH_BYTES):
+                    raise PeerError("values of a routing query do not fit those that are there", code="TC404")
+                came, went = changes.get(form, ((b"",) * len(values), (b"",) * len(values)))
+                changes[form] = (values, went) if is_more else (came, values)
+        return changes
+
+    def _change_values(
+        self, form: Conjunction, bit: int, more: Sequence[bytes], less: Sequence[bytes]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Give values of a set form to a target, and take some from it; answers which nobody had, or has any more."""
+        sets = self._sets.get(form)
+        if sets is None:
+            sets = self._sets[form] = [_native.ValueSet() for _ in more]
+        came = [values.add(bit, row) for values, row in zip(sets, more, strict=True)]
+        return came, [values.remove(bit, row) for values, row in zip(sets, less, strict=True)]
 
     def replace(self, target: str, query: RoutingQuery) -> Delta:
         """Give a target another routing query: an announcement in full."""
         before = self._targets.get(target, {})
         removed = [each for each, count in before.items() for _ in range(count)]
-        return self.update_many(target, query.conjunctions, removed)
+        if self._next_bit(target) > _ALL_BITS:
+            return self.update_many(target, map(without_holes, query.conjunctions), removed)
+        more: list[ValueRow] = []
+        less: list[ValueRow] = []
+        for form, values in query.sets:
+            if form not in before:
+                more.append((form, values))
+                continue
+            known = self._values_of(form, target)
+            more.append((form, tuple(map(_native.value_difference, values, known))))
+            less.append((form, tuple(map(_native.value_difference, known, values))))
+        return self._update(target, query.conjunctions, removed, more, less)
 
     def drop(self, target: str) -> Delta:
         """Remove a target and all that it wants."""
@@ -222,14 +309,14 @@ class RoutingTable:
         """Few enough targets. One that had a bit beyond keeps it."""
         return all(bit <= _ALL_BITS for bit in self._bits.values())
 
-    def _bit_of(self, target: str) -> int:
-        """A bit for a target, which it keeps as long as it is one."""
+    def _next_bit(self, target: str) -> int:
+        """The bit of a target, which it keeps as long as it is one, or would get."""
         bit = self._bits.get(target)
         if bit is None:
             used = 0
             for other in self._bits.values():
                 used |= other
-            bit = self._bits[target] = ~used & (used + 1)
+            bit = ~used & (used + 1)
         return bit
 
     def _set_bits(self, conjunctions: Iterable[Conjunction]) -> None:
@@ -240,7 +327,12 @@ class RoutingTable:
                 mask = 0
                 for target in self._wanting.get(each, ()):
                     mask |= self._bits[target]
-                self._masks.set(int(number), mask & _ALL_BITS)
+                sets = self._sets.get(each)
+                if sets and mask:
+                    places = [(*place, values) for place, values in zip(places_of(each), sets, strict=True)]
+                    self._masks.set_values(int(number), mask & _ALL_BITS, places)
+                else:
+                    self._masks.set(int(number), mask & _ALL_BITS)
 
     def _route_bits(self, documents: Sequence[AnyDocument], enough: Collection[str]) -> list[tuple[str, ...]]:
         known = stop = 0
@@ -343,7 +435,7 @@ class _Forms(Sequence[AnyDocument]):
 
 
 def _counted(
-    before: dict[Conjunction, int], added: list[Conjunction], removed: list[Conjunction]
+    before: dict[Conjunction, int], added: Sequence[Conjunction], removed: Sequence[Conjunction]
 ) -> dict[Conjunction, int]:
     """The new counts of what changes."""
     counts: dict[Conjunction, int] = {}

@@ -23,11 +23,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 from treecast.overlay.onyx.routing.covering import beginning, is_always_true, start_of
-from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction, Path
+from treecast.overlay.onyx.routing.routing_query import HOLE, TRUE, Conjunction, Path
 
 _VALUES_FEW = 32  # different values up to which a group is cut by whole values
 _ROUND = 0.5  # of the best gain: what is cut in the same round
 
+FormKey = tuple[tuple[str, ...], ...]
+"""The paths of a conjunction with marks in place of its tests."""
 _Slot = tuple[str, str]
 """A test: its token, and the text that its value begins with, or "" where it does not say."""
 
@@ -42,6 +44,12 @@ class Form:
         """Steps as they are; "" where a test was."""
         self.targets = targets
         """By slot: the value that it speaks of, or "" where it is not about how a text begins."""
+
+    @classmethod
+    def of(cls, key: FormKey) -> Form:
+        """The form of conjunctions that are read like this."""
+        paths = [["" if token[0] != "/" else token for token in path] for path in key]
+        return cls(paths, [token[2:] for path in key for token in path if token[0] != "/"])
 
     def fill(self, tests: Sequence[str]) -> Conjunction:
         """The conjunction with these tests; an empty one is dropped."""
@@ -63,9 +71,12 @@ class Form:
 class Part:
     """Conjunctions of a group, and the rule that covers them: what they share."""
 
-    __slots__ = ("conjunctions", "form", "rule", "slots", "starts")
+    __slots__ = ("conjunctions", "form", "key", "rule", "slots", "starts")
 
-    def __init__(self, form: Form, conjunctions: list[Conjunction], slots: list[tuple[_Slot, ...]]) -> None:
+    def __init__(
+        self, key: FormKey, form: Form, conjunctions: list[Conjunction], slots: list[tuple[_Slot, ...]]
+    ) -> None:
+        self.key = key
         self.form = form
         self.conjunctions = conjunctions
         self.slots = slots
@@ -80,7 +91,7 @@ class Part:
             low, high = min(column), max(column)
             if low == high:
                 self.starts.append(None)
-                tests.append(low[0])
+                tests.append("" if low[0].startswith(HOLE) else low[0])  # equal holes have different sets behind them
                 continue
             texts = [text for _, text in column]
             start = _common_start(min(texts), max(texts)) if target else ""
@@ -90,7 +101,10 @@ class Part:
 
     def apart(self) -> list[Part]:
         """Each conjunction by itself."""
-        return [Part(self.form, [each], [slots]) for each, slots in zip(self.conjunctions, self.slots, strict=True)]
+        return [
+            Part(self.key, self.form, [each], [slots])
+            for each, slots in zip(self.conjunctions, self.slots, strict=True)
+        ]
 
     def __len__(self) -> int:
         return len(self.conjunctions)
@@ -113,7 +127,7 @@ class Part:
         if best is None:
             return None
         return [
-            Part(self.form, [self.conjunctions[row] for row in numbers], [self.slots[row] for row in numbers])
+            Part(self.key, self.form, [self.conjunctions[row] for row in numbers], [self.slots[row] for row in numbers])
             for numbers in best[2].values()
         ]
 
@@ -133,20 +147,24 @@ def _common_start(text: str, other: str) -> str:
 
 def groups_of(conjunctions: Iterable[Conjunction]) -> list[Part]:
     """The conjunctions by form, each group as one part."""
-    forms: dict[tuple[tuple[str, ...], ...], tuple[Form, list[Conjunction], list[tuple[_Slot, ...]]]] = {}
+    forms: dict[FormKey, tuple[list[Conjunction], list[tuple[_Slot, ...]]]] = {}
     for conjunction in conjunctions:
-        rows = [_read(path) for path in conjunction]
-        if len(rows) > 1:
-            rows.sort()
-        key = tuple([row[0] for row in rows])
-        slots = rows[0][1] if len(rows) == 1 else tuple([slot for row in rows for slot in row[1]])
+        key, slots = read_form(conjunction)
         known = forms.get(key)
         if known is None:
-            paths = [["" if token[0] != "/" else token for token in path] for path in key]
-            known = forms[key] = Form(paths, [t[2:] for path in key for t in path if t[0] != "/"]), [], []
-        known[1].append(conjunction)
-        known[2].append(slots)
-    return [Part(*row) for row in forms.values()]
+            known = forms[key] = [], []
+        known[0].append(conjunction)
+        known[1].append(slots)
+    return [Part(key, Form.of(key), *row) for key, row in forms.items()]
+
+
+def read_form(conjunction: Conjunction) -> tuple[FormKey, tuple[_Slot, ...]]:
+    """A conjunction as its form and its tests."""
+    if len(conjunction) == 1:
+        marks, slots = _read(conjunction[0])
+        return (marks,), slots
+    rows = sorted([_read(path) for path in conjunction])
+    return tuple([row[0] for row in rows]), tuple([slot for row in rows for slot in row[1]])
 
 
 def _read(path: Path) -> tuple[tuple[str, ...], tuple[_Slot, ...]]:

@@ -30,7 +30,7 @@ from treecast.overlay.onyx.routing.covering import (
     structure,
     tests_of,
 )
-from treecast.overlay.onyx.routing.routing_query import Conjunction
+from treecast.overlay.onyx.routing.routing_query import Conjunction, has_hole
 from treecast.overlay.onyx.routing.structures import Structures
 
 _LAST = "\U0010ffff"  # after whatever begins with a text
@@ -107,8 +107,11 @@ def _held(conjunction: Conjunction) -> dict[str, None]:
 
 
 def hides(conjunction: Conjunction, other: Conjunction) -> bool:
-    """Whether one covers the other; of two that cover each other, the first in order stays."""
-    if not covers(conjunction, other, follows):
+    """Whether one covers the other; of two that cover each other, the first in order stays.
+
+    A set form covers nothing by its tokens: what it covers depends on its values.
+    """
+    if has_hole(conjunction) or not covers(conjunction, other, follows):
         return False
     return conjunction < other or not covers(other, conjunction, follows)
 

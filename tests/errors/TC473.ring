@@ -1,0 +1,1 @@
+subscribe /news//title
