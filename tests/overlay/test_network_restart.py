@@ -151,7 +151,8 @@ def test_roots_are_not_sent_a_query_that_is_larger_than_what_is_missing() -> Non
     (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 2), 3), CatchUp)
     assert question.message.query == b""
     broker = NetworkBroker("b", storage, Random(1), network=settings)
-    (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 3), 2_000), CatchUp)
+    broker.tick(2_000)
+    (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 3), 2_001), CatchUp)
     assert question.message.query != b""
 
 

@@ -67,9 +67,9 @@ class UnloadedWants(Wants):
     def is_loaded(self) -> bool:
         return True
 
-    def _spread(self, delta: Any) -> None:
-        if not self._unloaded:
-            super()._spread(delta)
+    def _load_some(self) -> None:
+        while self._unloaded:
+            self.table.update_many(LOCAL, self._routing.parts([self._map(self._unloaded.popleft())]), [])
 
 
 class ForgetfulPlans(Wants):
@@ -180,7 +180,7 @@ PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 535),
     "a child covered too early": (NetworkScenario(_with_tree(HastyChildTree)), 0),
     "coverage acknowledged too early": (NetworkScenario(_with_wants(HastyWants)), 0),
-    "told before it is loaded": (NetworkScenario(_with_wants(UnloadedWants)), 0),
+    "told before it is loaded": (NetworkScenario(_with_wants(UnloadedWants)), 89),
     "a plan that forgets a new subscription": (NetworkScenario(_with_wants(ForgetfulPlans)), 0),
     "a plan that is not waited for": (NetworkScenario(_with_wants(LatePlans)), 2),
     "a step that is done twice": (NetworkScenario(DoubleSteps), 7),

@@ -264,7 +264,7 @@ class Tree:
         self.covered = self._parent_life = 0
         if self.parent is not None and not self._waits:
             self._retry.reset()
-            whole = self._own.encoded() if self._own and self._is_leaf else self.table.aggregate().encode()
+            whole = self._own.encoded() if self._own is not None and self._is_leaf else self.table.aggregate().encode()
             self._announce(0, [(whole, self._routing.empty().encode())], self.plan.own)
 
     def _announce(self, base: int, changes: list[tuple[bytes, bytes]], plan: Plan | None = None) -> None:

@@ -106,11 +106,9 @@ class Wants:
         return table.aggregate()
 
     def load(self, rows: Iterable[SubscriptionRow]) -> None:
-        """After a restart: what is stored counts already. If that is much, it is put into the table in turns to come:
-        meanwhile nobody is told what this broker wants, and subscribers get what the roots are asked for."""
+        """After a restart: what is stored counts already. It is put into the table with the next ticks: meanwhile
+        nobody is told what this broker wants, and subscribers get what the roots are asked for."""
         self._unloaded = deque(self.early.load(rows))
-        if len(self._unloaded) <= self._settings.load_rows_max:
-            self._load_some()
 
     @property
     def is_loaded(self) -> bool:

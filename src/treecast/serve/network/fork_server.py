@@ -194,7 +194,7 @@ def serve_requests(requests: socket.socket) -> AnyOptions | None:
             return None
         request = _DECODER.decode(data)
         if isinstance(request, Start):
-            if request.options.has_door:
+            if isinstance(request.options, MemberOptions) and request.options.has_door:
                 description(request.options.version)  # the first time: for all that are forked from now on
             pid = os.fork()
             if pid == 0:
